@@ -22,6 +22,9 @@ class Opcode(StrEnum):
     A SEND and a RECV are the two halves of a transfer to another node. An EXPECT is done when the other node offers the
     value; only then has its RECV memory.
 
+    A HOST_CALL calls a function of the client's: for a side effect, or for results, which come back as uploads. Then it
+    is done when the client has returned, and holds up nothing but what reads its results.
+
     An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
     behind it.
     """
@@ -31,6 +34,7 @@ class Opcode(StrEnum):
     COPY = "Copy"
     ACCESS = "AccessBlobByCallback"
     UPLOAD = "Upload"
+    HOST_CALL = "HostCall"
     RELEASE = "ReleaseTensor"
     BARRIER = "Barrier"
     WAIT = "Wait"
@@ -78,6 +82,7 @@ TRAITS: dict[Opcode, Traits] = {
     Opcode.COPY: Traits("copy"),
     Opcode.ACCESS: Traits("access", host_visible=True),
     Opcode.UPLOAD: Traits("access"),
+    Opcode.HOST_CALL: Traits("callback", host_visible=True),
     Opcode.RELEASE: Traits(
         "release", on_control=True, host_visible=True, holds_memory=False, needs_device=False, cancellable=False
     ),

@@ -8,7 +8,7 @@
 - `cuda/`: NVIDIA GPUs
 - `sim/`: simulated accelerators
 - `disk/`: the tier below the host
-- `links/`: values that go from one machine to another
+- `links/`: values that go from one machine to another; `client_stream`: what waits for functions of clients
 - `threads/`: threads of streams, helpers of kernels, and how one stream waits for another
 - `merging`: what comes from another device is added piece by piece
 - `pool`: memory that is reused

@@ -34,6 +34,7 @@ class StreamKind(StrEnum):
     WRITE = "write"  # to the store
     SAVE = "save"  # to users' files, and to checkpoints
     LINK = "link"  # to and from other nodes
+    CLIENT = "client"  # functions of clients
 
 
 class Task(Protocol):

@@ -28,6 +28,7 @@ ALSO = frozenset(
         "test_exchange.py",
         "test_handlers.py",
         "test_host_arrays.py",
+        "test_host_calls.py",
         "test_host_results.py",
         "test_messages.py",
         "test_nn.py",

@@ -33,6 +33,7 @@ ALSO = frozenset(
         "test_handlers.py",
         "test_padding.py",
         "test_host_arrays.py",
+        "test_host_calls.py",
         "test_host_results.py",
         "test_reading.py",
     }

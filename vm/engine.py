@@ -37,6 +37,7 @@ from typing import Any
 from ..interpreter.errors import TensordError
 from ..interpreter.schema.infer import InferCache
 from ..interpreter.wire.limits import Limits
+from ..streams.client_stream import ClientStream
 from ..streams.device import Device, Eviction
 from ..streams.links.link import Links
 from ..streams.links.link_stream import LinkStream
@@ -99,6 +100,8 @@ class Engine:
         host = next((device for device in self.devices.values() if device.backend.host), None)
         self.scheduler.storages = self.directory.storages
         self.residency = Residency(self.scheduler, host, self.store)
+        if host is not None:
+            host.calls = ClientStream(host.name, self.scheduler.finished.extend, clock)
         for device in self.devices.values():
             if device.policy is not Eviction.NEVER:
                 tiers = (None if device.backend.host else host, self.spill)
@@ -299,6 +302,11 @@ class Engine:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""
         with self._step():
             self.admission.cancellation.cancel(session)
+
+    def returned(self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[Any] = ()) -> None:
+        """Take what a client returns of a host call, or its error."""
+        with self._guarded():
+            self.admission.effects.host_calls.returned(session, number, error, arrays)
 
     def begin_cancel(self, session: VmSession) -> None:
         """The part of `cancel` that may be done in the middle of a pass, on the driving thread."""

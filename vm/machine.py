@@ -174,6 +174,12 @@ class VirtualMachine(Runtime):
             self.engine.cancel(session)
         self.drive()
 
+    def returned(self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[Any] = ()) -> None:
+        """Take what a host call has returned, or its error. Nothing happens if the machine has ended meanwhile."""
+        if not self.closed:
+            with suppress(ConnectionLost), self.inside():
+                self.engine.returned(session, number, error, arrays)
+
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Touch the engine without driving it.

@@ -218,7 +218,7 @@ class Runtime:
                 self.engine.fence()
         now = time.perf_counter_ns()
         hung = {}
-        for device in self.tiers.values():
+        for device in self.engine.tiers.values():
             for stream in device.streams:
                 running = stream.running()
                 if running is not None and now - running[1] > self.hang_after * 1e9:
@@ -235,8 +235,9 @@ class Runtime:
         return hung.keys() != before.keys()
 
     def break_waits(self) -> bool:
-        """End waits for memory that may go in a circle over several nodes; whether something waited that long."""
-        if not self.node or not any(device.waiting for device in self.engine.tiers.values()):
+        """End waits for memory that may go in a circle over several nodes, or last as long as a client's function;
+        whether something waited that long."""
+        if not any(device.waiting for device in self.engine.tiers.values()):
             return False
         with self.driving():
             return self.engine.break_waits(time.perf_counter_ns() - int(PATIENCE * 1e9))

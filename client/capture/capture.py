@@ -32,6 +32,7 @@ from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
 from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
+from ..transport.host_functions import HostFunction
 from .numbers import SymbolicNumber, plain
 from .slots import Slots
 from .structure import LOCATED, fits, kind_of, plain_number
@@ -207,6 +208,15 @@ class Capture:
             values = [self.value(tensor) for tensor in tensors]
             number = self.slots.callback(callback)
             self.builder.effect(number, values, self.slots.chain(known), user_line())
+
+    def host_call(self, function: HostFunction, tensors: Sequence[Tensor], home: str) -> list[Tensor]:
+        """Record a host call; its results."""
+        metas = [meta.plain for meta in function.metas]
+        with LOCATED:
+            values = [self.value(tensor) for tensor in tensors]
+            number = self.slots.callback(function)
+            made = self.builder.host_call(number, values, metas, self.slots.device(home), user_line())
+        return [self.symbol(value, self.builder.metas[value], home) for value in made]
 
     def construct(
         self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[Block], attributes: Any

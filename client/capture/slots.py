@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...interpreter.errors import CaptureError
 from ...interpreter.programs.builder import SLOTS
@@ -14,7 +15,7 @@ class Slots:
     def __init__(self) -> None:
         self._devices: dict[str, int] = {}
         self._chains: dict[int, int] = {}
-        self.callbacks: list[Callable[..., None]] = []
+        self.callbacks: list[Callable[..., Any]] = []
 
     def device(self, name: str) -> int:
         return self._devices.setdefault(name, len(self._devices))
@@ -24,7 +25,7 @@ class Slots:
             check_room(len(self._chains), "chains")
         return self._chains.setdefault(chain, len(self._chains))
 
-    def callback(self, function: Callable[..., None]) -> int:
+    def callback(self, function: Callable[..., Any]) -> int:
         """The slot of a function that a side effect calls."""
         slot = next((n for n, each in enumerate(self.callbacks) if each is function), len(self.callbacks))
         if slot == len(self.callbacks):

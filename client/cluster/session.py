@@ -174,6 +174,23 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         core = self._core
         on_node(core).effect(callback, *(brought(self._cluster, core, each) for each in tensors), chain=chain)
 
+    def host_call(
+        self, function: Callable[..., Any], *tensors: Tensor, result: Any, device: Device | None = None
+    ) -> Any:
+        """Tensors that a function of this program computes; see `Session.host_call`.
+
+        The machine that calls it is that of the first tensor, to which those of other nodes come.
+        """
+        cluster = self._cluster
+        core = core_of(cluster, tensors, device)
+        core.loop = core.loop or self._core.loop
+        given = [brought(cluster, core, each) for each in tensors]
+        away = device is not None and cluster.is_elsewhere(core, device)
+        made = on_node(core).host_call(function, *given, result=result, device=None if away else device)
+        if not away:
+            return made
+        return [each.to_device(device) for each in made] if isinstance(made, list) else made.to_device(device)
+
     def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
         """Print tensors' values and other things in program order; see `Session.print`, and `effect`."""
         core = self._core

@@ -27,6 +27,8 @@ from ..requests.effects import Effects
 from ..requests.printing import Printing
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
     from ..calls.scopes import Scope, Scopes
@@ -90,6 +92,7 @@ class Core:
         self.node: str = outbox.transport.node  # the machine's name among several, "" for one on its own
         self.cluster: Cluster | None = None  # that the session is a part of
         self.strict = False  # of placement: nothing moves that the user has not moved
+        self.loop: AbstractEventLoop | None = None  # in which it was opened, and coroutine functions run
         self.placement: Placement | None = None  # of new tensors, unless they are given a device
         self.outbox = outbox
         self.release = outbox.release
@@ -107,6 +110,10 @@ class Core:
         # Runs in any thread, inside any lock.
         with suppress(AttributeError):  # `__init__` has not finished
             self.outbox.transport.abandon()
+
+    def run_in(self, loop: AbstractEventLoop) -> None:
+        """Have coroutine functions run in the event loop that the session was opened in."""
+        self.loop = self.outbox.transport.callers.loop = loop
 
     def as_session(self) -> Session:
         """The session for users' code; a new facade if the program has dropped its own."""

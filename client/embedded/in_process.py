@@ -17,6 +17,8 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...streams.device import Device
 from ...vm.machine import VirtualMachine
+from ...vm.model.session import Called
+from ..transport.callers import Callers, refuse_stalled, resting
 from ..transport.interface import Reply
 from ..transport.loans import Loans, lent
 
@@ -147,20 +149,44 @@ class EmbeddedTransport(InProcessTransport):
         new_array = plain_array if pinning is None else partial(array_for, pinning)
         super().__init__(devices, machine.engine.inline_work, release, machine.node, new_array)
         self.machine = machine
+        self.callers = Callers(self._give_back)
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
+
+    def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
+        if type(value) is not Called:
+            super()._answer(request, value, error)
+        elif value.values is None:
+            self.callers.over(value.number)
+        else:
+            function = value.function
+            self.callers.call(value.number, getattr(function, "callback", function), value.values)
+
+    def _give_back(self, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]) -> None:
+        """Give the machine what a host call has returned, in memory of its own."""
+        own = []
+        for array in arrays:
+            own.append(self.new_array(Meta.of(array.shape, array.dtype)))
+            own[-1][...] = array
+        self.machine.returned(self._session, number, error, own)
 
     def gpu(self, device: str) -> int | None:
         """The number of a CUDA device, whose memory is this process's."""
         return self.machine.devices[device].cuda_number
 
     def await_credit(self) -> None:
-        self.machine.await_credit(self._session)
+        resting(lambda: self.machine.await_credit(self._session))
 
     def has_room(self, share: float) -> bool:
         return self.machine.has_room(self._session, share)
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        return reply.done or self.machine.wait_until(lambda: reply.done, timeout)
+        if reply.done:
+            return True
+        stalled = self.callers.stalled
+        ended = resting(lambda: self.machine.wait_until(lambda: reply.done or stalled(), timeout))
+        if not reply.done:
+            refuse_stalled(self.callers)
+        return ended
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         machine = self.machine
@@ -177,3 +203,7 @@ class EmbeddedTransport(InProcessTransport):
 
     def _wake(self) -> None:
         self.machine.drive()
+
+    def _lose_replies(self, error: TensordError) -> None:
+        self.callers.close()
+        super()._lose_replies(error)

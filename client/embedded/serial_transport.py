@@ -17,6 +17,7 @@ import numpy as np
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ...vm.serial.machine import SerialMachine
+from ..transport.callers import Callers
 from ..transport.interface import Reply
 from .in_process import InProcessTransport
 
@@ -32,6 +33,7 @@ class SerialTransport(InProcessTransport):
         most = sys.maxsize  # no op is so large that it would have to leave early
         super().__init__(machine.devices, most, release, machine.node)
         self.machine = machine
+        self.callers = Callers(give_nothing)
         self._session = machine.attach(self._answer, name, strict=strict)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
@@ -78,6 +80,10 @@ class SerialTransport(InProcessTransport):
         """Close the session: all that the new thread does."""
         starting.release()
         self.close()
+
+
+def give_nothing(*_: object) -> None:
+    """The machine calls functions itself, and takes nothing back."""
 
 
 def flush_now(idle_flush: Callable[[], bool]) -> None:

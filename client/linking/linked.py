@@ -10,7 +10,7 @@ from ...interpreter.concurrency.finalisers import FINALISER, NOTHING
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.programs.passes.table import ALL
-from ...interpreter.programs.program import PRINT, Program, Step, effects_of
+from ...interpreter.programs.program import HOST_CALL, PRINT, Program, Step, effects_of
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.types.sizes import size
@@ -22,6 +22,7 @@ from ..outbox.callbacks import refusing
 from ..requests.printing import line_of
 from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
+from ..transport.host_functions import HostFunction
 from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
 from ..waiting.steps import Steps
@@ -167,12 +168,23 @@ class Linked:
     def _effect(self, step: Step, repeats: bool) -> tuple[int, AtLine]:
         """The chain and the callback of a step that prints or calls back, once or repeatedly."""
         attributes = dict(step.attributes)
+        if step.op == HOST_CALL:
+            chain = self._core.effects.chain_of_calls() if repeats else 0
+            return chain, AtLine(self._function(step, attributes["callback"]), step.location, repeats=repeats)
         chain = self.chains[attributes["chain"]]
         if step.op == PRINT:
             callback = line_of(attributes["parts"], attributes["sep"])
         else:
             callback = refusing(self._core.outbox, self.callbacks[attributes["callback"]])
         return chain, AtLine(callback, step.location, repeats=repeats)
+
+    def _function(self, step: Step, number: int) -> HostFunction:
+        """The function that a host call calls."""
+        function = self.callbacks[number]
+        if isinstance(function, HostFunction):
+            return function
+        metas = [meta for meta in step.results if meta is not None]
+        return HostFunction(function, metas, many=len(metas) > 1, loop=self._core.loop)
 
     def _records(self) -> list[tuple[Any, ...]]:
         """The program's records, with numbers for its lines. The caller holds the outbox's lock."""

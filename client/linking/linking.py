@@ -126,7 +126,7 @@ def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> S
         raise located(MetadataTypeError(f"link: callbacks= takes a list of functions, not {type(callbacks).__name__}"))
     needed = program.callbacks
     if len(callbacks) < needed:
-        message = f"link: the program has effects, which call {needed} functions, and callbacks= gives {len(callbacks)}"
+        message = f"link: the program calls {needed} functions, and callbacks= gives {len(callbacks)}"
         raise located(MetadataError(f"{message}: give a list of them, in the order of their numbers"))
     for callback in callbacks[:needed]:
         check_callback(callback)

@@ -24,12 +24,21 @@ class Effects:
         self._outbox = outbox
         self._chains: set[int] = set()
         self._default = self._add_chain()  # it travels with the session's first message
+        self._of_calls = 0
 
     def new_chain(self) -> int:
         refuse_captured(self._outbox, "a chain is made once, not by each run; none can be made")
         id_ = self._add_chain()
         self._outbox.appended()
         return id_
+
+    def chain_of_calls(self) -> int:
+        """The chain that host calls in blocks of routines read, so that what comes at the end of these waits for them.
+
+        It orders none of them, and nothing stops it."""
+        with self._outbox.lock:
+            self._of_calls = self._of_calls or self._add_chain()
+            return self._of_calls
 
     def _add_chain(self) -> int:
         with self._outbox.lock, SHIELD:
@@ -70,10 +79,10 @@ class Effects:
         return self._default if chain is None else chain
 
 
-def check_callback(callback: Any) -> None:
+def check_callback(callback: Any, what: str = "effect") -> None:
     """MetadataError unless it can be called."""
     if not callable(callback):
-        raise located(MetadataError(f"effect: a callback is a function, not {type(callback).__name__}"))
+        raise located(MetadataError(f"{what}: a callback is a function, not {type(callback).__name__}"))
 
 
 def nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ class Connecting(Coroutine[Any, Any, "Session"]):
 
     async def _open(self) -> Session:
         session: Session = await in_helper(self._connect, drop=close)
+        session._core.run_in(asyncio.get_running_loop())
         return session
 
     def _coroutine(self) -> Coroutine[Any, Any, Session]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic
+from typing import Any
 
-from ..calls.checks import on_one_device, own
+from ..calls.checks import Device, on_one_device, own
+from ..calls.host_calls import host_call
 from ..files.checkpoints import keeping_durable
 from ..locations.tracebacks import make_public
 from ..outbox.current import capture_of
@@ -17,7 +19,7 @@ from .parts import Facet, Parts
 
 
 class SideEffects(Facet):
-    """Callbacks and prints on chains."""
+    """Functions of the program that the machine calls: on chains, and for their results."""
 
     def chain(self) -> int:
         """A new chain: side effects on different chains are not ordered against each other."""
@@ -36,6 +38,24 @@ class SideEffects(Facet):
             capture.effect(callback, owned, chain)
         else:
             self._core.effects.issue(callback, tuple(tensor._id for tensor in owned), chain)
+
+    def host_call(
+        self,
+        function: Callable[..., Any],
+        *tensors: Tensor,
+        result: Any,
+        device: Device | None = None,
+    ) -> Any:
+        """Tensors that a function of this program computes from the values of others. Returns at once.
+
+        `result`: (shape, dtype), or something that has both, such as a tensor: then a tensor is returned. For a list of
+        these the function returns a list, and so does this. `device` is by default that of the first tensor.
+
+        The function gets read-only arrays, on a thread of the session's, one call at a time, in no certain order. A
+        coroutine function runs on the event loop of `connect_async`, else on one of the session's. Either may use the
+        session. What it raises is the error of the results, and so is a result of another shape or dtype.
+        """
+        return host_call(self._core, function, tensors, result, device)
 
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for a chain's side effects; raises the error that stopped it."""

@@ -5,6 +5,7 @@
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in
 - `gpus`: the numbers that a daemon's GPUs have here
+- `host_functions`: functions of the program that the machine calls; `callers`: the threads that call them
 - `questions`: a connection that only asks, without NumPy
 - `segments`: memory files for uploads and results; `loans`: host arrays that uploads are read from
 """

@@ -22,7 +22,9 @@ from ...interpreter.errors import (
 )
 from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
-from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, ERROR, PART, REPLIES, WELCOME, decode_error
+from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, REPLIES, WELCOME, decode_error
+from .callers import Callers
+from .host_functions import HostFunction
 from .interface import Reply
 from .link import LONGEST, end_of
 from .outgoing import Outgoing, SideEffect
@@ -53,6 +55,7 @@ class Incoming:
         self._freed = freed
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
+        self.callers: Callers  # set by the transport
         self.node = ""  # of the machine, if it is one of several
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
@@ -105,6 +108,9 @@ class Incoming:
                 value, error = None, decode_error(body)
             elif kind == ARRAY:
                 value, mapped = self._array(body, payloads, export)
+            elif kind == CALL:
+                self._call(request, body, payloads)
+                return
             elif kind in (ARRAYS, AGAIN):
                 value = [self._array(one, payloads, 0)[0] if len(one) == 4 else decode_error(one) for one in body]
             elif request in self.parts:
@@ -122,6 +128,18 @@ class Incoming:
         reply = self.replies.pop(request, None)
         if reply is not None:
             reply.set(value, error)
+
+    def _call(self, request: int, body: Any, payloads: Sequence[Any]) -> None:
+        """A host call that the daemon asks for, or which is over."""
+        number, values = body
+        effect = self._outgoing.effects.get(request)
+        if effect is None or not effect.repeats:
+            self._outgoing.effects.pop(request, None)
+        if values is None:
+            self._outgoing.returns.pop(number, None)
+            self.callers.over(number)
+        elif effect is not None and isinstance(effect.callback, HostFunction):
+            self.callers.call(number, effect.callback, [self._array(one, payloads, 0)[0] for one in values])
 
     def _array(self, body: Sequence[Any], payloads: Sequence[Any], export: int) -> tuple[NDArray[Any], bool]:
         """The array; does it lie in the daemon's memory?"""
@@ -168,6 +186,7 @@ class Incoming:
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
         self.lost = without_frames(self._named(self.lost or error))
+        self.callers.close()
         self.tell_loss(self.lost)
         replies, self.replies = self.replies, {}
         for reply in replies.values():

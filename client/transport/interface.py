@@ -12,6 +12,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ..locations.locations import user_line
+from .callers import Callers
 
 CLOSED = "the session is closed"
 FORKED = "this session belongs to another process; connect again after a fork"
@@ -81,6 +82,8 @@ class Transport(Protocol):
     # The name of the machine among several, "" for one on its own, and how often its daemon was started there.
     node: str
     incarnation: int
+    # The functions that the machine has asked for.
+    callers: Callers
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
     eager: bool
 

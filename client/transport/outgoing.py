@@ -9,15 +9,19 @@ here, and leave in their order as the daemon gets on.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...interpreter.errors import MetadataError
+from ...interpreter.errors import KernelError, MetadataError, TensordError
+from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.forms import name_own
-from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY
+from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY, RETURN, encode_error
+from ...interpreter.wire.host_calls import LABEL
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import (
     ATOMIC,
@@ -36,6 +40,7 @@ from ...interpreter.wire.messages import (
     encode_message,
     with_payload,
 )
+from ...interpreter.wire.segments import Segment, descriptors_left
 from .link import Link
 from .segments import UploadSegments
 
@@ -57,6 +62,15 @@ class SideEffect(NamedTuple):
     request: int
     location: str | None
     repeats: bool = False
+
+
+class Result(NamedTuple):
+    """An array that a host call returns: its place in the message, 0 for a frame, and what holds its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    place: Any
+    kept: Any
 
 
 class AtLine(NamedTuple):
@@ -81,6 +95,7 @@ class Outgoing:
         self._link = link
         settings = link.welcome.settings
         self._header, self._frames, self._batch = (int(settings[name]) for name in ("header", "frames", "batch"))
+        self._frame = int(settings["frame"])
         self._most = MOST * int(settings["window"])
         self._new_request = new_request
         self._uploads = uploads
@@ -94,6 +109,7 @@ class Outgoing:
         self.unsent: deque[tuple[int, list[Any]]] = deque()
         self.batches: deque[tuple[int, int, list[Any]]] = deque()
         self.effects: dict[int, SideEffect] = {}
+        self.returns: dict[int, tuple[list[Any], Sequence[Result]]] = {}  # of host calls that are not over
         self._locations: dict[int, str] = {}  # by number, for errors of callbacks, which name the user's line
         self.exports: dict[int, int] = {}  # request of a fetch -> id of the export
 
@@ -155,6 +171,33 @@ class Outgoing:
         self.effects[number] = SideEffect(callback or nothing, chain, request, where, repeats)
         return number
 
+    def result(self, array: NDArray[Any]) -> Result:
+        """What a host call returns, where the daemon can read it. Without the transport's lock."""
+        name, shape = name_of(array.dtype), array.shape
+        if array.nbytes <= INLINE_ARRAY:
+            return Result(name, shape, array.tobytes(), None)
+        if self._uploads is not None and array.nbytes >= MAPPED_ARRAY and descriptors_left() > 0:
+            segment = Segment.create(array.nbytes, 0)
+            np.ndarray(shape, array.dtype, segment)[...] = array
+            return Result(name, shape, (segment.fd, segment.size), segment)
+        if array.nbytes > self._frame:
+            raise KernelError(f"{LABEL}: a result of {array.nbytes} bytes does not fit in a frame of {self._frame}")
+        return Result(name, shape, 0, np.array(array, order="C").reshape(-1).view(np.uint8))
+
+    def give_back(self, number: int, error: TensordError | None, results: Sequence[Result]) -> None:
+        """Send what a host call has returned, and keep it until the daemon says that the call is over."""
+        payloads = [result.kept for result in results if type(result.place) is int]
+        places = itertools.count()
+        arrays = [
+            (result.dtype, result.shape, next(places) if type(result.place) is int else result.place)
+            for result in results
+        ]
+        wire = None if error is None else encode_error(error)
+        frames = [self._link.encoder.encode([RETURN, number, wire, arrays]), *payloads]
+        self.returns[number] = (frames, results)
+        if not self.away:
+            self._link.send_frames(frames)
+
     def _send(self, messages: list[Message], uploads: list[Any], payloads: list[Any]) -> None:
         """Send the messages as one batch, or as several if they are too many or too large."""
         try:
@@ -210,6 +253,8 @@ class Outgoing:
         for number, end, frames in self.batches:
             if received < number and end <= self._out:
                 self._link.send_frames(frames)
+        for frames, _ in self.returns.values():
+            self._link.send_frames(frames)
         self.consumed(self.done)
 
 

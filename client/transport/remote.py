@@ -39,6 +39,7 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
+from .callers import Callers, refuse_stalled, resting
 from .gpus import number_of
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED, Reply
@@ -91,6 +92,7 @@ class RemoteTransport:
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
         self._incoming.node = self.node
         self._incoming.resumed = self._resumed
+        self._incoming.callers = self.callers = Callers(self._give_back)
         self.maps, self.opens_files, self.names_files = shared, shared, bool(settings.get("files"))
         self.daemon = int(settings["pid"])
         self._gpus: dict[str, str] = dict(settings.get("gpus", {}))  # devices, by their bus ids
@@ -173,6 +175,13 @@ class RemoteTransport:
         if self._outgoing.unsent:
             self.background.ring()
 
+    def _give_back(self, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]) -> None:
+        """Send what a host call has returned, beside the batches: these may wait for it."""
+        results = [self._outgoing.result(array) for array in arrays]
+        with SHIELD, self.lock:
+            self._check()
+            self._outgoing.give_back(number, error, results)
+
     def _enter(self) -> None:
         """Refuse callbacks, and signal handlers on a thread that has the lock: they would wait for themselves."""
         me = threading.get_ident()
@@ -246,11 +255,17 @@ class RemoteTransport:
         return number, reply
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        return reply.done or self._wait_until(lambda: reply.done, timeout)
+        if reply.done:
+            return True
+        stalled = self.callers.stalled
+        ended = self._wait_until(lambda: reply.done or stalled(), timeout)
+        if not reply.done:
+            refuse_stalled(self.callers)
+        return ended
 
     def _wait_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         self._enter()
-        return self.waiting.wait(predicate, timeout)
+        return resting(lambda: self.waiting.wait(predicate, timeout))
 
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until messages arrive or the bell rings; then take the messages. Called by the leader."""
@@ -419,7 +434,7 @@ class RemoteTransport:
         Other answers are read when a thread waits for them: a background that reads beside a foreground that asks
         question after question doubles the time of each.
         """
-        return bool(self._attended or self._outgoing.effects or self._outgoing.unsent)
+        return bool(self._attended or self._outgoing.effects or self._outgoing.unsent or self.callers.open)
 
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:

@@ -17,6 +17,7 @@ from ..schema.opdef import Attributes, find
 from ..schema.promotion import WIRE_INTEGERS, check_scalar
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
+from ..wire.messages import decode_meta
 from .constructs import (
     DEEPEST,
     FORMS,
@@ -32,6 +33,7 @@ from .program import (
     COLLECTIVES,
     CONSTRUCTS,
     EFFECT,
+    HOST_CALL,
     MOVE,
     NO_DEVICE,
     PRINT,
@@ -243,6 +245,20 @@ class Builder:
             raise QuotaError(f"an effect in a program takes at most {PARTS} values")
         self._effect(EFFECT, values, (("callback", callback), ("chain", chain)), location)
 
+    def host_call(
+        self, callback: int, values: Sequence[int], metas: Sequence[Any], device: int = 0, location: Any = None
+    ) -> range:
+        """Add a host call: the client's function number `callback` makes results of these metas; their values."""
+        check_slot(callback, "callback")
+        check_slot(device, "device")
+        if len(values) > PARTS or not 0 < len(metas) <= PARTS:
+            raise QuotaError(f"a host call in a program takes at most {PARTS} values, and makes at most so many")
+        for value in values:
+            self._tensor_meta(value)
+        results = tuple([result_meta(meta) for meta in metas])
+        attributes = (("callback", callback), ("metas", tuple([meta.plain for meta in results])))
+        return self._add(Step(HOST_CALL, tuple(values), attributes, device, None, len(self.metas), results, location))
+
     def _effect(self, name: str, values: Sequence[int], attributes: Any, location: Any) -> None:
         for value in values:
             self._tensor_meta(value)
@@ -304,6 +320,8 @@ class Builder:
         if step.op == EFFECT:
             self.effect(given["callback"], step.operands, given["chain"], step.location)
             return range(0)
+        if step.op == HOST_CALL:
+            return self.host_call(given["callback"], step.operands, given["metas"], step.device, step.location)
         if step.op in COLLECTIVES:
             return self.collective(step.op, step.operands, given, step.location)
         if step.op in CONSTRUCTS:
@@ -400,6 +418,17 @@ def check_value(kind: str, op: str, value: Any) -> None:
         raise ProtocolError(f"a {op} of {kind} has not the value {shown(value)}")
     if type(value) is int and value not in WIRE_INTEGERS:
         raise MetadataError(f"the integer {shown(value)} has more than 64 bits")
+
+
+def result_meta(wire: Any) -> Meta:
+    """The meta of a host call's result, as (shape, dtype); MetadataError if it is none."""
+    try:
+        meta = decode_meta(wire)
+    except (TypeError, ValueError, KeyError) as error:
+        raise MetadataError(f"{HOST_CALL}: {error}", op=HOST_CALL) from None
+    if not isinstance(meta, Meta):
+        raise MetadataError(f"{HOST_CALL}: a result has a shape and a dtype", op=HOST_CALL)
+    return meta
 
 
 def check_leaf(kind: str, op: str, operands: Sequence[int]) -> None:

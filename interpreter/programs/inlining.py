@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .builder import Builder
-from .program import EFFECT, NO_DEVICE, PRINT, Program, Step
+from .program import BY_CLIENT, NO_DEVICE, Program, Step
 
 # The location of a step inside, for that which it has had.
 Locate = Callable[[Any], Any]
@@ -34,12 +34,12 @@ def add_step(builder: Builder, step: Step, slots: Slots, locate: Locate) -> rang
 
 def attributes_in(step: Step, slots: Slots) -> Any:
     """A step's attributes, with the slots of the outer program."""
-    if step.op not in (PRINT, EFFECT):
+    if step.op not in BY_CLIENT:
         return step.attributes
     found = dict(step.attributes)
-    found["chain"] = slots.chains[found["chain"]]
-    if step.op == EFFECT:
-        found["callback"] = slots.callbacks[found["callback"]]
+    for name, its in (("chain", slots.chains), ("callback", slots.callbacks)):
+        if name in found:
+            found[name] = its[found[name]]
     return tuple(found.items())
 
 

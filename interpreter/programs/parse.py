@@ -13,7 +13,7 @@ from ..types.meta import Meta
 from ..wire.forms import shown
 from .builder import Builder
 from .numbers import CONSTANT, PARAMETER
-from .program import COLLECTIVES, CONSTRUCTS, EFFECT, MOVE, PRINT, Program
+from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, PRINT, Program
 from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
 from .tokens import CONSTANTS, Line
 
@@ -77,6 +77,7 @@ class Reader:
         self._steps: dict[str, Callable[[Line], None]] = {
             PRINT: self._print,
             EFFECT: self._effect,
+            HOST_CALL: self._host_call,
             MOVE: self._move,
             **dict.fromkeys(COLLECTIVES, self._collective),
         }
@@ -220,6 +221,14 @@ class Reader:
         values = line.values()
         callback, chain, location = rest_of(line, EFFECT, "callback", "chain")
         self._builder.effect(callback, values, chain, location)
+
+    def _host_call(self, line: Line) -> None:
+        line.advance()
+        values = line.values() if line.kind == "value" else []
+        given = line.attributes()
+        if given.keys() != {"callback", "metas"} or not isinstance(given["metas"], tuple):
+            raise ProtocolError(f"{HOST_CALL} has the attributes callback and metas")
+        self._builder.host_call(given["callback"], values, given["metas"], line.device(), line.finish())
 
     def _block(self, line: Line) -> None:
         """The beginning of a block."""

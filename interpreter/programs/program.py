@@ -35,6 +35,7 @@ from .numbers import CONSTANT, DRAW, PARAMETER, Number
 MOVE: Final = "to_device"
 PRINT: Final = "print"
 EFFECT: Final = "effect"
+HOST_CALL: Final = "host_call"
 COND: Final = "cond"
 CASE: Final = "case"
 WHILE: Final = "while_loop"
@@ -42,7 +43,8 @@ REPEAT: Final = "repeat_loop"
 CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
 # Collectives on values with different homes, where their results are, too. A broadcast is moves.
 COLLECTIVES: Final = frozenset(map(str, Kind)) - {str(Kind.BROADCAST)}
-NO_OPS: Final = CONSTRUCTS | COLLECTIVES | {MOVE, PRINT, EFFECT}
+BY_CLIENT: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # what the client does, so that a run tells it
+NO_OPS: Final = CONSTRUCTS | COLLECTIVES | BY_CLIENT | {MOVE}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
 CHARACTERS: Final = 256  # of the texts of prints, and of names, that count as a step
@@ -59,7 +61,7 @@ class Source(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step: an op, or a move, a collective, a print, an effect, a construct.
+    """One step: an op, or a move, a collective, a print, an effect, a host call, a construct.
 
     `operands`: values and numbers, as the module says. `device`: the slot of the device it runs on. `into`: the values
     that it overwrites, by its last results; None for new variables alone. An op overwrites with all of its results.
@@ -92,7 +94,7 @@ class Program:
     `parameters` and `captured` have the values 0, 1, ...; `results` are the values that a run returns as new tensors:
     each made by a step, and the newest of its variable. `metas` and `homes` (device slots) are by value, and so is
     `variables`: the number of the first value of its variable. `devices` counts the slots, `chains` the chains of side
-    effects, and `callbacks` the functions of `effect` steps, `depth` the levels of blocks; blocks are in all of these.
+    effects, `callbacks` the functions of effects and host calls, `depth` the levels of blocks; blocks are in all these.
     """
 
     # Set by the package, which lies above both: the modules of texts import this one.
@@ -113,7 +115,7 @@ class Program:
         slots = (*self.homes, *(step.device for step in self.steps), *(block.devices - 1 for block in blocks))
         self.devices: int = 1 + max(slots, default=-1)
         effects = [step for step, _ in effects_of(self)]
-        self.chains = 1 + max((dict(step.attributes)["chain"] for step in effects), default=-1)
+        self.chains = 1 + max((dict(step.attributes).get("chain", -1) for step in effects), default=-1)
         self.callbacks = 1 + max((dict(step.attributes).get("callback", -1) for step in effects), default=-1)
         self.depth: int = 1 + max((block.depth for block in blocks), default=0)
 
@@ -182,8 +184,8 @@ class Program:
 
     @cached_property
     def effects(self) -> tuple[int, ...]:
-        """How many steps with an effect, those of blocks among them, come before each step; and in the end all."""
-        counts = (step.op in (PRINT, EFFECT) or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
+        """How many steps of the client's, those of blocks among them, come before each step; and in the end all."""
+        counts = (step.op in BY_CLIENT or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
         return tuple(accumulate(counts, initial=0))
 
     @cached_property
@@ -273,10 +275,10 @@ def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> 
 
 
 def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
-    """The steps that print, or have another effect, those of blocks in the place of their construct; and how deep in
-    blocks each of them is."""
+    """The steps that print, or call a function of the client's, those of blocks in the place of their construct; and
+    how deep in blocks each of them is."""
     for step in program.steps:
-        if step.op in (PRINT, EFFECT):
+        if step.op in BY_CLIENT:
             yield step, depth
         for block in step.blocks:
             yield from effects_of(block, depth + 1)

@@ -22,7 +22,7 @@ from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
 from ..wire.messages import decode_meta
 from .builder import STEPS, Builder
-from .program import COLLECTIVES, CONSTRUCTS, EFFECT, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
+from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
 
 SEQUENCES = (tuple, list)
 DEEPEST = 8  # levels of an attribute
@@ -33,6 +33,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     MOVE: (),
     PRINT: ("chain", "parts", "sep"),
     EFFECT: ("callback", "chain"),
+    HOST_CALL: ("callback", "metas"),
     **dict.fromkeys(COLLECTIVES, tuple(sorted(Request._fields))),
 }
 
@@ -116,12 +117,16 @@ def add(builder: Builder, what: str, fields: Sequence[Any]) -> None:
 
 
 def step_in(op: str, fields: Sequence[Any]) -> Step:
-    """An op, a move, a print or an effect, for the builder to check."""
+    """An op, a move, a print, an effect or a host call, for the builder to check."""
     operands, attributes, device, into, location = fields
     check_rest(attributes, location)
     given = dict(attributes)
     if op in ATTRIBUTES:
-        if into is not None or sorted(given) != [*ATTRIBUTES[op]] or (op != MOVE and device != NO_DEVICE):
+        if (
+            into is not None
+            or sorted(given) != [*ATTRIBUTES[op]]
+            or (op not in (MOVE, HOST_CALL) and device != NO_DEVICE)
+        ):
             raise ProtocolError(f"{op} has the attributes {list(ATTRIBUTES[op])}, and writes nothing")
         if op == PRINT:
             given["parts"] = sequence(given["parts"])

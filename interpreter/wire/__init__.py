@@ -4,6 +4,7 @@
 - `locations`: numbers of locations
 - `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
 - `frames`: the frames around messages; `arrays`: the arrays in them
+- `host_calls`: results of the client's functions
 - `codec`: bytes to headers and back; `limits`: limits of sessions and frames
 - `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:
   memory that a client fills and its machine reads, in either process; `gpu_payload`: an array on a GPU

@@ -139,9 +139,9 @@ def is_operands(value: Any) -> bool:
 
 
 def is_effects(value: Any) -> bool:
-    """A list of side effects: chain, callback, request of each."""
+    """A list of side effects and host calls: chain, or 0, callback and request of each."""
     return type(value) in SEQUENCES and all(
-        type(one) in SEQUENCES and len(one) == 3 and is_id(one[0]) and is_callback(one[1]) and is_natural(one[2])
+        type(one) in SEQUENCES and len(one) == 3 and is_natural(one[0]) and is_callback(one[1]) and is_natural(one[2])
         for one in value
     )
 
@@ -206,6 +206,7 @@ Offsets: TypeAlias = Annotated[Sequence[int], Field(is_naturals)]
 Incarnations: TypeAlias = Annotated[Sequence[int], Field(is_naturals)]
 FileNumber: TypeAlias = Annotated[int, integer(1, limit=Limit("files", "file"))]
 ChainId: TypeAlias = Annotated[int, integer(1)]
+ChainIdOrZero: TypeAlias = Annotated[int, integer(0)]
 Operands: TypeAlias = Annotated[Sequence[Any], Field(is_operands, Role.USED)]
 
 Text: TypeAlias = Annotated[str, Field(is_text)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .. import errors
-from ..errors import TensordError
+from ..errors import TensordError, text_of
 
 VERSION = 2
 INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
@@ -37,6 +37,7 @@ class FrameKind(IntEnum):
     ACK = 4
     BYE = 5
     SEGMENT = 6
+    RETURN = 7
     WELCOME = 16
     REPLIES = 17
     PONG = 18
@@ -44,10 +45,10 @@ class FrameKind(IntEnum):
     GOODBYE = 20
 
 
-HELLO, BATCH, CANCEL, PING, ACK, BYE, SEGMENT, WELCOME, REPLIES, PONG, REFUSED, GOODBYE = map(int, FrameKind)
+HELLO, BATCH, CANCEL, PING, ACK, BYE, SEGMENT, RETURN, WELCOME, REPLIES, PONG, REFUSED, GOODBYE = map(int, FrameKind)
 
 # The kinds of answers in REPLIES.
-VALUE, ERROR, ARRAY, ARRAYS, PART, AGAIN = range(6)
+VALUE, ERROR, ARRAY, ARRAYS, PART, AGAIN, CALL = range(7)
 
 
 ERRORS: dict[str, type[TensordError]] = {
@@ -74,7 +75,7 @@ def encode_cause(cause: BaseException | None) -> list[str] | None:
     if cause is None:
         return None
     known = next(kind for kind in type(cause).__mro__ if kind.__module__ == "builtins")
-    return [type(cause).__name__, known.__name__, str(cause)[:CAUSE]]
+    return [type(cause).__name__, known.__name__, text_of(cause)[:CAUSE]]
 
 
 def decode_cause(wire: Any) -> Exception | None:

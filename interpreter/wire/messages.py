@@ -123,20 +123,26 @@ class Sync(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Call the user back with values, in the order of the chain.
+    """Call a function of the user's with values, in the order of the chain.
 
     `callback` exists only in process; where it is None, the request is answered with the values. `tolerant`: where a
     value has failed, its error takes its place, and the chain goes on. `again`: the request stays open, for the effects
     of a block that may run any number of times.
+
+    With `outputs` it is a host call: the function's results, of these `metas`, become tensors on the device. The client
+    is asked by a CALL answer, and returns them in a RETURN header. `chain`: 0, or one that it comes behind.
     """
 
     ids: fields.UsedIds
-    chain: fields.ChainId
+    chain: fields.ChainIdOrZero
     callback: fields.Callback
     request: fields.Request
     location: fields.LocationNumber
     tolerant: fields.Flag = False
     again: fields.Flag = False
+    outputs: fields.NewIds = ()
+    metas: fields.Metas = ()
+    device: fields.Text = ""
 
 
 class Chain(NamedTuple):

@@ -28,8 +28,14 @@ from ..stream import Sink, Stream, StreamKind, Task
 class LinkStream(Stream):
     """A stream whose tasks have a method `start(report)`, which calls `report` once, when the task has ended."""
 
-    def __init__(self, device: str, sink: Sink, clock: Callable[[], int] = perf_counter_ns) -> None:
-        super().__init__(device, StreamKind.LINK, 0)
+    def __init__(
+        self,
+        device: str,
+        sink: Sink,
+        clock: Callable[[], int] = perf_counter_ns,
+        kind: StreamKind = StreamKind.LINK,
+    ) -> None:
+        super().__init__(device, kind, 0)
         self.ordered = False
         self._sink = sink
         self._clock = clock

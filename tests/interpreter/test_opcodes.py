@@ -28,6 +28,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     "Copy": ("copy", {}),
     "AccessBlobByCallback": ("access", {"host_visible": True}),
     "Upload": ("access", {}),
+    "HostCall": ("callback", {"host_visible": True}),
     "ReleaseTensor": (
         "release",
         {
@@ -73,7 +74,7 @@ USUAL = {
     "exchanges": False,
 }
 EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.COMPLETE, Opcode.SEND, Opcode.EXPECT, Opcode.RECV]
-HOST_VISIBLE = [Opcode.ACCESS, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
+HOST_VISIBLE = [Opcode.ACCESS, Opcode.HOST_CALL, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 
 
 class TestTable:

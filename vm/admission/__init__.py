@@ -2,8 +2,9 @@
 
 - `admission`: one handler per kind of message
 - `calls`: ops; `inline`: ops that run at admission; `at_once`: the rule of what may
-- `accesses`: bytes in and out, waits, side effects; `exports`: results that clients read in place; `shares`: those in
+- `accesses`: bytes in and out, waits; `exports`: results that clients read in place; `shares`: those in
   the memory of a GPU
+- `effects`: side effects; `host_calls`: functions of clients whose results become tensors
 - `collectives`: what several devices compute together; `collective_group`: the instructions of one; `groups_at_once`:
   small ones at admission; `collectives_over_nodes`: those with devices of other nodes
 - `packing`: values that have to lie packed; `node_transfers`: values that go to other nodes, and come from there

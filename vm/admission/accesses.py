@@ -1,4 +1,4 @@
-"""Admission of messages that cross the machine's border: uploads, fetches, waits, side effects.
+"""Admission of messages that cross the machine's border: uploads, fetches, waits.
 
 An upload on the host becomes its tensor's memory without a copy, even if the bytes lie in memory that the client
 shares with the machine (`interpreter.wire.host_memory`). The client can still write there, and results computed from
@@ -13,18 +13,17 @@ the machine's own process. The stream of uploads waits for the sender's event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
+from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.host_memory import is_clients
-from ...interpreter.wire.messages import Chain, Effect, Fetch, Sync, Upload, Wait, decode_meta
+from ...interpreter.wire.messages import Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
@@ -42,7 +41,7 @@ from .exports import Exports, answer_with_results, define_export
 from .inline import Inline, may_read_in_order
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
-from .rejection import Rejection, located
+from .rejection import Rejection
 
 READ_DIRECTLY: Final = 1 << 20  # bytes
 
@@ -51,7 +50,7 @@ PENDING_BYTES = 1 << 24  # estimated bytes of an answer while its meta is pendin
 
 
 class Accesses:
-    """The handlers of UPLOAD, FETCH, WAIT, SYNC, CHAIN and EFFECT messages."""
+    """The handlers of UPLOAD, FETCH, WAIT and SYNC messages."""
 
     def __init__(
         self, scheduler: Scheduler, residency: Residency, inline: Inline, exports: Exports, rejection: Rejection
@@ -295,102 +294,6 @@ class Accesses:
         instruction.on_retire = answer
         self.scheduler.admit_barrier(session, instruction)
 
-    # -- side effects ----------------------------------------------------------------------------------------------
-
-    def chain(self, session: VmSession, message: Chain) -> None:
-        """A new chain: an object without data, that side effects take as `mut`."""
-        host = self.residency.host or next(iter(self.scheduler.devices.values()))
-        copy = self.residency.new_copy(host, 0, 1)
-        session.chains[message.chain] = copy
-
-    def effect(self, session: VmSession, message: Effect) -> None:
-        """AccessBlobByCallback, calling the user's function with host arrays, in the order of its chain.
-
-        Without a function the arrays are the answer: the client calls the function itself.
-        """
-        ids, chain, callback, request, location, tolerant, again = message
-        link = session.chains.get(chain)
-        try:
-            refuse_cancelled(session)
-            host = self.residency.host
-            if link is None and chain in session.refused_chains:
-                raise session.refused_chains[chain].reraisable()
-            if link is None:
-                raise ProtocolError(f"chain {chain} was never made, or was released")
-            if host is None:
-                raise ProtocolError("a side effect needs a cpu device, and this machine has none")
-            tensors = [tensor_of(session, id_) for id_ in ids]
-            if tolerant:
-                self.tolerant_effect(session, tensors, host, link, message)
-                return
-            bound = self.residency.operands(tensors, host, Cause(session, location))
-        except TensordError as error:
-            self.refuse_effect(session, error, chain, request, location)
-            return
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
-        instruction.inputs = tuple(bound)
-        await_metas(instruction)
-        instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
-        instruction.writes = (link,)
-
-        def call(*arrays: Any) -> Any:
-            host.refuse_vast(sum(array.nbytes for array in arrays), "a side effect's values")
-            return call_back(callback, arrays)
-
-        instruction.kernel = call
-        instruction.on_control = callback is not None
-        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)), again=again)
-        self.scheduler.admit(instruction)
-
-    def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
-        """Refuse a side effect, which stops its chain unless the session was cancelled."""
-        error = located(session, error, location, "effect")
-        self.rejection.deny(session, error, request, location, "effect")
-        link = session.chains.get(chain)
-        if link is not None and not isinstance(error, CancelledError):
-            self.rejection.poison_copy(session, link, error)
-
-    def tolerant_effect(
-        self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect
-    ) -> None:
-        """A side effect that takes errors, too: of each value a copy or an error is there before its turn comes.
-
-        An instruction for each value reads it and writes a signal, a copy without data. The side effect writes the
-        signals, too. So it waits for the readings (WAW), and their errors do not doom it: errors follow RAW edges.
-        """
-        _, _, callback, request, location, _, again = message
-        found: list[Any] = [None] * len(tensors)
-        cause = Cause(session, location)
-        signals = tuple(self.look(cause, tensor, host, found, n) for n, tensor in enumerate(tensors))
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "effect", host, location)
-        instruction.reads, instruction.writes = (link,), (link, *signals)
-        instruction.on_control = True
-        if callback is not None:
-            instruction.kernel = lambda: call_back(callback, found)
-
-        def put(done: Instruction) -> None:  # not as the kernel's result, where an error would be a failure
-            done.results = found if callback is None else None
-
-        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
-        self.scheduler.admit(instruction)
-
-    def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
-        """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
-        instruction = self.reading(cause.session, tensor, self.readable(tensor), "fetch", cause.location, at_once=False)
-        signal = self.residency.new_copy(host, 0, 1)
-        instruction.writes = (signal,)
-
-        def keep(done: Instruction) -> None:
-            count_read(done)
-            found[n] = done.results if done.error is None else done.error
-            done.results = None
-            if done.error is not None:
-                done.error.heard = True
-
-        instruction.on_retire = instruction.on_doom = keep
-        self.scheduler.admit(instruction)
-        return signal
-
 
 def count_read(done: Instruction) -> None:
     """Count the bytes that a reading has moved off its device."""
@@ -445,13 +348,3 @@ def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta
         raise MetadataError(f"asarray: {error}", op="asarray") from None
     found = f"{payload.dtype.name}{list(payload.shape)}"
     raise MetadataError(f"asarray: the payload is {found}, not {meta}", op="asarray")
-
-
-def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
-    """Call the user's function with arrays of its own, which it may keep. Without a function, return the arrays."""
-    own = [one if isinstance(one, TensordError) else one.copy() for one in arrays]
-    if callback is None:
-        return own
-    with SHIELD.calling:
-        callback(*own)
-    return None

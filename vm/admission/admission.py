@@ -83,6 +83,7 @@ from .cancellation import Cancellation
 from .collectives import Collectives
 from .collectives_over_nodes import CollectivesOverNodes
 from .durable import Durable
+from .effects import Effects
 from .exports import Exports
 from .files import Files
 from .inline import END, FULL, Inline
@@ -129,9 +130,10 @@ class Admission:
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
+        self.effects = effects = Effects(accesses, rejection)
         files = Files(scheduler, residency, rejection)
         self.durable = durable = Durable(scheduler, residency, names, rejection)
-        self.routines = routines = Routines(scheduler, residency, infer, accesses, rejection)
+        self.routines = routines = Routines(scheduler, residency, infer, accesses, effects)
         self.nodes = nodes = NodeTransfers(scheduler, residency, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
@@ -140,7 +142,7 @@ class Admission:
             Fetch: accesses.fetch,
             Wait: accesses.wait,
             Sync: accesses.sync,
-            Effect: accesses.effect,
+            Effect: effects.effect,
             Chain: self.chain,
             Signature: self.signature,
             Location: self.location,
@@ -260,7 +262,7 @@ class Admission:
             if may_refuse_chain(session):
                 session.refused_chains[message.chain] = kept(error, "chain")
             raise
-        self.accesses.chain(session, message)
+        self.effects.chain(session, message)
 
     def to_device(self, session: VmSession, message: ToDevice) -> None:
         """A new tensor with the same value and another home; `Residency.begin_moves` says when its bytes move."""

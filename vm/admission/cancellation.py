@@ -5,8 +5,8 @@ revoked: the stream's thread checks for that right before the kernel runs. A ker
 finishes unseen: those who wait for it are told now, what it writes is poisoned with the cancellation, and its memory is
 released once it has ended. Other sessions notice nothing: an instruction is kept if it writes a value that a name or
 another session holds, or if such an instruction, or one of another session, needs its result or the shape of its
-result. The end of a session spares nothing that waits for another node's half of a transfer: nobody could end that
-wait. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
+result. The end of a session spares nothing that waits for another node's half of a transfer, or for its client: nobody
+could end that wait. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
 
 The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
 by others, so only its live instructions are visited. For any other session its own tensors are looked through, once,
@@ -34,6 +34,7 @@ from .names import Names
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
+ENDED = "the session was closed, and with it the program whose function was to compute this"
 PIECE = 256  # handles of ended sessions that are released at once
 
 
@@ -70,7 +71,7 @@ class Cancellation:
         victims = [i for i in session.live.values() if i.error is None and i.traits.cancellable]
         protected = self._needed_by_others(session) if victims and session.shares else ()
         for instruction in victims:
-            kept = instruction.id in protected and not (why == CLOSED and awaits_node(instruction))
+            kept = instruction.id in protected and not (why == CLOSED and awaits_others(instruction))
             if instruction.error is not None or instruction.retired or kept:
                 continue  # it has an error meanwhile, since it reads the result of an earlier one
             error = cancellation_of(instruction, why)
@@ -191,21 +192,24 @@ class Cancellation:
         return protected
 
 
-def awaits_node(instruction: Instruction) -> bool:
-    """Does it wait for what another node may never do? Once its session has ended, nobody could end that wait."""
+def awaits_others(instruction: Instruction) -> bool:
+    """Does it wait for what another node, or its client, may never do? Once its session has ended, nobody could end
+    that wait."""
     stream = instruction.stream
     return stream is not None and not stream.ordered and not instruction.outputs
 
 
 def awaited_node(instruction: Instruction) -> str | None:
     """The node for whose half of a transfer it waits."""
-    label = read_label(instruction.label) if awaits_node(instruction) else None
+    label = read_label(instruction.label) if awaits_others(instruction) else None
     return None if label is None or label.doing == RECV else label.node
 
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
     """The error of a cancelled instruction."""
     location = instruction.author.where(instruction.location)
+    if why == CLOSED and instruction.opcode is Opcode.HOST_CALL and awaits_others(instruction):
+        why = ENDED
     return CancelledError(why, op=instruction.label, instruction=instruction.id, location=location)
 
 

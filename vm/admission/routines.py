@@ -27,9 +27,10 @@ from ..routines.programs import add_part, check_in_group, check_run, drop, link,
 from ..routines.publishing import keep_convention
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
+from .effects import Effects
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
 from .quotas import check_operands
-from .rejection import Rejection, kept
+from .rejection import kept
 from .segments import UNBOUNDED, Segments
 
 PATIENCE = 1  # runs of a routine that are op by op, before it is compiled
@@ -44,12 +45,13 @@ class Routines:
         residency: Residency,
         infer: InferCache,
         accesses: Accesses,
-        rejection: Rejection,
+        effects: Effects,
     ) -> None:
         self.scheduler = scheduler
         self.infer = infer
         self.accesses = accesses
-        self.rejection = rejection
+        self.effects = effects
+        self.rejection = effects.rejection
         self.segments = Segments(scheduler, residency)
         self.patience = PATIENCE
         self.in_group = False  # is a group being admitted, which is done without a pause?
@@ -175,7 +177,8 @@ class Routines:
         if not isinstance(error, CancelledError):
             self.scheduler.tell(session, error)
         for number, _, request in message.effects:
-            self.accesses.refuse_effect(session, error, number, request, message.location)
+            if number or request:
+                self.effects.refuse_effect(session, error, number, request, message.location)
 
     def sign(self, session: VmSession, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""

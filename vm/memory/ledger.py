@@ -140,7 +140,8 @@ def oldest(device: DeviceState) -> Instruction | None:
     """The oldest live instruction of the device that does not wait for another node: no earlier one frees memory
     soon, as far as this machine can tell."""
     for instruction in device.live:
-        sent = instruction.status is Status.DISPATCHED and instruction.stream is device.link is not None
+        stream = instruction.stream
+        sent = instruction.status is Status.DISPATCHED and stream is not None and not stream.ordered
         if not sent and not (instruction.remote and instruction.status is Status.WAITING):
             return instruction
     return None

@@ -77,6 +77,7 @@ class DeviceState:
         "arena",
         "backend",
         "behind",
+        "calls",
         "candidates",
         "ceiling",
         "compute",
@@ -139,6 +140,7 @@ class DeviceState:
         self.long_arena: Buffer | None = None  # for larger arenas, which the limit counts (`memory.run_memory`)
         self.launches: Launches | None = None  # set by the scheduler
         self.link: Stream | None = None  # for what waits for other nodes, on a machine that is a node
+        self.calls: Stream | None = None  # for what waits for clients, on the device whose values these are sent
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()
         self.policy = backend.eviction
@@ -169,8 +171,8 @@ class DeviceState:
 
     @property
     def streams(self) -> list[Stream]:
-        """The device's own, and the one for what waits for other nodes."""
-        return [*self.backend.streams, *([] if self.link is None else [self.link])]
+        """The device's own, and those for what waits for other nodes, and for clients."""
+        return [*self.backend.streams, *(one for one in (self.link, self.calls) if one is not None)]
 
     @property
     def below(self) -> DeviceState | None:

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.files.open_file import OpenFile, OutputFile
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of, span_of
 from ...streams.device import BlockUser
@@ -50,6 +51,24 @@ class Again(NamedTuple):
     values: Any
 
 
+class HostCall(NamedTuple):
+    """A host call that the client was asked for. `takes`: what gives each result its bytes; `ended` is called with the
+    error, or with none, once."""
+
+    metas: Sequence[Meta]
+    takes: Sequence[Callable[[Any], None]]
+    ended: Callable[[TensordError | None], None]
+
+
+class Called(NamedTuple):
+    """An answer that asks for a host call: its number, its values; None if nobody waits for it any more. `function`: in
+    process, what the message of the call has brought."""
+
+    number: int
+    values: Any
+    function: Any
+
+
 class VmSession:
     """The engine's state of one session.
 
@@ -70,6 +89,7 @@ class VmSession:
         "barrier",
         "block_user",
         "blocks",
+        "calls",
         "cancelled",
         "chains",
         "closed",
@@ -118,7 +138,7 @@ class VmSession:
         "watch_process",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one for each field
         self,
         id_: int,
         reply: ReplySink,
@@ -142,6 +162,7 @@ class VmSession:
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}
+        self.calls: dict[int, HostCall] = {}  # what its client was asked for, and has not returned
         self.chains: dict[int, Copy] = {}
         self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
         self.plans: dict[int, Plan | TensordError] = {}

@@ -8,11 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import CancelledError, ProtocolError, TensordError
+from ...interpreter.errors import CancelledError, KernelError, ProtocolError, TensordError
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.host_calls import LABEL, metas_of, refusal_of
 from ...interpreter.wire.messages import Chain, Effect
 from .state import State
-from .values import Host, SerialSession, Value, denial, describe, refuse_cancelled, tensor_of
+from .values import (
+    Errors,
+    Host,
+    SerialSession,
+    SerialTensor,
+    Value,
+    check_new,
+    define,
+    denial,
+    describe,
+    refuse_cancelled,
+    tensor_of,
+)
 
 
 class Effects:
@@ -27,7 +43,10 @@ class Effects:
 
     def effect(self, session: SerialSession, message: Effect) -> None:
         """Call the callback, unless an operand or an earlier side effect of the chain failed."""
-        ids, chain, callback, request, location, tolerant, _ = message
+        ids, chain, callback, request, location, tolerant, _, outputs, metas, _ = message
+        if outputs or metas:
+            self.host_call(session, message)
+            return
         try:
             refuse_cancelled(session)
             link = session.chains.get(chain)
@@ -44,6 +63,47 @@ class Effects:
         if link.array is not None and callback is not None:
             self.call_back(session, callback, arrays, link, location)
         session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
+
+    def host_call(self, session: SerialSession, message: Effect) -> None:
+        """Call the function, whose results become tensors, unless an operand failed."""
+        state, metas = self.state, []
+        home: str | None = None
+        try:
+            refuse_cancelled(session)
+            check_new(session, message.outputs)
+            metas = metas_of(message)
+            state.check_host()
+            home = state.device_of(message.device)
+            operands = [tensor_of(session, id_).value for id_ in message.ids]
+        except TensordError as error:
+            state.reject(session, error, message.outputs, message.location, LABEL, tuple(metas), home)
+            return
+        errors = tuple(dict.fromkeys(error for value in operands for error in value.errors))
+        values = self.returned(session, message, metas, operands, errors)
+        for id_, meta, value in zip(message.outputs, metas, values, strict=True):
+            define(session, id_, SerialTensor(value, meta, home))
+
+    def returned(
+        self, session: SerialSession, message: Effect, metas: Sequence[Meta], operands: Sequence[Value], errors: Errors
+    ) -> list[Value]:
+        """What the function returns, or the errors of the operands, or its own."""
+        arrays = [value.array for value in operands]
+        if any(array is None for array in arrays):
+            return [Value(None, errors) for _ in metas]
+        self.state.ids += 1
+        try:
+            found = checked(metas, self.call_function(message, arrays))
+            return [Value(np.array(array)) for array in found]
+        except BaseException as error:
+            failure = describe(session, error, LABEL, LABEL, message.location, self.state.ids)
+            self.state.tell(session, failure)
+            return [Value(None, (failure,)) for _ in metas]
+
+    def call_function(self, message: Effect, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Call the function that the message brings. Tests bring none."""
+        function: Any = message.callback
+        with SHIELD.calling:
+            return list(function(*[array.copy() for array in arrays]))
 
     def refuse(self, session: SerialSession, error: TensordError, chain: int, request: int, location: int) -> None:
         """Refuse a side effect, which stops its chain unless the session was cancelled."""
@@ -70,3 +130,11 @@ class Effects:
             link.array = None
             link.add(describe(session, error, "effect", "effect", location, self.state.ids))
             self.state.tell(session, link.first)
+
+
+def checked(metas: Sequence[Meta], arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays; KernelError unless they have these metas."""
+    why = refusal_of(metas, arrays)
+    if why:
+        raise KernelError(f"{LABEL}: {why}")
+    return arrays

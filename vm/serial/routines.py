@@ -72,7 +72,8 @@ class Routines:
             if id_ in session.tensors:
                 state.poison(session, id_, (error,), None, None)
         for number, _, request in message.effects:
-            self.effects.refuse(session, error, number, request, message.location)
+            if number or request:
+                self.effects.refuse(session, error, number, request, message.location)
 
     def sign(self, session: SerialSession, routine: Linked, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""

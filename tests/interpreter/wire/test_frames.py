@@ -123,8 +123,8 @@ def test_an_error_of_an_unknown_type_is_a_plain_one() -> None:
 
 def test_kinds_of_the_two_directions_do_not_meet() -> None:
     assert len({int(kind) for kind in FrameKind}) == len(FrameKind)
-    assert all(kind < 16 for kind in list(FrameKind)[:7])
-    assert all(kind >= 16 for kind in list(FrameKind)[7:])
+    assert all(kind < 16 for kind in list(FrameKind)[:8])
+    assert all(kind >= 16 for kind in list(FrameKind)[8:])
 
 
 def test_the_host_is_what_the_page_on_the_protocol_says() -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.passes.facts import roots_of
-from ....interpreter.programs.program import COLLECTIVES, EFFECT, MOVE, NO_OPS, PRINT, Program
+from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NO_OPS, PRINT, Program
 from ....interpreter.schema.opdef import DECIDED, find
 
 LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
@@ -30,6 +30,7 @@ NO_KERNEL = {
     MOVE: "a move to a device",
     PRINT: "a print, by the host",
     EFFECT: "a callback, on the host",
+    HOST_CALL: "a function of the client's",
     **dict.fromkeys(COLLECTIVES, "a collective, on several devices"),
 }
 

@@ -106,7 +106,7 @@ class Construct:
         count = sum(block.routine.program.effects[-1] for block in self.blocks)
         for chain, _, request in self.run.effects[self.effects : self.effects + count]:
             if request:
-                yield (EFFECT, (), chain, None, request, self.where, False, False)
+                yield (EFFECT, (), chain, None, request, self.where, False, False, (), (), "")
 
     def choice(self) -> Unfolded:
         """Run the block that a truth value or an index stands for."""

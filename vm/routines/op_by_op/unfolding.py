@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....interpreter.errors import TensordError
-from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, Program
+from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, Program, Step
 from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
@@ -82,18 +82,30 @@ class Unfolder:
                 construct = Construct(self, routine, position, given, place, where)
                 yield from construct.unfold(ids, outputs)
             else:
-                yield self.effect(given, self.effects[effects + program.effects[position]], where, step.op == PRINT)
+                effect = self.effects[effects + program.effects[position]]
+                made = tuple([ids[variable] for variable in outputs])
+                yield self.effect(routine, step, given, made, effect, where)
             if behind:
                 yield (RELEASE, tuple([ids[variable] for variable in behind]))
 
-    def effect(self, given: Sequence[Any], effect: Sequence[Any], where: int, tolerant: bool) -> Message:
-        """The message of a side effect. That of a block may come any number of times: the request stays open where the
-        client calls back itself, and else is for the end alone."""
+    def effect(
+        self,
+        routine: Linked,
+        step: Step,
+        given: Sequence[Any],
+        made: Sequence[int],
+        effect: Sequence[Any],
+        where: int,
+    ) -> Message:
+        """The message of a side effect or a host call. That of a block may come any number of times: the request stays
+        open where the client calls back itself, and else is for the end alone."""
         chain, callback, request = effect
         again = bool(self.open)
         if again and callback is not None:
             request = 0
-        return (EFFECT, given, chain, callback, request, where, tolerant, again)
+        metas = tuple([meta.plain for meta in step.results if meta is not None])
+        device = routine.devices[step.device] if made else ""
+        return (EFFECT, given, chain, callback, request, where, step.op == PRINT, again, made, metas, device)
 
 
 def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None, ...], tuple[Meta | None, ...] | None]:

@@ -22,12 +22,12 @@ from typing import Any
 from ....interpreter.errors import ProtocolError, QuotaError, TensordError
 from ....interpreter.types.sizes import exact_size
 from ....interpreter.wire.fields import LARGEST, is_natural
-from ....interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, SEGMENT
+from ....interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, RETURN, SEGMENT
 from ...engine import Engine
 from ...log import log
 from ...model.session import ReplySink, VmSession, rest_of_run
 from ..access.refusals import Refusals
-from .inbound import decode_header, kind_of, place_uploads, take_segment
+from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
 from .listener import Credentials, Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import Answer, Peer, State, fields, session_of
@@ -67,6 +67,7 @@ class Front:
             ACK: self.acknowledge,
             BYE: self.bye,
             SEGMENT: self.segment,
+            RETURN: self.returned,
         }
         self.refusals = Refusals()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
@@ -206,6 +207,20 @@ class Front:
         if generation > session.generation:  # else the CANCEL was resent after a reconnect
             self.engine.cancel(session)
             session.generation = generation
+
+    def returned(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
+        """RETURN: what a host call has returned overtakes the messages in the inbox, which may wait for it.
+
+        For a call that is over it is dropped: its client need not have heard of that yet.
+        """
+        _, number, error, results = fields(header, 4)
+        if not is_natural(number) or type(results) is not tuple:
+            raise ProtocolError("a RETURN is [7, number, error, results]")
+        session = session_of(peer)
+        failure = returned_error(error)
+        if number in session.calls:
+            arrays = [] if failure is not None else [returned_array(peer, one, payloads) for one in results]
+            self.engine.returned(session, number, failure, arrays)
 
     def ping(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
         """PING: answered with PONG."""

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgpack
+import numpy as np
 from numpy.typing import NDArray
 
-from ....interpreter.errors import ProtocolError
+from ....interpreter.errors import KernelError, ProtocolError, TensordError
 from ....interpreter.wire.arrays import array_of, dtype_of
 from ....interpreter.wire.codec import decode
 from ....interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ....interpreter.wire.forms import name_fields, shown
+from ....interpreter.wire.frames import CAUSE, ERRORS, decode_cause
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
 from ....interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
@@ -105,12 +107,9 @@ def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], 
     if not is_shape(shape) or not is_text(upload.dtype):
         raise ProtocolError("an upload without a shape and a dtype")
     dtype = dtype_of(upload.dtype)
-    if type(place) is bytes:
-        return array_of(place, shape, dtype)
-    if is_natural(place):
-        if place >= len(payloads):
-            raise ProtocolError(f"an upload in frame {place} of {len(payloads)}")
-        return array_of(payloads[place].buffer, shape, dtype)
+    sent = sent_array(place, payloads, shape, dtype)
+    if sent is not None:
+        return sent
     if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
         raise ProtocolError("an upload's bytes are at a place: bytes, a frame's number, or [segment, offset]")
     segment = peer.segments.get(place[0])
@@ -119,6 +118,68 @@ def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], 
     array: NDArray[Any] = array_at(segment, place[1], shape, dtype)
     weakref.finalize(array, freed.append, (weakref.ref(peer), place[0])).atexit = False
     return array
+
+
+def sent_array(place: Any, payloads: Sequence[Any], shape: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """The array at a place in its message, whose header or frame has it; None for any other place."""
+    if type(place) is bytes:
+        return array_of(place, shape, dtype)
+    if not is_natural(place):
+        return None
+    if place >= len(payloads):
+        raise ProtocolError(f"an array in frame {place} of {len(payloads)}")
+    return array_of(payloads[place].buffer, shape, dtype)
+
+
+def returned_array(peer: Peer, wire: Any, payloads: Sequence[Any]) -> NDArray[Any]:
+    """An array that a host call returns: [dtype, shape, place]. Its place may be a memory file of its own."""
+    if type(wire) is not tuple or len(wire) != 3 or not is_shape(wire[1]) or not is_text(wire[0]):
+        raise ProtocolError("what a host call returns is [dtype, shape, place]")
+    name, shape, place = wire
+    dtype = dtype_of(name)
+    sent = sent_array(place, payloads, shape, dtype)
+    if sent is not None:
+        return sent
+    if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
+        raise ProtocolError("the bytes of a result are at a place: bytes, a frame's number, or [fd, bytes]")
+    segment = open_segment(peer, *place)
+    array: NDArray[Any] = array_at(segment, 0, shape, dtype)
+    if within_limits(peer, segment.size):
+        peer.mappings.add(segment)
+        segment.close_descriptor()
+        return array
+    return array.copy()
+
+
+def returned_error(wire: Any) -> TensordError | None:
+    """The error that a host call ended with, as a client tells it: a KernelError of whatever kind."""
+    if wire is None:
+        return None
+    if type(wire) is not tuple or len(wire) != 6 or type(wire[0]) is not str or type(wire[1]) is not str:
+        raise ProtocolError("the error of a host call is that of an ERROR answer")
+    kind = ERRORS.get(wire[0], KernelError)
+    error = (kind if issubclass(kind, KernelError) else KernelError)(wire[1][:CAUSE])
+    error.__cause__ = decode_cause(wire[5])
+    return error
+
+
+def open_segment(peer: Peer, fd: int, nbytes: int) -> Segment:
+    """Map a memory file of the peer's, which nobody writes to from now on but through mappings that are there."""
+    if not peer.shared:
+        raise ProtocolError("this connection shares no memory")
+    # The number is the daemon's own: other clients know the segment by that number when they fetch a value in it.
+    segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
+    try:
+        segment.seal_future_writes()
+    except OSError as error:
+        raise ProtocolError(f"descriptor {fd} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
+    return segment
+
+
+def within_limits(peer: Peer, nbytes: int) -> bool:
+    """May the peer have so many bytes more of its memory mapped here?"""
+    mapped = sum(segment.size for segment in peer.mappings)
+    return len(peer.mappings) < peer.limits.segments and mapped + nbytes <= peer.limits.mapped
 
 
 def take_segment(peer: Peer, header: Sequence[Any]) -> None:
@@ -130,19 +191,11 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
         peer.segments.pop(number, None)  # arrays in it keep it mapped
         return
     limits = peer.limits
-    if not peer.shared:
-        raise ProtocolError("this connection shares no memory")
     if number in peer.segments:
         raise ProtocolError(f"segment {number} is there already")
-    mapped = sum(segment.size for segment in peer.mappings)
-    if len(peer.mappings) >= limits.segments or mapped + nbytes > limits.mapped:
+    if peer.shared and not within_limits(peer, nbytes):
         raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
-    # The number is the daemon's own: other clients know the segment by that number when they fetch a value in it.
-    segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
-    try:
-        segment.seal_future_writes()
-    except OSError as error:
-        raise ProtocolError(f"segment {number} takes no seal ({error.strerror}): make it without F_SEAL_SEAL") from None
+    segment = open_segment(peer, fd, nbytes)
     if descriptors_left() < 0:  # a fetch of what lies in it is answered in frames
         segment.close_descriptor()
     peer.segments[number] = segment

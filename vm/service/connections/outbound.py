@@ -18,9 +18,20 @@ from numpy.typing import NDArray
 from ....interpreter.errors import MetadataError, TensordError
 from ....interpreter.wire.arrays import name_of, strides_of
 from ....interpreter.wire.codec import Encoder
-from ....interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, ERROR, INLINE_ARRAY, PART, REPLIES, VALUE, encode_error
+from ....interpreter.wire.frames import (
+    AGAIN,
+    ARRAY,
+    ARRAYS,
+    CALL,
+    ERROR,
+    INLINE_ARRAY,
+    PART,
+    REPLIES,
+    VALUE,
+    encode_error,
+)
 from ....interpreter.wire.segments import place_of
-from ...model.session import Again
+from ...model.session import Again, Called
 from .listener import NOW
 from .peer import Answer, Peer, State
 
@@ -118,6 +129,9 @@ def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
         return [request, ARRAY, encode_array(peer, value, payloads)]
     if type(value) is Again:
         return [request, AGAIN, [encode_one(peer, one, payloads) for one in value.values]]
+    if type(value) is Called:
+        values = None if value.values is None else [encode_one(peer, one, payloads) for one in value.values]
+        return [request, CALL, [value.number, values]]
     if type(value) is list and value and all(isinstance(one, np.ndarray | TensordError) for one in value):
         return [request, ARRAYS, [encode_one(peer, one, payloads) for one in value]]
     return [request, VALUE, value]

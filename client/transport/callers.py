@@ -1,0 +1,249 @@
+"""The threads that call the program's functions for the machine (`session.host_call`).
+
+Theory of operation
+    The thread that takes a call from the machine only puts it into a queue. A thread of the session's own calls the
+    function, and gives back what it returns, or its error. A coroutine function runs on an event loop: that of a
+    session that was opened in one, else a loop of the session's own, on another thread.
+
+Guarantees
+    A function begins only while no other one of the session runs on these threads, or while those that do wait for a
+    machine. So a function may use its own session, and wait for the results of further calls; others may run
+    meanwhile. Coroutines run side by side. A call that is over before it has begun is not begun,
+    and a coroutine whose call is over is cancelled; nothing waits for a function that does not return. A wait on the
+    event loop's own thread that would keep a coroutine from running raises.
+
+Who owns what
+    `call` and `over` come from any thread, inside any lock of the transport, and wait for nothing. `give_back` is
+    called on these threads, without a lock.
+
+Rejected
+    The thread that reads the answers, or drives the machine, as for side effects: a function that takes long would
+    hold up everybody. A pool of threads: most functions are not written for several threads, and a pool of a certain
+    size is stuck once so many functions wait for each other. The default executor of the event loop: others fill it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from numpy.typing import NDArray
+
+from ...interpreter.errors import ProtocolError, TensordError
+from ..locations.locations import user_line
+from .host_functions import HostFunction, failure_of, read_only
+
+T = TypeVar("T")
+Arrays = Sequence[NDArray[Any]]
+GiveBack = Callable[[int, TensordError | None, Arrays], None]
+
+IDLE: Final = 1.0  # seconds after which a thread without work ends
+STALLED: Final = (
+    "this wait stops the event loop on which the coroutine function of a host_call has to run: await the tensor instead"
+)
+_calling: dict[int, Callers] = {}  # threads that call functions
+
+
+class Callers:
+    """The functions that the machine has asked one session to call. `loop`: of a session that was opened in one."""
+
+    def __init__(self, give_back: GiveBack) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._give_back = give_back
+        self._changed = threading.Condition()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._open: dict[int, Future[Any] | None] = {}  # asked for, and not over; the coroutines' futures
+        self._running = 0  # threads that run a function and do not wait for a machine
+        self._idle = 0
+        self._own: OwnLoop | None = None
+        self._closed = False
+
+    @property
+    def open(self) -> bool:
+        """Are there calls that are not over?"""
+        return bool(self._open)
+
+    def call(self, number: int, function: HostFunction, arrays: Arrays) -> None:
+        """Have a function called with arrays of its own."""
+        begin = self._begin_coroutine if function.is_async else self._run
+        with self._changed:
+            if not self._closed:
+                self._open[number] = None
+                self._put(partial(begin, number, function, arrays))
+
+    def over(self, number: int) -> None:
+        """A call has ended: its results were taken, or nobody waits for them."""
+        with self._changed:
+            future = self._open.pop(number, None)
+        if future is not None:
+            future.cancel()
+
+    def rest(self, wait: Callable[[], T]) -> T:
+        """Wait for a machine, on one of these threads: meanwhile another function may run."""
+        with self._changed:
+            self._running -= 1
+            self._go_on()
+        try:
+            return wait()
+        finally:
+            with self._changed:
+                self._running += 1
+
+    def stalled(self) -> bool:
+        """Does a coroutine have to run on the event loop whose thread this is?"""
+        if self.loop is None or not any(future is not None for future in list(self._open.values())):
+            return False
+        return asyncio._get_running_loop() is self.loop  # noqa: SLF001 - documented, for such questions
+
+    def close(self) -> None:
+        """Call nothing from now on. Does not wait for functions that run."""
+        with self._changed:
+            self._closed = True
+            self._jobs.clear()
+            left, self._open = self._open, {}
+            own, self._own = self._own, None
+            self._changed.notify_all()
+        for future in filter(None, left.values()):
+            future.cancel()
+        if own is not None:
+            own.end()
+
+    # -- threads -----------------------------------------------------------------------------------------------------
+
+    def _put(self, job: Callable[[], None]) -> None:
+        """Queue a job; the caller holds the lock."""
+        self._jobs.append(job)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have a thread take the next job, unless a function runs; the caller holds the lock."""
+        if self._running or not self._jobs:
+            return
+        if self._idle:
+            self._changed.notify()
+        else:
+            self._running += 1
+            threading.Thread(target=self._work, name="tensord-host-call", daemon=True).start()
+
+    def _work(self) -> None:
+        """What each thread does."""
+        me = threading.get_ident()
+        _calling[me] = self
+        try:
+            while (job := self._next()) is not None:
+                job()
+        finally:
+            del _calling[me]
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next job, for a thread that is counted as running; None if the thread is to end."""
+        with self._changed:
+            self._running -= 1
+            self._idle += 1
+            try:
+                self._changed.wait_for(lambda: self._closed or (self._jobs and not self._running), IDLE)
+            finally:
+                self._idle -= 1
+            if self._closed or self._running or not self._jobs:
+                return None
+            self._running += 1
+            return self._jobs.popleft()
+
+    # -- functions ---------------------------------------------------------------------------------------------------
+
+    def _run(self, number: int, function: HostFunction, arrays: Arrays) -> None:
+        """Call a function, unless its call is over."""
+        if number not in self._open:
+            return
+        try:
+            found = function(*arrays)
+        except BaseException as error:
+            self._end(number, failure_of(error), ())
+        else:
+            self._end(number, None, found)
+
+    def _begin_coroutine(self, number: int, function: HostFunction, arrays: Arrays) -> None:
+        """Begin a coroutine function on its loop."""
+        coroutine = function.function(*map(read_only, arrays))
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop_of(function))
+        except BaseException as error:  # the loop is closed
+            coroutine.close()
+            self._end(number, failure_of(error), ())
+            return
+        with self._changed:
+            is_over = number not in self._open
+            if not is_over:
+                self._open[number] = future
+        if is_over:
+            future.cancel()
+        future.add_done_callback(partial(self._coroutine_ended, number, function))
+
+    def _loop_of(self, function: HostFunction) -> asyncio.AbstractEventLoop:
+        if function.loop is not None:
+            return function.loop
+        with self._changed:
+            if self._own is None:
+                self._own = OwnLoop()
+            return self._own.loop
+
+    def _coroutine_ended(self, number: int, function: HostFunction, future: Future[Any]) -> None:
+        """On the loop's thread: have one of these threads give back what the coroutine has returned."""
+        with self._changed:
+            if number in self._open and not self._closed:
+                self._open[number] = None
+                self._put(partial(self._end_coroutine, number, function, future))
+
+    def _end_coroutine(self, number: int, function: HostFunction, future: Future[Any]) -> None:
+        try:
+            found = function.results(future.result())
+        except BaseException as error:
+            self._end(number, failure_of(error), ())
+        else:
+            self._end(number, None, found)
+
+    def _end(self, number: int, error: TensordError | None, arrays: Arrays) -> None:
+        """Give back what a function has returned, or its error. A session that has ended takes nothing any more."""
+        try:
+            self._give_back(number, error, arrays)
+        except BaseException as failure:  # no memory for the results, say
+            with suppress(Exception):
+                self._give_back(number, failure_of(failure), ())
+
+
+class OwnLoop:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="tensord-host-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        """Run until the end, and cancel what is left then."""
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._stop.wait())
+
+    def end(self) -> None:
+        """Cancel what runs, and end the thread."""
+        with suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._stop.set)
+
+
+def resting(wait: Callable[[], T]) -> T:
+    """Wait for a machine. On a thread that calls functions, others of its session may run meanwhile."""
+    callers = _calling.get(threading.get_ident())
+    return wait() if callers is None else callers.rest(wait)
+
+
+def refuse_stalled(callers: Callers) -> None:
+    """ProtocolError if a wait on this thread keeps a coroutine from running."""
+    if callers.stalled():
+        raise ProtocolError(STALLED, location=user_line())

@@ -1,0 +1,144 @@
+"""Admission of what the client's functions do: side effects, and host calls, whose results become tensors.
+
+A side effect takes its chain as `mut`, and so comes behind those before it. In process its function runs right here, on
+the driving thread, and may neither submit nor wait; a client elsewhere is sent the values, and calls the function
+itself. A host call (`host_calls`) is on no chain, and its function runs on threads of the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...interpreter.concurrency.interrupts import SHIELD
+from ...interpreter.errors import CancelledError, ProtocolError, TensordError
+from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.messages import Chain, Effect
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.session import Cause, VmSession
+from ..model.tensor import Copy, Tensor
+from ..scheduler.pending_metas import await_metas
+from .accesses import Accesses, bytes_of, count_read
+from .exports import answer_with_results
+from .host_calls import HostCalls, host_of
+from .lookup import refuse_cancelled, tensor_of
+from .rejection import Rejection, located
+
+
+class Effects:
+    """The handlers of CHAIN and EFFECT messages."""
+
+    def __init__(self, accesses: Accesses, rejection: Rejection) -> None:
+        self.accesses = accesses
+        self.scheduler = accesses.scheduler
+        self.residency = accesses.residency
+        self.rejection = rejection
+        self.host_calls = HostCalls(accesses.scheduler, accesses.residency, rejection)
+
+    def chain(self, session: VmSession, message: Chain) -> None:
+        """A new chain: an object without data, that side effects take as `mut`."""
+        host = self.residency.host or next(iter(self.scheduler.devices.values()))
+        copy = self.residency.new_copy(host, 0, 1)
+        session.chains[message.chain] = copy
+
+    def effect(self, session: VmSession, message: Effect) -> None:
+        """HostCall, of the user's function with host arrays, in the order of its chain.
+
+        Without a function the arrays are the answer: the client calls the function itself.
+        """
+        ids, chain, callback, request, location, tolerant, again, outputs, metas, _ = message
+        if outputs or metas:
+            self.host_calls.call(session, message)
+            return
+        link = session.chains.get(chain)
+        try:
+            refuse_cancelled(session)
+            if link is None and chain in session.refused_chains:
+                raise session.refused_chains[chain].reraisable()
+            if link is None:
+                raise ProtocolError(f"chain {chain} was never made, or was released")
+            host = host_of(self.residency, "a side effect")
+            tensors = [tensor_of(session, id_) for id_ in ids]
+            if tolerant:
+                self.tolerant_effect(session, tensors, host, link, message)
+                return
+            bound = self.residency.operands(tensors, host, Cause(session, location))
+        except TensordError as error:
+            self.refuse_effect(session, error, chain, request, location)
+            return
+        instruction = self.scheduler.new_instruction(session, Opcode.HOST_CALL, "effect", host, location)
+        instruction.inputs = tuple(bound)
+        await_metas(instruction)
+        instruction.reads = (*dict.fromkeys(b.copy for b in bound), link)
+        instruction.writes = (link,)
+
+        def call(*arrays: Any) -> Any:
+            host.refuse_vast(sum(array.nbytes for array in arrays), "a side effect's values")
+            return call_back(callback, arrays)
+
+        instruction.kernel = call
+        instruction.on_control = callback is not None
+        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)), again=again)
+        self.scheduler.admit(instruction)
+
+    def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
+        """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        error = located(session, error, location, "effect")
+        self.rejection.deny(session, error, request, location, "effect")
+        link = session.chains.get(chain)
+        if link is not None and not isinstance(error, CancelledError):
+            self.rejection.poison_copy(session, link, error)
+
+    def tolerant_effect(
+        self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect
+    ) -> None:
+        """A side effect that takes errors, too: of each value a copy or an error is there before its turn comes.
+
+        An instruction for each value reads it and writes a signal, a copy without data. The side effect writes the
+        signals, too. So it waits for the readings (WAW), and their errors do not doom it: errors follow RAW edges.
+        """
+        _, _, callback, request, location, _, again, *_ = message
+        found: list[Any] = [None] * len(tensors)
+        cause = Cause(session, location)
+        signals = tuple(self.look(cause, tensor, host, found, n) for n, tensor in enumerate(tensors))
+        instruction = self.scheduler.new_instruction(session, Opcode.HOST_CALL, "effect", host, location)
+        instruction.reads, instruction.writes = (link,), (link, *signals)
+        instruction.on_control = True
+        if callback is not None:
+            instruction.kernel = lambda: call_back(callback, found)
+
+        def put(done: Instruction) -> None:  # not as the kernel's result, where an error would be a failure
+            done.results = found if callback is None else None
+
+        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
+        self.scheduler.admit(instruction)
+
+    def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
+        """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
+        instruction = self.accesses.reading(
+            cause.session, tensor, self.accesses.readable(tensor), "fetch", cause.location, at_once=False
+        )
+        signal = self.residency.new_copy(host, 0, 1)
+        instruction.writes = (signal,)
+
+        def keep(done: Instruction) -> None:
+            count_read(done)
+            found[n] = done.results if done.error is None else done.error
+            done.results = None
+            if done.error is not None:
+                done.error.heard = True
+
+        instruction.on_retire = instruction.on_doom = keep
+        self.scheduler.admit(instruction)
+        return signal
+
+
+def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
+    """Call the user's function with arrays of its own, which it may keep. Without a function, return the arrays."""
+    own = [one if isinstance(one, TensordError) else one.copy() for one in arrays]
+    if callback is None:
+        return own
+    with SHIELD.calling:
+        callback(*own)
+    return None
