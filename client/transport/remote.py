@@ -90,8 +90,7 @@ class RemoteTransport:
         self._outgoing = Outgoing(link, lambda: next(self._numbers), self._uploads)
         freed = self._uploads.freed if self._uploads is not None else ignore
         self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
-        self._incoming.node = self.node
-        self._incoming.resumed = self._resumed
+        self._incoming.node, self._incoming.resumed = self.node, self._resumed
         self._incoming.callers = self.callers = Callers(self._give_back)
         self.maps, self.opens_files, self.names_files = shared, shared, bool(settings.get("files"))
         self.daemon = int(settings["pid"])

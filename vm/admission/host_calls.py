@@ -1,10 +1,11 @@
 """Admission of host calls: a function of the client's computes tensors from the values of others.
 
 Theory of operation
-    The call is an instruction of its own, which reads the operands in memory of the host, and writes a token, a copy
-    without data. Its kernel sends the values to the client, and ends when the client has returned the results, or its
-    error, or will not: then the error is the call's. Each result is an upload that reads the token, so it has memory
-    only once its bytes are there.
+    An Access copies the operands on the host. The call is an instruction of its own behind it: its kernel sends the
+    copies to the client, and ends when the client has returned the results, or its error, or will not: then the error
+    is the call's. Each result is an upload. Tokens, copies without data, stand between them: the call reads that of the
+    Access, and the uploads that of the call. So a result has memory only once its bytes are there, and later writes to
+    the operands do not wait for the client.
 
 Guarantees
     The call is on a stream whose tasks end in any order, and its edges are hard: it occupies no thread, and holds up
@@ -87,34 +88,50 @@ class HostCalls:
     def ask(
         self, cause: Cause, message: Effect, asking: Asking, operands: Sequence[Binding], tokens: Sequence[Copy]
     ) -> None:
-        """Admit the instruction that asks the client. `tokens`: its own, and that of a chain that it reads."""
+        """Admit the instructions that read the operands, and ask the client. `tokens`: of the call, and of a chain that
+        it reads."""
         session, (token, *chain) = cause.session, tokens
-        host = token.device
-        asks = self.scheduler.new_instruction(session, Opcode.HOST_CALL, LABEL, host, cause.location)
-        asks.inputs = tuple(operands)
-        await_metas(asks)
-        asks.reads, asks.writes = (*dict.fromkeys(binding.copy for binding in operands), *chain), (token,)
-        asks.stream, asks.remote = host.calls, True
-        session.answering += asking.nbytes
+        read = self.read(cause, asking, operands, token.device)
+        call = self.scheduler.new_instruction(session, Opcode.HOST_CALL, LABEL, token.device, cause.location)
+        call.reads, call.writes = (read, *chain), (token,)
+        call.stream, call.remote = token.device.calls, True
 
-        def begin(*given: Any) -> None:
-            *arrays, ended = given
-            host.refuse_vast(sum(array.nbytes for array in arrays), "the values of a host call")
-            values = [array.copy() for array in arrays]
-            asking.sent(session)
-            session.calls[asks.id] = HostCall(asking.metas, asking.takes, ended)
-            session.reply(message.request, Called(asks.id, values, message.callback), None)
+        def begin(ended: Callable[[TensordError | None], None]) -> None:
+            session.calls[call.id] = HostCall(asking.metas, asking.takes, ended)
+            session.reply(message.request, Called(call.id, asking.sent(session), message.callback), None)
 
         def over(done: Instruction) -> None:
             asking.sent(session)
-            session.reply(message.request, Called(asks.id, None, None), None)
-            call = session.calls.pop(asks.id, None)
-            if call is not None:
-                call.ended(done.error)
+            session.reply(message.request, Called(call.id, None, None), None)
+            waiting = session.calls.pop(call.id, None)
+            if waiting is not None:
+                waiting.ended(done.error)
 
-        asks.kernel = begin
-        asks.on_retire = asks.on_doom = over
-        self.scheduler.admit(asks)
+        call.kernel = begin
+        call.on_retire = call.on_doom = over
+        self.scheduler.admit(call)
+
+    def read(self, cause: Cause, asking: Asking, operands: Sequence[Binding], host: DeviceState) -> Copy:
+        """Admit the instruction that copies the operands; its token."""
+        session, token = cause.session, self.residency.new_copy(host, 0, 1)
+        reads = self.scheduler.new_instruction(session, Opcode.ACCESS, LABEL, host, cause.location)
+        reads.inputs = tuple(operands)
+        await_metas(reads)
+        reads.reads, reads.writes = tuple(dict.fromkeys(binding.copy for binding in operands)), (token,)
+        reads.on_control = not operands
+        session.answering += asking.nbytes
+
+        def copied(*arrays: Any) -> list[Any]:
+            host.refuse_vast(sum(array.nbytes for array in arrays), "the values of a host call")
+            return [array.copy() for array in arrays]
+
+        def keep(done: Instruction) -> None:
+            asking.values, done.results = done.results, None
+
+        reads.kernel = copied
+        reads.on_retire = keep
+        self.scheduler.admit(reads)
+        return token
 
     def result(
         self, cause: Cause, meta: Meta, device: DeviceState, token: Copy
@@ -175,9 +192,9 @@ class HostCalls:
 
 
 class Asking:
-    """A call that is to be sent to the client: what it is to return, and the bytes that it is sent."""
+    """What a call is about: what it is to return, what takes that, and the values of the operands, with their bytes."""
 
-    __slots__ = ("metas", "nbytes", "takes")
+    __slots__ = ("metas", "nbytes", "takes", "values")
 
     def __init__(
         self, metas: Sequence[Meta], takes: Sequence[Callable[[NDArray[Any]], None]], tensors: Sequence[Tensor]
@@ -185,11 +202,13 @@ class Asking:
         self.metas = metas
         self.takes = takes
         self.nbytes = sum(map(bytes_of, tensors))
+        self.values: Any = None
 
-    def sent(self, session: VmSession) -> None:
-        """The values were handed over, or will not be."""
+    def sent(self, session: VmSession) -> Any:
+        """Hand the values over, or give them up; they count no more."""
         session.answering -= self.nbytes
-        self.nbytes = 0
+        values, self.values, self.nbytes = self.values, None, 0
+        return values
 
 
 def chain_of(session: VmSession, number: int) -> tuple[Copy, ...]:

@@ -139,7 +139,9 @@ def test_a_cancellation_from_another_thread_waits_for_nobody_and_ends_the_batch(
         thread.join()
 
     upload = [UPLOAD, 1, (1,), "float64", "cpu:0", np.ones(1), 0]
-    machine.submit(session, [upload, [CHAIN, 2], [EFFECT, (1,), 2, cancel, 0, 0, False, False], [FETCH, 1, 7, 0, 0]])
+    machine.submit(
+        session, [upload, [CHAIN, 2], [EFFECT, (1,), 2, cancel, 0, 0, False, False, (), (), ""], [FETCH, 1, 7, 0, 0]]
+    )
     assert isinstance(answers[7], td.CancelledError)
     machine.close()
 

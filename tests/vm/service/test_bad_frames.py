@@ -469,7 +469,7 @@ NO_MESSAGES = {  # what fields hold that are of a wrong type is refused in ../ad
     "a signature of a huge meta": [SIGNATURE, 1, "sum", [], [[[HUGE, HUGE], "float64"]], "cpu:0", None],
     "a call of no signature": [CALL, 404, [], [1], 0, 0],
     "a call for an id that is NaN": [CALL, 1, [], [float("nan")], 0, 0],
-    "an effect in no chain": [EFFECT, [], 404, None, 0, 0, False, False],
+    "an effect in no chain": [EFFECT, [], 404, None, 0, 0, False, False, (), (), ""],
     "a move of nothing": [TO_DEVICE, 404, 40, "cpu:0", 0],
     "a hint about nothing": [HINT, 404, "pin", "", 0],
     "a hint for no device": [HINT, 1, "prefetch", "cpu:7", 0],

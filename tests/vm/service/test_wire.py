@@ -385,8 +385,8 @@ def test_effects_are_answered_in_the_order_of_their_chain(client: RawClient) -> 
     first, second = client.upload([1.0]), client.upload([2.0])
     client.batch(
         [CHAIN, 900],
-        [EFFECT, [first, second], 900, None, 11, 0, False, False],
-        [EFFECT, [second], 900, None, 12, 0, False, False],
+        [EFFECT, [first, second], 900, None, 11, 0, False, False, (), (), ""],
+        [EFFECT, [second], 900, None, 12, 0, False, False, (), (), ""],
     )
     one, two = client.answer(11), client.answer(12)
     assert [array.tolist() for array in one] == [[1.0], [2.0]]
@@ -397,7 +397,9 @@ def test_effects_are_answered_in_the_order_of_their_chain(client: RawClient) -> 
 def test_an_effect_behind_one_that_failed_is_not_carried_out(client: RawClient) -> None:
     id_ = client.upload([1.0])
     client.batch(
-        [CHAIN, 900], [EFFECT, [404], 900, None, 11, 0, False, False], [EFFECT, [id_], 900, None, 12, 0, False, False]
+        [CHAIN, 900],
+        [EFFECT, [404], 900, None, 11, 0, False, False, (), (), ""],
+        [EFFECT, [id_], 900, None, 12, 0, False, False, (), (), ""],
     )
     for request in (11, 12):
         with pytest.raises(Failed, match="tensor 404"):
