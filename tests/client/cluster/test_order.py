@@ -224,3 +224,15 @@ def test_threads_on_all_nodes_wait_for_no_two_of_each_other(cluster):
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_a_host_call_is_of_the_node_of_its_first_tensor(cluster):
+    x, y = both(cluster)
+    z = cluster.host_call(lambda a, b: a + 10 * b, y, x, result=x)
+    assert (z.device, z.tolist()) == (TWO[1], [11.0, 22.0])
+    one, two = cluster.host_call(lambda a: [a, a + 1], x, result=[x, x], device=TWO[1])
+    assert (one.device, two.tolist()) == (TWO[1], [2.0, 3.0])
+    made = cluster.host_call(lambda: 3, result=((), "int64"), device=TWO[1])
+    assert (made.device, made.item()) == (TWO[1], 3)
+    with pytest.raises(td.KernelError, match="ZeroDivisionError"):
+        cluster.host_call(lambda _: 1 // 0, y, result=y).numpy()

@@ -78,7 +78,7 @@ def test_an_error_is_that_of_the_results(connect: Callable[..., RawClient], erro
     client = connect()
     number, (y,), _ = called(client)
     client.send([RETURN, number, error, []])
-    with pytest.raises(Failed, match="Kernel.*: host_call: OSError: no"):
+    with pytest.raises(Failed, match=r"Kernel.*: host_call: OSError: no"):
         client.fetch(y)
 
 
@@ -127,7 +127,7 @@ def test_what_comes_twice_or_for_no_call_of_the_session_is_dropped(connect: Call
         [..., [1, 2, 3, 4, 5, 6], []],
     ],
 )
-def test_a_damaged_return_ends_its_connection_alone(daemon: Daemon, connect: Callable[..., RawClient], rest: Any) -> None:
+def test_a_damaged_return_ends_its_connection_alone(connect: Callable[..., RawClient], rest: Any) -> None:
     client, other = connect(host=host_text()), connect()
     number, _, _ = called(client)
     client.send([RETURN, *[number if field is ... else field for field in rest]])
