@@ -30,6 +30,7 @@ from . import (
     latency,
     launching,
     links,
+    metrics,
     overlap,
     parallel,
     pipelines,
@@ -89,6 +90,7 @@ DAEMON: Workloads = {
     "training": training.measure,
     "routines": routines.measure,
     "functions": array_api.measure_fetches,
+    "metrics": metrics.measure,
 }
 
 WIDTH = 100  # columns, where the output is no terminal

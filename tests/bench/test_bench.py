@@ -81,7 +81,7 @@ ROWS = [
 
 
 # Of what runs in both ways alike one workload, and those that are the daemon's own.
-DAEMON_WORKLOADS = ("chain", "latency", "transfers", "clients", "fairness", "functions")
+DAEMON_WORKLOADS = ("chain", "latency", "transfers", "clients", "fairness", "functions", "metrics")
 DAEMON_ROWS = [
     "chain",
     "one op, median",
@@ -94,6 +94,7 @@ DAEMON_ROWS = [
     "p99 beside a flood",
     "p99 beside a stall",
     "tiny calls, fetched",
+    "a scrape",
 ]
 
 
