@@ -10,6 +10,7 @@ from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ..core.core import Core
 from ..locations.spans import Span
+from ..locations.telemetry import Opened, begin, end
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 class ClusterSpan:
     """A span on all nodes, in the thread or task that opens it."""
 
-    __slots__ = ("__weakref__", "_cluster", "_name", "_undo")
+    __slots__ = ("__weakref__", "_cluster", "_opened", "_undo", "name")
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
-        self._name = name
+        self.name = name
         self._undo = ExitStack()
+        self._opened: Opened | None = None
 
     def __enter__(self) -> None:
         spans = self._cluster.spans
@@ -31,13 +33,14 @@ class ClusterSpan:
             for core in self._cluster.cores():
                 self.join(core)
             spans.set((*spans.get(), self))
+            self._opened = begin([span.name for span in spans.get()])
         except BaseException:
             self.__exit__(None, None, None)
             raise
 
     def join(self, core: Core) -> None:
         """Be open on that session, too."""
-        self._undo.enter_context(Span(core.outbox.locations.spans, self._name))
+        self._undo.enter_context(Span(core.outbox.locations.spans, self.name, told=False))
 
     @ends_block
     def __exit__(
@@ -45,4 +48,7 @@ class ClusterSpan:
     ) -> None:
         with SHIELD:
             self._cluster.spans.set(tuple(span for span in self._cluster.spans.get() if span is not self))
+            opened, self._opened = self._opened, None
             self._undo.pop_all().__exit__(kind, error, traceback)
+        if opened is not None:
+            end(opened, error)

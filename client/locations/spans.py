@@ -19,6 +19,7 @@ from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
 from ...interpreter.wire.messages import NamedMessage
 from ...interpreter.wire.messages import Span as SpanMessage
+from .telemetry import TELEMETRY, Opened, begin, end
 
 
 class Unsent(Protocol):
@@ -65,13 +66,16 @@ class Spans:
 class Span:
     """A span: open while its block runs, in one context at a time. Of a path of more than 32 names, the first 32 count.
 
-    `bits` is its part of a location, 0 until it has a number.
+    `bits` is its part of a location, 0 until it has a number. `told`: is it one of OpenTelemetry's, too, if there
+    are any?
     """
 
-    __slots__ = ("__weakref__", "_spans", "_token", "bits", "name", "path")
+    __slots__ = ("__weakref__", "_opened", "_spans", "_token", "_told", "bits", "name", "path")
 
-    def __init__(self, spans: Spans, name: str) -> None:
+    def __init__(self, spans: Spans, name: str, *, told: bool = True) -> None:
         self._spans = spans
+        self._told = told
+        self._opened: Opened | None = None
         self._token: Token[Span | None] | None = None
         self.bits = 0
         self.name = printable(name)
@@ -88,6 +92,8 @@ class Span:
                     self.path, self.bits = path, 0
                 self._token = self._spans.current.set(self)
                 SHIELD.hold(self)
+            if self._told and TELEMETRY.tracer is not None:
+                self._opened = begin(path)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -99,9 +105,12 @@ class Span:
         with SHIELD:
             SHIELD.let_go(self)
             token, self._token = self._token, None
+            opened, self._opened = self._opened, None
             if token is not None:
                 with suppress(ValueError):  # closed in another context than it was opened in, which keeps it open
                     self._spans.current.reset(token)
+        if opened is not None:
+            end(opened, error)
 
 
 def printable(name: str) -> str:

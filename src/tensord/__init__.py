@@ -16,6 +16,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from . import array_api as array_api
     from . import collectives as collectives
     from . import devices as devices
@@ -92,6 +94,7 @@ __all__ = [
     "placement",
     "routine",
     "split",
+    "use_opentelemetry",
 ]
 
 _HOMES = {
@@ -270,6 +273,26 @@ def routine(
     try:
         return Routine(None, function, eager=eager, passes=passes, constants=constants)
     except MEANT as error:
+        hide(error)
+        raise
+
+
+def use_opentelemetry(provider: TracerProvider | None = None, *, on: bool = True) -> None:
+    """Have the spans of this process's sessions (`session.span`) be spans of OpenTelemetry, too (docs/metrics.md).
+
+    `provider`: makes the tracer; by default OpenTelemetry's own. With `on=False` there are none any more. Raises
+    MetadataError without the package: `pip install "tensord[otel]"`.
+    """
+    from .client.locations.locations import located
+    from .client.locations.telemetry import use
+    from .client.locations.tracebacks import MEANT, hide
+    from .interpreter.errors import TensordError
+
+    try:
+        use(provider, on=on)
+    except MEANT as error:
+        if isinstance(error, TensordError):
+            located(error)
         hide(error)
         raise
 
