@@ -20,18 +20,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...interpreter.errors import KernelError, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
+from .failures import Failures
 from .link import Array, Told
 
 Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies so many bytes
 Call: TypeAlias = tuple[Told, TensordError | None]
-
-FAILURES: Final = 1 << 16  # of halves whose other half has not come, that are remembered
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class Exchange:
         self._carry = carry
         self._lock = threading.Lock()
         self._open: dict[bytes, Transfer] = {}
-        self._failed: dict[bytes, TensordError] = {}  # for the half that is still to come
+        self._failed = Failures()  # for the half that is still to come
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
         self._begin(transfer, Half(meta, array, done), sends=True)
@@ -80,7 +79,7 @@ class Exchange:
 
     def receive(self, transfer: bytes, array: Array, done: Told) -> None:
         with self._lock:
-            error, found = self._failed.pop(transfer, None), self._open.get(transfer)
+            error, found = self._failed.pop(transfer), self._open.get(transfer)
             sender, receiver = (None, None) if found is None else (found.sender, found.receiver)
             if found is not None and sender is not None and receiver is not None and receiver.told is None:
                 receiver.array, receiver.told, found.copying = array, done, True
@@ -112,7 +111,7 @@ class Exchange:
     def _begin(self, transfer: bytes, half: Half, *, sends: bool) -> None:
         """Enter a half, unless the other one has failed."""
         with self._lock:
-            error = self._failed.pop(transfer, None)
+            error = self._failed.pop(transfer)
             calls = self._enter(transfer, half, sends=sends) if error is None else half.call(error)
         make(calls)
 
@@ -145,8 +144,8 @@ class Exchange:
                 calls = self._drop(transfer, error, but=sends) if not found.copying else []
             else:
                 calls = []
-                if self._failed.pop(transfer, None) is None:  # else both have failed
-                    self._remember(transfer, error)
+                if self._failed.pop(transfer) is None:  # else both have failed
+                    self._failed.keep(transfer, error)
         make(calls)
 
     def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
@@ -162,13 +161,8 @@ class Exchange:
             due = [] if half is None else half.call(error)
             calls += due
             if not due and but is not sends:
-                self._remember(transfer, error)
+                self._failed.keep(transfer, error)
         return calls
-
-    def _remember(self, transfer: bytes, error: TensordError) -> None:
-        self._failed[transfer] = error
-        if len(self._failed) > FAILURES:
-            del self._failed[next(iter(self._failed))]
 
     # -- without it ----------------------------------------------------------------------------------------------------
 

@@ -10,19 +10,11 @@ from collections import OrderedDict, deque
 from typing import Final, NamedTuple
 
 from ....interpreter.errors import TensordError
+from .. import failures
+from ..failures import ByClient
 from .frames import NO_TRANSFER, Kind, error_payload, frame
 
-KEPT: Final = 1 << 16
 TOGETHER: Final = 64  # frames that are written at once
-
-
-class Failures(OrderedDict[bytes, TensordError]):
-    """Errors of halves that the other half has still to hear of; the oldest are forgotten."""
-
-    def keep(self, transfer: bytes, error: TensordError) -> None:
-        self[transfer] = error
-        if len(self) > KEPT:
-            self.popitem(last=False)
 
 
 class Notice(NamedTuple):
@@ -45,6 +37,7 @@ class Outgoing:
         self.frames: deque[bytes] = deque()
         self.notices: OrderedDict[int, Notice] = OrderedDict()
         self._numbers: dict[tuple[Kind, bytes], int] = {}
+        self._by_client: ByClient[int] = ByClient()
         self._newest = notice
         self._heard = 0  # the newest notice of the peer's
         self._noted = 0  # the one up to which the peer was told so
@@ -75,11 +68,15 @@ class Outgoing:
     def tell(self, kind: Kind, transfer: bytes, number: int, error: TensordError) -> None:
         """Tell the peer that a half has ended, now or at the next connection."""
         self._newest += 1
+        former = self._numbers.get((kind, transfer))
+        if former is not None:
+            self._drop(former)
         notice = self.notices[self._newest] = Notice(kind, transfer, error)
-        self.notices.pop(self._numbers.get((kind, transfer), 0), None)
         self._numbers[kind, transfer] = self._newest
-        if len(self.notices) > KEPT:
-            self.noted(next(iter(self.notices)))
+        self._by_client.add(self._newest, transfer)
+        oldest = self._by_client.to_forget(failures.KEPT)
+        if oldest is not None:
+            self._drop(oldest)
         if self.up:
             self.frames.append(notice.frame(self._newest, number))
 
@@ -89,9 +86,13 @@ class Outgoing:
 
     def noted(self, number: int) -> None:
         """The peer has noted all notices up to that one."""
-        while self.notices and next(iter(self.notices)) <= number:
-            _, notice = self.notices.popitem(last=False)
-            del self._numbers[notice.kind, notice.transfer]
+        while self.notices and (oldest := next(iter(self.notices))) <= number:
+            self._drop(oldest)
+
+    def _drop(self, number: int) -> None:
+        notice = self.notices.pop(number)
+        del self._numbers[notice.kind, notice.transfer]
+        self._by_client.remove(number)
 
     def is_news(self, number: int) -> bool:
         """A notice of the peer's: has it not come before, over the connection that broke?"""

@@ -9,10 +9,11 @@ import numpy as np
 from ....interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ....interpreter.types.meta import Meta
 from ....interpreter.wire.limits import Limits
+from ..failures import Failures
 from ..link import Array, Told
 from .frames import Frame, Kind
 from .halves import RECEIVER, Call, Event, Half, State, Violation, bytes_of
-from .outgoing import Failures, Outgoing
+from .outgoing import Outgoing
 from .sender import WINDOW, cost, under_way
 
 ARRIVED: Final = (
@@ -35,7 +36,7 @@ class Receiver:
         self._reading: Half | None = None
 
     def expect(self, transfer: bytes, meta: Meta, offered: Told) -> list[Call]:
-        error = self.failed.pop(transfer, None)
+        error = self.failed.pop(transfer)
         if error is not None:
             return [(offered, error)]
         half = self.receiving.get(transfer)
@@ -66,7 +67,7 @@ class Receiver:
     def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:
         half = self.receiving.get(transfer)
         if half is None:
-            if self.failed.pop(transfer, None) is None:
+            if self.failed.pop(transfer) is None:
                 self._decline(transfer, 0, error)
             return []
         before = half.state
@@ -128,7 +129,7 @@ class Receiver:
         """OFFER, or SMALL with the values."""
         if not head.number:
             raise Violation("an offer without a number")
-        half, declined = self.receiving.get(head.transfer), self.declined.pop(head.transfer, None)
+        half, declined = self.receiving.get(head.transfer), self.declined.pop(head.transfer)
         if half is not None and half.state is not State.EXPECTED:
             declined = under_way(head.transfer)  # an id that is used again
         if declined is not None:
@@ -168,7 +169,7 @@ class Receiver:
         if half is not None and head.number in {0, half.number}:
             return self._end(half, error)
         if half is None and not head.number:
-            declined = self.declined.pop(head.transfer, None)
+            declined = self.declined.pop(head.transfer)
             if declined is None and not self._outgoing.has_told(Kind.REFUSE, head.transfer):
                 self.failed.keep(head.transfer, error)
         return []

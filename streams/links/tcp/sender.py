@@ -7,10 +7,11 @@ from typing import Final
 
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
+from ..failures import Failures
 from ..link import SMALL, Array, Told
 from .frames import Frame, Kind, meta_payload, small_payload
 from .halves import SENDER, Call, Event, Half, State, bytes_of
-from .outgoing import Failures, Outgoing
+from .outgoing import Outgoing
 
 WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
 OVERHEAD: Final = 512  # that a small value counts besides
@@ -30,7 +31,7 @@ class Sender:
         self._offers = 0
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> list[Call]:
-        error = self.refused.pop(transfer, None)
+        error = self.refused.pop(transfer)
         if error is None and transfer in self.sending:
             error = under_way(transfer)
         if error is not None:
@@ -43,7 +44,7 @@ class Sender:
     def fail(self, transfer: bytes, error: TensordError) -> list[Call]:
         half = self.sending.get(transfer)
         if half is None:
-            if self.refused.pop(transfer, None) is None:  # else both have failed
+            if self.refused.pop(transfer) is None:  # else both have failed
                 self._outgoing.tell(Kind.FAIL, transfer, 0, error)
             return []
         half.on(Event.WITHDRAWN)

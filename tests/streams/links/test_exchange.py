@@ -10,7 +10,8 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.links.exchange import FAILURES, Exchange
+from tensord.streams.links.exchange import Exchange
+from tensord.streams.links.failures import KEPT
 from tensord.streams.links.in_memory import pair
 from tensord.streams.links.link import SMALL
 from tensord.streams.links.loopback import Loopback
@@ -148,9 +149,9 @@ class TestAFailure:
         assert halves.sent == halves.received == [None]
 
     def test_is_remembered_for_a_bounded_number_of_halves(self, halves: Halves) -> None:
-        for number in range(FAILURES + 1):
+        for number in range(KEPT + 1):
             halves.link.fail(number.to_bytes(16), FAILED)
-        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, FAILURES)]
+        late = [Halves(halves.link, number.to_bytes(16)) for number in (0, 1, KEPT)]
         for one in late:
             one.expect()
         assert [one.offered for one in late] == [[], [FAILED], [FAILED]]

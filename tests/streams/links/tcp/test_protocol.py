@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.errors import KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
+from tensord.streams.links import failures
 from tensord.streams.links.link import SMALL
-from tensord.streams.links.tcp import frames, outgoing, receiver, sender
+from tensord.streams.links.tcp import frames, receiver, sender
 from tensord.streams.links.tcp.frames import HEADER, Frame, Kind
 from tensord.streams.links.tcp.halves import Violation
 from tensord.streams.links.tcp.protocol import Protocol
@@ -539,7 +540,7 @@ def test_a_flood_of_small_values_is_a_violation():
 
 
 def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
-    monkeypatch.setattr(outgoing, "KEPT", 100)
+    monkeypatch.setattr(failures, "KEPT", 100)
     monkeypatch.setattr(receiver, "ARRIVED", 100)
     _, other = pair()
     meta = frames.meta_payload(Meta.of((2,), "int8"))

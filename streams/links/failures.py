@@ -1,0 +1,80 @@
+"""Failures of halves that the other half has still to hear of: a bounded number, which no client can use up.
+
+The first bytes of a transfer's name are its client's, which draws them at random. Where too much is kept, the oldest of
+the client that keeps more than its share is forgotten; the oldest of all, if there is none. A client that fails one
+transfer after the other forgets its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from ...interpreter.errors import TensordError
+
+KEPT: Final = 1 << 16
+SHARES: Final = 16  # the share of a client is one of so many
+CLIENT: Final = 8  # bytes of a transfer's name that are its client's
+
+K = TypeVar("K", bound=Hashable)
+
+
+class ByClient(Generic[K]):
+    """What is kept about transfers, in the order in which it came, as keys."""
+
+    def __init__(self) -> None:
+        self._transfers: OrderedDict[K, bytes] = OrderedDict()
+        self._of: dict[bytes, OrderedDict[K, None]] = {}
+        self._largest = b""  # the client that was last seen to have more than its share
+
+    def add(self, key: K, transfer: bytes) -> None:
+        client = transfer[:CLIENT]
+        self._transfers[key] = transfer
+        own = self._of.setdefault(client, OrderedDict())
+        own[key] = None
+        if len(own) > len(self._of.get(self._largest, ())):
+            self._largest = client
+
+    def remove(self, key: K) -> None:
+        client = self._transfers.pop(key)[:CLIENT]
+        own = self._of[client]
+        del own[key]
+        if not own:
+            del self._of[client]
+
+    def to_forget(self, kept: int) -> K | None:
+        """What is to be forgotten, if there is more than may be kept."""
+        if len(self._transfers) <= kept:
+            return None
+        largest = self._of.get(self._largest, ())
+        return next(iter(largest if len(largest) > kept // SHARES else self._transfers))
+
+
+class Failures:
+    """Errors by transfer."""
+
+    def __init__(self) -> None:
+        self._errors: dict[bytes, TensordError] = {}
+        self._by_client: ByClient[bytes] = ByClient()
+
+    def keep(self, transfer: bytes, error: TensordError) -> None:
+        if transfer not in self._errors:
+            self._by_client.add(transfer, transfer)
+        self._errors[transfer] = error
+        oldest = self._by_client.to_forget(KEPT)
+        if oldest is not None:
+            self.pop(oldest)
+
+    def pop(self, transfer: bytes) -> TensordError | None:
+        """The error, which is forgotten; None if there is none."""
+        error = self._errors.pop(transfer, None)
+        if error is not None:
+            self._by_client.remove(transfer)
+        return error
+
+    def __contains__(self, transfer: bytes) -> bool:
+        return transfer in self._errors
+
+    def __len__(self) -> int:
+        return len(self._errors)
