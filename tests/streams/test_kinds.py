@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
@@ -12,6 +12,7 @@ import tensord as td
 from tensord.devices import MEMORY, Device, HostDevice, Sink, define_device
 from tensord.streams import kinds
 from tensord.streams.catalogue import KINDS, check_devices, close_devices, open_devices
+from tensord.streams.cuda import cuda
 
 from ..each_case import each_case
 
@@ -43,6 +44,14 @@ def test_the_kinds_of_this_tree_are_found_by_module_without_what_a_gpu_needs():
     assert names == "['cpu', 'cuda', 'sim', 'store']"
     assert not {"cupy", "tensord.streams.cuda.cuda"}.intersection(modules.split())
     assert KINDS["cpu"].module == "tensord.streams.host.kind"
+
+
+def test_a_gpu_is_opened_by_its_own_module_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cuda, "CudaDevice", lambda name, sink, options: Made(name, sink, Options(options.memory)))
+    KINDS["cuda"] = replace(KINDS["cuda"], available=lambda _: None)
+    devices = open_devices([{"name": "cuda:1", "memory": "1 MiB"}], print)
+    assert (list(devices), devices["cuda:1"].limit) == (["cuda:1"], 1 << 20)
+    assert close_devices(devices, 5.0)
 
 
 def test_a_kind_of_ones_own_opens_computes_and_moves_values_as_any_other():
