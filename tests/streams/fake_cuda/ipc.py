@@ -22,6 +22,9 @@ FORM = struct.Struct("=8sQQQQ")  # a mark, the process, its descriptor, bytes, t
 MARK = b"fake ipc"
 BYTES = 64
 FIXED = 0x10  # MAP_FIXED
+POISON = 0xA5
+LARGE = 1 << 18  # bytes that are not worth touching
+FULL = os.memfd_create("poison of the fake of device memory")  # as much as was asked for; all memory maps it privately
 
 
 def anonymous(size: int) -> Any:
@@ -29,12 +32,33 @@ def anonymous(size: int) -> Any:
     return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 
-def map_over(address: int, size: int, fd: int) -> None:
-    """Have the memory at an address be a file's from now on, or with -1 fresh."""
+def poisoned(size: int) -> Any:
+    """The same, full of poison. Pages take up memory of their own when they are written to."""
+    block = anonymous(size)
+    poison(block)
+    return block
+
+
+def poison(block: Any) -> None:
+    """Fill memory with poison; if it is large, without touching its pages. No part of it may be a file's."""
+    address, size = int(block.__array_interface__["data"][0]), block.nbytes
+    first, end = -address % mmap.PAGESIZE, size - (address + size) % mmap.PAGESIZE
+    if end - first < LARGE:
+        block.fill(POISON)
+        return
+    block[:first].fill(POISON)
+    block[end:].fill(POISON)
+    there = os.fstat(FULL).st_size
+    if there < size:
+        os.pwrite(FULL, bytes([POISON]) * (size - there), there)
+    map_over(address + first, end - first, FULL, mmap.MAP_PRIVATE)
+
+
+def map_over(address: int, size: int, fd: int, kind: int = mmap.MAP_SHARED) -> None:
+    """Have the memory at an address be a file's from now on."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if fd < 0 else mmap.MAP_SHARED
     found = libc.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, kind | FIXED, fd, 0)
     assert found == address, os.strerror(ctypes.get_errno())
 
@@ -97,5 +121,4 @@ def closed(gpu: Gpu, address: int) -> None:
     block = gpu.opened.pop(address, None)
     if block is None:
         raise invalid()
-    map_over(block.ptr, block.size, -1)
-    block.block.fill(0xA5)
+    poison(block.block)

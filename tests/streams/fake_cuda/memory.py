@@ -18,9 +18,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .gpu import CUDARuntimeError, Gpu, Queue, current_queue, out_of_memory
-from .ipc import PAGE, anonymous
+from .ipc import POISON, poison, poisoned
 
-POISON = 0xA5
 VAST = 64 << 20  # bytes of a block that is not poisoned as a whole, which would have all its pages in memory
 
 
@@ -45,6 +44,11 @@ class Regions:
         with self._lock:
             self._starts.remove(start)
 
+    def owners(self) -> list[Any]:
+        """Those of all pieces."""
+        with self._lock:
+            return list(self._owners.values())
+
     def find(self, address: int, nbytes: int) -> Any:
         """The owner of the piece in which these bytes lie, or None."""
         with self._lock:
@@ -65,9 +69,7 @@ class Memory:
                 raise out_of_memory()
             gpu.free[self.device_id] -= size
         self.fd = -1  # of its memory file, once there is a handle (`ipc`)
-        self.block = aligned(size) if size > VAST or size % PAGE else anonymous(size)
-        if size <= VAST:
-            self.block.fill(POISON)
+        self.block = poisoned(size) if size <= VAST else aligned(size)
         self.ptr = address_of(self.block)
         regions_of(gpu).add(self.ptr, self)
 
@@ -79,10 +81,11 @@ class Memory:
                 with suppress(CUDARuntimeError):
                     self.gpu.refuse_capturing()
             self.gpu.free[self.device_id] += self.size
-            if self.size <= VAST:
-                self.block.fill(POISON)
             if self.fd >= 0:
+                self.block.fill(POISON)
                 os.close(self.fd)
+            elif self.size <= VAST:
+                poison(self.block)
 
 
 class UnownedMemory:
@@ -141,7 +144,7 @@ class Poisoning:
 
     def __call__(self) -> None:
         if self.block.nbytes <= VAST:
-            self.block.fill(POISON)
+            poison(self.block)
 
 
 class MemoryPointer:

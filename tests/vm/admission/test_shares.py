@@ -151,12 +151,12 @@ def device(machine: VirtualMachine) -> Any:
     return machine.engine.devices["cuda:0"]
 
 
-def contents(gpu: Gpu, place: Any) -> Any:
-    """What another process sees in a block: all of it."""
-    number, _, nbytes, _, _ = place
-    (block,) = [one for one in blocks(gpu) if one.size == nbytes and one.fd == fd_of(place)]
+def contents(gpu: Gpu, place: Any, nbytes: int | None = None) -> Any:
+    """What another process sees in a block: all of it, or that many bytes."""
+    number, _, size, _, _ = place
+    (block,) = [one for one in blocks(gpu) if one.size == size and one.fd == fd_of(place)]
     assert number > 0
-    return np.array(block.block)
+    return np.array(block.block[:nbytes])
 
 
 def fd_of(place: Any) -> int:
@@ -166,11 +166,11 @@ def fd_of(place: Any) -> int:
 
 def blocks(gpu: Gpu) -> list[Any]:
     """Those that have a handle."""
-    return [one for one in list(regions_of(gpu)._owners.values()) if getattr(one, "fd", -1) >= 0]
+    return [one for one in regions_of(gpu).owners() if getattr(one, "fd", -1) >= 0]
 
 
 def value_in(gpu: Gpu, place: Any) -> Any:
-    return contents(gpu, place)[: NUMBERS.nbytes].view("float64")
+    return contents(gpu, place, NUMBERS.nbytes).view("float64")
 
 
 def test_the_answer_is_a_block_that_has_the_value_and_zeros(gpu: Gpu, machine: VirtualMachine) -> None:
