@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,10 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 LIBRARIES = Path(__file__).parents[3] / "out" / "host-kernels"  # each was made once for all tests, and all their runs
-COMMAND = ("g++", "-w", "-std=c++20", "-shared", "-fPIC")
+COMMAND = ("g++", "-w", "-std=c++20", "-fPIC")
+HEADER = "#include <cmath>\n#include <cstring>\n"  # compiled once: it takes longer than most kernels
 SHIM = """
-#include <cmath>
-#include <cstring>
 #define __global__
 #define __device__
 #define __shared__ static
@@ -35,24 +35,30 @@ extern "C" void run_{n}_{name}(unsigned int grid, unsigned int block, {parameter
 }}
 """
 TOGETHER = """
-#include <barrier>
-#include <thread>
-#include <vector>
-static std::barrier<>* together;
-static void __syncthreads() { together->arrive_and_wait(); }
+#include <pthread.h>
+static pthread_barrier_t together;
+static void __syncthreads() { pthread_barrier_wait(&together); }
 """
 RUN_TOGETHER = """
 extern "C" void run_{n}_{name}(unsigned int grid, unsigned int block, {parameters}) {{
+    pthread_barrier_init(&together, nullptr, block);
     for (unsigned int number = 0; number < grid; number++) {{
-        std::barrier barrier(block);
-        std::vector<std::thread> threads;
-        together = &barrier;
-        for (unsigned int k = 0; k < block; k++) threads.emplace_back([=] {{
+        auto run = [=](unsigned int k) {{
             blockIdx.x = number, blockDim.x = block, gridDim.x = grid, threadIdx.x = k;
             kernels_{n}::{name}({names});
-        }});
-        for (auto& each : threads) each.join();
+        }};
+        struct Thread {{ decltype(run)* run; unsigned int k; pthread_t id; }} threads[1024];
+        for (unsigned int k = 0; k < block; k++) {{
+            threads[k].run = &run, threads[k].k = k;
+            pthread_create(&threads[k].id, nullptr, [](void* given) -> void* {{
+                Thread* one = (Thread*)given;
+                (*one->run)(one->k);
+                return nullptr;
+            }}, &threads[k]);
+        }}
+        for (unsigned int k = 0; k < block; k++) pthread_join(threads[k].id, nullptr);
     }}
+    pthread_barrier_destroy(&together);
 }}
 """
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\) \{')
@@ -109,15 +115,43 @@ class Compiled:
 
 def library_of(text: str, file: Path) -> Path:
     """The library of a C++ source; the file is used if there is none yet."""
-    digest = hashlib.sha256("\0".join((*COMMAND, text)).encode()).hexdigest()
-    library = LIBRARIES / f"{digest}.so"
+    library = LIBRARIES / f"{digest(HEADER, text)}.so"
     if not library.exists():
-        LIBRARIES.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        made = LIBRARIES / f"{digest}.{os.getpid()}.{threading.get_ident()}"
-        subprocess.run([*COMMAND, "-o", str(made), str(file)], check=True, capture_output=True)  # noqa: S603 - its own file
-        made.replace(library)
+        with making(library) as made:
+            compile_to(made, "-shared", "-include", str(header()), str(file))
     return library
+
+
+def header() -> Path:
+    """The header of all sources, with its compiled form beside it."""
+    path = LIBRARIES / f"{digest(HEADER)}.h"
+    compiled = path.with_suffix(".h.gch")
+    if not compiled.exists():
+        with making(path) as made:
+            made.write_text(HEADER)
+        with making(compiled) as made:
+            compile_to(made, "-x", "c++-header", str(path))
+    return path
+
+
+def digest(*texts: str) -> str:
+    """What names the compiled form of texts."""
+    return hashlib.sha256("\0".join((*COMMAND, *texts)).encode()).hexdigest()
+
+
+@contextmanager
+def making(path: Path) -> Iterator[Path]:
+    """Where to make a file that is there whole or not at all, whoever else makes it."""
+    LIBRARIES.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    yield made
+    made.replace(path)
+
+
+def compile_to(made: Path, *arguments: str) -> None:
+    """Run the compiler."""
+    subprocess.run([*COMMAND, "-o", str(made), *arguments], check=True, capture_output=True)  # noqa: S603 - its own files
 
 
 class HostKernels:
