@@ -79,9 +79,11 @@ imports: $(VENV)/.dev
 	@$(VENV)/bin/lint-imports
 
 # The tests start hundreds of processes: compiling the package anew took half the time of each. Three workers for two
-# processors: while one waits for a process, the others have work.
+# processors: while one waits for a process, the others have work. In a fresh clone, where each worker would compile all
+# tests at the same time, one process does so before.
 tests: $(VENV)/.dev
 	@echo "== pytest"
+	@[ -d tests/__pycache__ ] || MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 0 --collect-only -qq >/dev/null || true
 	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 3 --dist worksteal
 
 # CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 160 MB with NVRTC, 400 MB unpacked.
