@@ -1,7 +1,7 @@
 """Every public function of tensors gives on global tensors what it gives on plain ones, or refuses in the same words.
 
 Each example calls all functions with arguments of one shape, each function in a layout of its own. The suite has
-a few of them; `make conformance-long` has as many as one likes.
+two of them; `make conformance-long` has as many as one likes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from .every import DEVICES, alike, arguments, entries, fitting, layouts, other_names, outcome, sized
 
-EXAMPLES = int(os.environ.get("TENSORD_EXAMPLES", "4"))  # of each function
+EXAMPLES = int(os.environ.get("TENSORD_EXAMPLES", "2"))  # of each function
 EVERY = layouts()
 SIZES = st.sampled_from([5, 3, 1, 0, 2, 4, 6, 7])  # on up to four devices: uneven, and with empty parts
 SHAPES = st.one_of(
