@@ -25,6 +25,7 @@ from .nodes import TOKEN, WAIT, Node, Nodes, Transfer, join, send
 from .proxy import Proxy
 
 MIB = 1 << 20
+SILENCE = 2.0  # seconds that break a link: on a busy machine a thread may wait for its turn for half a second
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -147,7 +148,8 @@ def test_a_node_that_does_not_answer_fails_what_waits_for_it():
 def test_an_end_while_values_are_on_their_way_fails_them(tls):
     nodes = Nodes(tls=tls)
     with nodes:
-        pending = [Transfer(nodes[0], nodes[1], noise(32 * MIB)).start() for _ in range(3)]
+        value = noise(32 * MIB)
+        pending = [Transfer(nodes[0], nodes[1], value).start() for _ in range(3)]
         waiting = Transfer(nodes[0], nodes[1], noise(10)).offer()
         assert nodes[0].close(WAIT)
         for transfer in pending:
@@ -200,7 +202,7 @@ def test_nobody_is_known_before_the_first_table():
 
 
 def test_another_certificate_is_none():
-    with Nodes(tls=True, patience=0.3) as nodes:
+    with Nodes(tls=True, patience=SILENCE) as nodes:
         join([nodes[0]], nodes[1].entry._replace(fingerprint="ab" * 32))
         transfer = Transfer(nodes[0], nodes[1], noise(10)).offer()
         assert transfer._sent.wait(WAIT)
@@ -334,7 +336,7 @@ def send_after_a_break(nodes: Nodes) -> None:
 
 
 def test_silence_is_a_break_and_a_link_comes_back_after_it():
-    with Nodes(patience=0.7) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
+    with Nodes(patience=SILENCE) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
         proxies = (first, second)
         through(nodes, *proxies)
         send(nodes[0], nodes[1], noise(10))
@@ -348,7 +350,7 @@ def test_silence_is_a_break_and_a_link_comes_back_after_it():
 
 
 def test_a_peer_that_does_not_read_holds_up_nobody(tls):
-    with Nodes(tls=tls, patience=1.0) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
+    with Nodes(tls=tls, patience=SILENCE) as nodes, Proxy(nodes[0].address) as first, Proxy(nodes[1].address) as second:
         through(nodes, first, second)
         send(nodes[0], nodes[1], noise(10))
         second.stall(on=True)
@@ -363,9 +365,9 @@ def test_a_peer_that_does_not_read_holds_up_nobody(tls):
 
 
 def test_an_idle_link_stays():
-    with Nodes(patience=0.6) as nodes:
+    with Nodes(patience=SILENCE) as nodes:
         send(nodes[0], nodes[1], noise(10))
-        threading.Event().wait(1.0)  # more than the silence that would be a break
+        threading.Event().wait(1.2 * SILENCE)
         assert not nodes[0].told("broken")
 
 

@@ -20,8 +20,8 @@ from tensord.vm.cluster.tokens import asks_for_token, settle
 
 from .two_nodes import TOKEN, TwoNodes, parent_of
 
-NOTICE = 2.0  # seconds in which a killed daemon has to be noticed
-OF_A_RAYLET = 4.0
+NOTICE = 5.0  # seconds in which a killed daemon has to be noticed
+OF_A_RAYLET = 10.0
 
 
 @pytest.fixture
