@@ -25,7 +25,7 @@ from .calls import Call
 from .judge import Entry, Refusal, check, check_arrays_are_refused
 
 LONG = "TENSORD_CONFORMANCE_EXAMPLES" in os.environ
-EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "3"))
 DEVICES = ["cpu:0", "sim:0"]
 TABLED = DEVICES if LONG or chosen() else DEVICES[1:]  # where the tables of special cases are gone through
 PLACES = [("cpu:0", "float64"), ("sim:0", "float32")]  # device and dtype
