@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import find_daemon, for_client, is_local
+from ...interpreter.wire.members import Member
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
 from ..session.connect import Wanted, checked, connect_daemon, connect_inside
 from ..session.parts import Parts
+from ..transport.keys import socket_options
 from ..transport.seeking import running
 from .cluster import Cluster
 from .session import ClusterSession
@@ -34,4 +37,17 @@ def cluster_of(core: Parts, wanted: Wanted) -> Cluster:
     if not core.node:
         message = f"the machine at {core.address} is of no cluster: it has no node name (docs/cluster.md)"
         raise located(MetadataError(f"{message}; connect({core.address!r}) opens a session on it alone"))
-    return Cluster(core, core.answers.query("members"), wanted)
+    made = Cluster(core, core.answers.query("members"), wanted)
+    check_keys([member for node, member in made.table.items() if node != core.node], wanted)
+    return made
+
+
+def check_keys(others: Iterable[Member], wanted: Wanted) -> None:
+    """MetadataError unless there are keys for the members that ask for them: their sessions are opened at first use."""
+    for member in others:
+        if member.is_up and member.key and not socket_options(member.address, wanted.keys, member.key):
+            message = (
+                f"{member.node} at {member.address} asks for keys, and there are none here: name the directory with "
+                "yours, connect_cluster(keys=...) or $TENSORD_KEYS; `tensord cluster keys` writes one"
+            )
+            raise located(MetadataError(message))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ...interpreter.errors import MetadataError
+from ...interpreter.wire.addresses import runtime_directory
 from .home import private
 
 DEFAULT: Final = (7700, 7799)
@@ -27,13 +28,13 @@ class NoPort(MetadataError):  # noqa: N818 - names what is the case
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """`7700-7709`, or `7700` alone, as the first and the last port; MetadataError for anything else."""
-    first, dash, last = text.partition("-")
+    """`7700-7709` as the first and the last port; MetadataError for anything else, and for one port alone."""
+    first, _, last = text.partition("-")
     with suppress(ValueError):
-        low, high = int(first), int(last if dash else first)
-        if 1 <= low <= high <= 0xFFFF:
+        low, high = int(first), int(last)
+        if 1 <= low < high <= 0xFFFF:
             return low, high
-    raise MetadataError(f"{text!r} is no range of ports: write two with a dash, as in 7700-7709")
+    raise MetadataError(f"{text!r} is no range of ports: a node needs two of them, written as 7700-7709")
 
 
 def choose(count: int, before: Sequence[int], among: tuple[int, int], take: Callable[[int], bool]) -> tuple[int, ...]:
@@ -66,6 +67,11 @@ def can_listen(host: str, port: int) -> bool:
     return True
 
 
+def of_this_machine() -> Locks:
+    """The locks of all supervisors of this user here."""
+    return Locks(runtime_directory() / "cluster" / "locks")
+
+
 class Locks:
     """What this process has of a machine for as long as it lives: names, each locked by a file in a directory."""
 
@@ -85,6 +91,15 @@ class Locks:
             return False
         self._held[name] = descriptor
         return True
+
+    def is_taken(self, name: str) -> bool:
+        """Has another process the name just now?"""
+        if name in self._held:
+            return False
+        found = not self.take(name)
+        if not found:
+            self.give_back(name)
+        return found
 
     def give_back(self, name: str) -> None:
         os.close(self._held.pop(name))

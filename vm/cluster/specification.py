@@ -51,6 +51,10 @@ class Specification:
         base = Path(self.directory).expanduser() if self.directory else state_directory() / "cluster"
         return base / self.cluster / node
 
+    def lock(self, node: str) -> str:
+        """The name of the lock that a node's supervisor has on its machine."""
+        return f"node-{self.cluster}-{node}"
+
     def runtime(self, node: str) -> Path:
         """Where a node's socket and its configuration lie."""
         return runtime_directory() / "cluster" / self.cluster / node

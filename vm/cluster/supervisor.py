@@ -41,6 +41,7 @@ MEETING: Final = 5.0  # seconds between two looks at which nodes there are
 LOOKING: Final = 1.0
 HOLD: Final = 20.0  # seconds for which a question about changes is held back at the most
 PATIENCE: Final = 5.0  # seconds for the daemon to answer
+PLACE: Final = 3.0  # seconds for another supervisor of this node to end
 FIGURES: Final = 5.0  # seconds between two looks at the daemon's figures
 
 Ask: TypeAlias = Callable[..., Any]  # ask(address, what, *arguments) -> the daemon's answer; blocks
@@ -113,12 +114,26 @@ class Supervisor:
     async def begin(self, *, after: int = 0, anew: bool = True) -> None:
         """Start the daemon, whose last incarnation was `after`. If it begins `anew`, perhaps on another machine, the
         others first say what they remember of this node."""
+        await self._take_place()
         remembered = await self._remembered() if anew else []
         kept = self.keeper.home.credentials()
         offered = [Credentials.from_plain(one["credentials"]) for one in remembered]
         self.admit(max([self.credentials, *offered, *([kept] if kept else [])], key=lambda one: one.version))
         self.keeper.begin(after=max([after, *(one["incarnation"] for one in remembered)]))
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
+
+    async def _take_place(self) -> None:
+        """Have the node's directories, which a supervisor has to itself: the one before may be about to end."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() + PLACE
+        while not self._locks.take(self.keeper.wanted.lock(self.node)):
+            if loop.time() > late:
+                self.keeper.failure = (
+                    f"another {self.node} of a cluster {self.keeper.wanted.cluster!r} is on this machine: end that "
+                    "one, or give this cluster another name (--name)"
+                )
+            await asyncio.sleep(PAUSE)
+        self.keeper.failure = ""
 
     async def _remembered(self) -> list[Mapping[str, Any]]:
         """What the others know of this node."""

@@ -13,7 +13,10 @@ from .gcs import Answer, call
 
 SECONDS: Final = 3.0
 MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-START: Final = "start one with `ray start --head`, or name another with --ray or $RAY_ADDRESS"
+START: Final = (
+    "start one with `ray start --head`, name another with --ray or $RAY_ADDRESS, or try "
+    "`tensord cluster up --simulate 2`"
+)
 OWN: Final = ("RAY_USE_TLS", "RAY_ENABLE_K8S_TOKEN_AUTH")  # with which a Ray is reached by Ray's own code alone
 GET: Final = (
     f"`ray get-auth-token` prints it on the cluster's head; set it as ${TOKEN}, or write it to ~/.ray/auth_token"

@@ -80,7 +80,7 @@ def check_nodes(rows: Rows) -> Iterator[Finding]:
             often = f"its daemon has ended by itself {plural(row['failures'], 'time')} lately"
             yield warn(row["node"], often, f"tensord cluster logs --node {row['node']}")
     if rows and all(row.get("up") for row in rows):
-        yield ok("nodes", f"{plural(len(rows), 'daemon')} serve")
+        yield ok("nodes", f"{plural(len(rows), 'daemon')} {'serves' if len(rows) == 1 else 'serve'}")
 
 
 def check_versions(rows: Rows) -> Iterator[Finding]:

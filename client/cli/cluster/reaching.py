@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from ....interpreter.errors import MetadataError, NoDaemon
 from ..doctor.findings import installed
+from .finding import address_here
 
 EXTRA: Final = 'pip install "tensord[cluster]"'
 OLDEST, NEXT = (2, 52), (3, 0)  # versions of Ray, as in pyproject.toml: from that one on, and before this one
@@ -45,15 +45,16 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
     from ....vm.cluster.tokens import settle
 
     check_installed()
-    address = ray or os.environ.get("RAY_ADDRESS") or address_here()
-    check_address(address)
+    named = ray or os.environ.get("RAY_ADDRESS", "")
+    check_address(named)
+    address = address_here() if named in ("", "auto") else named
     settle(address, os.environ)
     if address.startswith(LOOPBACK):
         # Else Ray, which reads the variable as it is imported, would take this host's other address.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     from ....vm.cluster.on_ray.cluster import connected
 
-    with connected(address or None, name):
+    with connected(address, name):
         yield
 
 
@@ -78,15 +79,6 @@ def check_address(address: str) -> None:
         )
     if address not in ("", "auto") and place_of(address) is None:
         raise MetadataError(f"{address!r} is no address of a Ray cluster: HOST:PORT is, such as node0:6379")
-
-
-def address_here() -> str:
-    """The address of the Ray cluster that was last started on this machine, as Ray notes it; "" if none was."""
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's own
-    try:
-        return note.read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 node: Final = click.option("--node", "nodes", multiple=True, help="Of this node alone; may be repeated.")

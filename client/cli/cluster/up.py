@@ -17,7 +17,7 @@ from ..line import options
 from ..line.options import in_json, print_json
 from .access import own_key, user_name, usual_directory, write_nodes_keys
 from .progress import Progress
-from .reaching import on_a_cluster, reached, timeout
+from .reaching import check_installed, on_a_cluster, reached, timeout
 from .status import show_nodes
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ def up(
     Example: tensord cluster up --simulate 2 --device sim:0
     """
     wanted = specification(name, given, simulated=simulate or 0)
+    check_installed()
+    if simulate:
+        check_free(wanted)
     with ExitStack() as stack:
         if simulate:
             stack.enter_context(stopping())
@@ -151,6 +154,18 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
         durable=not given["no_durable"],
         grace=checked.grace,
     )
+
+
+def check_free(wanted: Specification) -> None:
+    """ClusterError if another cluster of that name has a node on this machine."""
+    from ....vm.cluster.errors import ClusterError
+    from ....vm.cluster.ports import of_this_machine
+
+    if of_this_machine().is_taken(wanted.lock("node0")):
+        raise ClusterError(
+            f"a cluster {wanted.cluster!r} runs on this machine already: end it (Ctrl-C where it was started, or "
+            "`tensord cluster down`), or give this one another --name"
+        )
 
 
 def with_a_cpu(devices: tuple[Any, ...]) -> tuple[Any, ...]:

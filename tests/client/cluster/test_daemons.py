@@ -43,6 +43,18 @@ def test_the_other_nodes_are_reached_with_the_keys_that_the_first_one_tells(keye
             assert other.address == keyed.running["node1"].address
 
 
+def test_keys_that_are_missing_are_told_at_the_call_also_over_ipc_which_needs_none(keyed, tmp_path, monkeypatch):
+    monkeypatch.delenv("TENSORD_KEYS", raising=False)
+    address = keyed.running["node0"].address
+    assert address.startswith("ipc://")
+    with pytest.raises(td.MetadataError, match=r"node1 at tcp://\S+ asks for keys, and there are none here: name the"):
+        td.connect_cluster(address)
+    with pytest.raises(td.MetadataError, match=r"holds no client's .key_secret file"):
+        td.connect_cluster(address, keys=tmp_path)
+    with td.connect_cluster(address, keys=keyed.keys) as session:
+        assert on(session, "node1").tolist() == [1.0, 2.0]
+
+
 def test_a_name_with_its_node_asks_that_node_alone(keyed):
     with keyed.connect() as session:
         session.publish("mine", session.asarray([1.0]))

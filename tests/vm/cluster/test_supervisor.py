@@ -30,6 +30,17 @@ class Cluster:
         self.observed = []
 
     async def start(self, node, *, serves=True, credentials=KEYS):
+        made = self.another(node, credentials)
+        self.peers.there[node] = made
+        await made.begin()
+        if serves:
+            self.starts[node].last.serve()
+        for one in self.peers.there.values():
+            one.met()
+        return made
+
+    def another(self, node, credentials=KEYS):
+        """A supervisor that has not begun."""
         self.starts[node] = start = FakeStart()
         wanted = Specification(directory=str(self.directory / "home"))
         made = Supervisor(
@@ -44,12 +55,6 @@ class Cluster:
             observe=lambda row, status: self.observed.append((row, status)),
         )
         self.all.append(made)
-        self.peers.there[node] = made
-        await made.begin()
-        if serves:
-            start.last.serve()
-        for one in self.peers.there.values():
-            one.met()
         return made
 
     async def until(self, condition):
@@ -181,6 +186,26 @@ def test_a_daemon_that_does_not_answer_is_told_later(run):
         assert not cluster.all[0].row()["up"]
         cluster.daemon.deaf = False
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1)))
+
+    run(scenario)
+
+
+def test_a_node_that_another_supervisor_has_on_this_machine_waits_and_touches_nothing(run, monkeypatch):
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.PLACE", 0.0)
+
+    async def scenario(cluster):
+        first = await cluster.start("node0")
+        allowed = first.keeper.home.allow.read_text()
+        first.keeper.home.allow.write_text("# untouched\n")
+        second = cluster.another("node0")
+        beginning = asyncio.ensure_future(second.begin())
+        await cluster.until(lambda: second.row()["wrong"].startswith("another node0 of a cluster 'tensord' is on this"))
+        assert (second.row()["state"], second.keeper.starts) == ("new", 0)
+        assert first.keeper.home.allow.read_text() == "# untouched\n"
+        first.close()
+        await beginning
+        assert (second.row()["wrong"], second.keeper.starts) == ("", 1)
+        assert second.keeper.home.allow.read_text() == allowed
 
     run(scenario)
 

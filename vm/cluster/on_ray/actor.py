@@ -21,12 +21,12 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayError
 
-from ....interpreter.wire.addresses import default_address, pid_of, runtime_directory
+from ....interpreter.wire.addresses import default_address, pid_of
 from ..child import start_daemon
 from ..credentials import Credentials
 from ..lifecycle import Event, State
 from ..members import Entry
-from ..ports import Locks
+from ..ports import Locks, of_this_machine
 from ..specification import Specification
 from ..supervisor import Ask, PeerLost, Supervisor
 from .metrics import Gauges
@@ -92,7 +92,7 @@ class SupervisorActor:
         }
         specification = Specification.from_plain(wanted)
         self.wanted = dict(wanted)
-        locks = Locks(runtime_directory() / "cluster" / "locks")
+        locks = of_this_machine()
         self.supervisor = Supervisor(
             node,
             ray.util.get_node_ip_address(),

@@ -15,9 +15,8 @@ from ....interpreter.errors import TensordError
 from ..errors import ClusterError
 from ..members import LOST
 from ..specification import index_of
-from ..tokens import asks_for_token, check_token
+from ..tokens import START, asks_for_token, check_token
 
-START: Final = "start one with `ray start --head`, name one with --ray or $RAY_ADDRESS, or try `--simulate 2`"
 ANSWER: Final = 5.0  # seconds for a supervisor to answer
 MOMENT: Final = 0.5  # seconds for one that others have as lost
 QUIET: Final = {
@@ -31,23 +30,22 @@ Found = TypeVar("Found")
 
 
 @contextmanager
-def connected(address: str | None, namespace: str) -> Iterator[None]:
+def connected(address: str, namespace: str) -> Iterator[None]:
     """A connection to the Ray cluster that runs; a ClusterError says why there is none."""
     if ray.is_initialized():
         yield
         return
-    where = address or os.environ.get("RAY_ADDRESS") or "auto"
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     try:
-        ray.init(address=where, namespace=namespace, **QUIET)
+        ray.init(address=address, namespace=namespace, **QUIET)
     except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster is running at {where} ({first_line(error)}): {START}") from None
+        raise ClusterError(f"no Ray cluster is running at {address} ({first_line(error)}): {START}") from None
     except RuntimeError as error:
         if "ersion mismatch" in str(error):
             raise ClusterError(f"{first_line(error, 3)}: install the same versions on all nodes") from None
-        raise ClusterError(f"Ray at {where} takes no connection: {first_line(error)}") from None
+        raise ClusterError(f"Ray at {address} takes no connection: {first_line(error)}") from None
     except (RayError, ValueError, OSError) as error:
-        raise ClusterError(f"Ray at {where} takes no connection: {first_line(error)}") from None
+        raise ClusterError(f"Ray at {address} takes no connection: {first_line(error)}") from None
     silence()
     try:
         check_token(ray.nodes(), asks=asks_for_token(ray.get_runtime_context().gcs_address, os.environ))

@@ -40,10 +40,10 @@ def check_nodes(
     occupied = set(taken)
     free = [one for one in nodes if one["Alive"] and one["NodeID"] not in occupied]
     if len(free) < count:
-        also = f", and {len(occupied)} that have one already" if occupied else ""
+        also = f", {len(occupied)} have one already" if occupied else ""
         raise ClusterError(
-            f"{count} nodes are wanted, and Ray has {len(free)}{also}: start more with `ray start --address=...`, ask "
-            "for fewer (--nodes), or wait for them (--wait)"
+            f"too few nodes of Ray: {count} wanted, {len(free)} free{also}: start more with `ray start "
+            "--address=...`, ask for fewer (--nodes), or wait for them (--wait)"
         )
     lacking = [(one, name) for one in free for name, least in bundle.items() if one["Resources"].get(name, 0.0) < least]
     if len(free) - len({one["NodeID"] for one, _ in lacking}) < count:

@@ -6,6 +6,7 @@ this process is killed. With the variable below unset Ray would listen on all in
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ def node_options(cpus: float = 2) -> dict[str, Any]:
 def start(count: int) -> Any:
     """A `ray.cluster_utils.Cluster` of so many nodes."""
     os.environ.update(ENVIRONMENT)
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # else it tells of an earlier cluster amid the progress
     from ray.cluster_utils import Cluster
 
     options = node_options()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
 import sys
 import tomllib
 
@@ -95,19 +94,6 @@ def test_the_versions_of_ray_are_those_of_the_extra():
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cluster"]
     (oldest, newest), major = reaching.OLDEST, reaching.NEXT[0]
     assert f"ray>={oldest}.{newest},<{major}" in extra
-
-
-def test_a_ray_cluster_of_which_only_the_note_is_left_is_told_of_at_once(tmp_path, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    monkeypatch.setattr(reaching, "installed", lambda _extra: "2.60.0")
-    assert reaching.address_here() == ""
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
-    with pytest.raises(NoDaemon, match=f"no Ray cluster is running at {address}"), reaching.reached(None, "tensord"):
-        pass
 
 
 def test_a_cluster_has_a_name_that_directories_can_have(capsys):
