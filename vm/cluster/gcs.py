@@ -1,23 +1,26 @@
-"""Ray's control service (GCS), asked by one call before Ray is imported: is it there, and does it let in this token?
+"""Ray's control service (GCS), asked by one call before Ray is imported: is it there, does it let in this token, which
+versions has it?
 
-Ray itself tries to connect for 20 seconds, and does not say what is in the way. So the first call of each of Ray's
-clients, `GetClusterId`, is made here by hand: one request of HTTP/2 (RFC 9113) as gRPC has it, with header fields that
-are neither compressed nor indexed. A Ray that wants a token refuses with the code 16; a reply in a DATA frame says that
-the caller was let in, and is not read. Whatever else comes, perhaps of a later Ray, decides nothing: Ray's own attempt
-does.
+Ray itself tries to connect for 20 to 40 seconds, and does not say what is in the way. So one call is made by hand that
+each of Ray's clients makes: `InternalKVGet` of the cluster's metadata. It is one request of HTTP/2 (RFC 9113) with the
+framing of gRPC, and its header fields are neither compressed nor indexed. A Ray that wants a token refuses with the
+code 16; a reply in a DATA frame says that the caller was let in. Whatever else comes, perhaps of a later Ray, decides
+nothing: Ray's own attempt does.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-METHOD: Final = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+METHOD: Final = "/ray.rpc.InternalKVGcsService/InternalKVGet"
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-EMPTY_MESSAGE: Final = b"\0\0\0\0\0"  # not compressed, of no bytes
+KEY: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"  # the key and its namespace, as protobuf has them
 LONGEST: Final = 1 << 14  # of a frame, unless its reader has allowed more
 MOST: Final = 32  # frames that are read
 
@@ -30,6 +33,9 @@ UNAUTHENTICATED: Final = b"grpc-status\x0216"  # as gRPC writes it: the length o
 UNIMPLEMENTED: Final = b"grpc-status\x0212"
 
 
+VERSION: Final = re.compile(rb'"(ray|python)_version": ?"([\w.+-]{1,40})"')
+
+
 class Answer(StrEnum):
     """What a call has brought."""
 
@@ -39,7 +45,14 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-def call(host: str, port: int, token: str, seconds: float) -> Answer:
+class Reply(NamedTuple):
+    """An answer, and the versions that Ray has told with it: of "ray" and "python", as far as it has."""
+
+    answer: Answer
+    versions: Mapping[str, str] = MappingProxyType({})
+
+
+def call(host: str, port: int, token: str, seconds: float) -> Reply:
     """Whether Ray's GCS lets in a caller with that token, "" for none. OSError if nobody listens or answers."""
     deadline = time.monotonic() + seconds
     with socket.create_connection((host, port), seconds) as connection:
@@ -63,23 +76,24 @@ def request(authority: str, token: str) -> bytes:
         PREFACE
         + _frame(SETTINGS, 0, 0, b"")
         + _frame(HEADERS, END_HEADERS, STREAM, block)
-        + _frame(DATA, END_STREAM, STREAM, EMPTY_MESSAGE)
+        + _frame(DATA, END_STREAM, STREAM, b"\0" + len(KEY).to_bytes(4) + KEY)
     )
 
 
-def judged(received: Iterator[tuple[int, int, int, bytes]]) -> Answer:
+def judged(received: Iterator[tuple[int, int, int, bytes]]) -> Reply:
     """What the frames of the other side say."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:
-        return Answer.FOREIGN
+        return Reply(Answer.FOREIGN)
     for kind, flags, stream, payload in received:
         if stream == STREAM and kind == DATA:
-            return Answer.ADMITTED
+            found = {name.decode(): version.decode() for name, version in VERSION.findall(payload)}
+            return Reply(Answer.ADMITTED, found)
         if stream == STREAM and kind == HEADERS and flags & END_STREAM:
-            return _refusal(payload)
+            return Reply(_refusal(payload))
         if kind == GOAWAY:
             break
-    return Answer.UNKNOWN
+    return Reply(Answer.UNKNOWN)
 
 
 def _refusal(fields: bytes) -> Answer:

@@ -1,7 +1,8 @@
-"""Ray's token authentication: is a token needed, is there one, is it right? Settled before Ray tries to connect."""
+"""What keeps Ray from connecting, settled before Ray tries: is a token needed, is it right, are versions the same?"""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping, MutableMapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import NoDaemon
 from .errors import ClusterError
-from .gcs import Answer, call
+from .gcs import Answer, Reply, call
 
 SECONDS: Final = 3.0
 MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -38,24 +39,42 @@ def place_of(address: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def settle(address: str, environment: MutableMapping[str, str]) -> None:
+def settle(address: str, environment: MutableMapping[str, str], ray: str) -> None:
     """Have Ray use its token if the Ray cluster there asks for one. NoDaemon if no Ray is there; ClusterError if the
-    token is missing or wrong."""
+    token is missing or wrong, or the cluster has another version than this process, whose Ray is `ray`."""
     place = place_of(address)
     if place is None or _is_for_ray_alone(environment):
         return
-    answer = _asked(address, place, "")
-    if answer is Answer.FOREIGN:
+    reply = _asked(address, place, "")
+    if reply.answer is Answer.FOREIGN:
         raise ClusterError(
             f"what listens at {address} is no Ray cluster: name the address that `ray start --head` has printed, whose "
             "port is 6379 unless another was chosen"
         )
-    if answer is not Answer.REFUSED:
-        return
-    found = _own_token(address, environment)
-    if _asked(address, place, found.text) is Answer.REFUSED:
-        raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
-    environment[MODE] = "token"
+    if reply.answer is Answer.REFUSED:
+        found = _own_token(address, environment)
+        reply = _asked(address, place, found.text)
+        if reply.answer is Answer.REFUSED:
+            raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
+        environment[MODE] = "token"
+    check_versions(address, reply.versions, {"ray": ray, "python": platform.python_version()})
+
+
+def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """ClusterError unless Ray is the same, and Python but for its last number."""
+    differ = [
+        f"{name} {version} there and {here[name]} here"
+        for name, version in there.items()
+        if _counted(name, version) != _counted(name, here[name])
+    ]
+    if differ:
+        told = ", ".join(differ)
+        raise ClusterError(f"the Ray cluster at {address} has other versions: {told}; install the same here")
+
+
+def _counted(name: str, version: str) -> str:
+    """What has to be the same of a version."""
+    return version.rpartition(".")[0] if name == "python" else version
 
 
 def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
@@ -63,7 +82,7 @@ def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
     place = place_of(address)
     answer = Answer.UNKNOWN
     if place is not None and not _is_for_ray_alone(environment):
-        answer = _asked(address, place, "")
+        answer = _asked(address, place, "").answer
     if answer in (Answer.ADMITTED, Answer.REFUSED):
         return answer is Answer.REFUSED
     return environment.get(MODE, "").lower() in ("token", "k8s")
@@ -91,7 +110,7 @@ def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").lower() in ("1", "true") for name in OWN)
 
 
-def _asked(address: str, place: tuple[str, int], token: str) -> Answer:
+def _asked(address: str, place: tuple[str, int], token: str) -> Reply:
     try:
         return call(*place, token, SECONDS)
     except OSError as error:

@@ -44,11 +44,11 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
     """A connection to Ray. NoDaemon without the extra, and where nothing listens; ClusterError for what Ray refuses."""
     from ....vm.cluster.tokens import settle
 
-    check_installed()
+    version = check_installed()
     named = ray or os.environ.get("RAY_ADDRESS", "")
     check_address(named)
     address = address_here() if named in ("", "auto") else named
-    settle(address, os.environ)
+    settle(address, os.environ, version)
     if address.startswith(LOOPBACK):
         # Else Ray, which reads the variable as it is imported, would take this host's other address.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -58,14 +58,15 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
         yield
 
 
-def check_installed() -> None:
-    """NoDaemon unless Ray is here, in a version that tensord knows."""
+def check_installed() -> str:
+    """The version of Ray; NoDaemon unless Ray is here, in a version that tensord knows."""
     found = installed("ray")
     if found is None:
         raise NoDaemon(f"Ray is not installed here: {EXTRA}")
     if not OLDEST <= tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < NEXT:
         known = f"{'.'.join(map(str, OLDEST))} or later, before {NEXT[0]}"
         raise NoDaemon(f"Ray {found} is installed here, and tensord needs {known}: {EXTRA}, on all nodes")
+    return found
 
 
 def check_address(address: str) -> None:

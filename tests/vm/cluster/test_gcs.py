@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tensord.vm.cluster.gcs import DATA, GOAWAY, HEADERS, PREFACE, SETTINGS, Answer, call, frames, judged, request
+from tensord.vm.cluster.gcs import DATA, GOAWAY, HEADERS, KEY, PREFACE, SETTINGS, Answer, call, frames, judged, request
 
 ENDS = 1  # flags
 REPLY = (HEADERS, 4, 1, b"\x88"), (DATA, 0, 1, b"\0\0\0\0\x02ab"), (HEADERS, 5, 1, b"@\x0bgrpc-status\x010")
@@ -18,7 +18,7 @@ def refusal(code):
 
 
 def answer(*received):
-    return judged(iter(received))
+    return judged(iter(received)).answer
 
 
 HELLO = (SETTINGS, 0, 0, b""), (8, 0, 0, b"\0\0\0\5"), (SETTINGS, ENDS, 0, b"")
@@ -26,6 +26,13 @@ HELLO = (SETTINGS, 0, 0, b""), (8, 0, 0, b"\0\0\0\5"), (SETTINGS, ENDS, 0, b"")
 
 def test_a_reply_means_that_the_caller_was_let_in():
     assert answer(*HELLO, *REPLY) is Answer.ADMITTED
+
+
+def test_versions_are_read_from_the_reply_and_are_none_where_it_has_none():
+    told = b'\0\0\0\0T\n\0\x12P{"ray_version": "2.60.0", "python_version": "3.11.2", "ray_init_cluster": false}'
+    reply = judged(iter((*HELLO, (DATA, 0, 1, told))))
+    assert reply == (Answer.ADMITTED, {"ray": "2.60.0", "python": "3.11.2"})
+    assert judged(iter((*HELLO, *REPLY))).versions == {}
 
 
 def test_a_refusal_is_told_from_a_service_without_that_call_and_from_other_errors():
@@ -62,7 +69,7 @@ def test_a_request_is_three_frames_with_the_token_among_the_fields(pair):
     ours.sendall(request("h:1", token).removeprefix(PREFACE))
     ours.shutdown(socket.SHUT_WR)
     settings, headers, data = frames(theirs, soon())
-    assert (settings[0], headers[:3], data) == (SETTINGS, (HEADERS, 4, 1), (DATA, ENDS, 1, b"\0\0\0\0\0"))
+    assert (settings[0], headers[:3], data) == (SETTINGS, (HEADERS, 4, 1), (DATA, ENDS, 1, b"\0\0\0\0\x1b" + KEY))
     field = f"Bearer {token}".encode()
     beyond = len(field) - 0x7F
     assert b"\x0dauthorization\x7f" + bytes((beyond & 0x7F | 0x80, beyond >> 7)) + field in headers[3]

@@ -7,9 +7,10 @@ import pytest
 from tensord.interpreter.errors import NoDaemon
 from tensord.vm.cluster import tokens
 from tensord.vm.cluster.errors import ClusterError
-from tensord.vm.cluster.gcs import Answer
+from tensord.vm.cluster.gcs import Answer, Reply
 
 RIGHT = "right" * 8
+HERE = "2.60.0"
 ADDRESS = "127.0.0.1:6379"
 
 
@@ -19,11 +20,12 @@ def gcs(monkeypatch, tmp_path):
 
     class Gcs:
         wants = RIGHT
+        has = {"ray": "2.60.0"}  # noqa: RUF012 - nobody changes it
         asked: list[str] = []  # noqa: RUF012 - one for each test
 
         def __call__(self, _host, _port, token, _seconds):
             self.asked.append(token)
-            return Answer.ADMITTED if self.wants in ("", token) else Answer.REFUSED
+            return Reply(Answer.ADMITTED, self.has) if self.wants in ("", token) else Reply(Answer.REFUSED)
 
     played = Gcs()
     Gcs.asked = []
@@ -34,14 +36,14 @@ def gcs(monkeypatch, tmp_path):
 
 def refused(environment):
     with pytest.raises(ClusterError) as caught:
-        tokens.settle(ADDRESS, environment)
+        tokens.settle(ADDRESS, environment, HERE)
     return caught.value.message
 
 
 def test_a_ray_without_tokens_is_asked_once_and_nothing_changes(gcs):
     gcs.wants = ""
     environment: dict[str, str] = {}
-    tokens.settle(ADDRESS, environment)
+    tokens.settle(ADDRESS, environment, HERE)
     assert (gcs.asked, environment) == ([""], {})
     assert not tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
 
@@ -72,16 +74,16 @@ def test_the_right_token_is_used_wherever_it_lies(tmp_path):
     (tmp_path / ".ray" / "auth_token").write_text(f"{RIGHT}\n")
     for given in ({}, {"RAY_AUTH_TOKEN": RIGHT}, {"RAY_AUTH_MODE": "TOKEN"}):
         environment = dict(given)
-        tokens.settle(ADDRESS, environment)
+        tokens.settle(ADDRESS, environment, HERE)
         assert environment["RAY_AUTH_MODE"].lower() == "token"
         assert tokens.asks_for_token(ADDRESS, environment)
 
 
 def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
-    monkeypatch.setattr(tokens, "call", lambda *_: Answer.FOREIGN)
+    monkeypatch.setattr(tokens, "call", lambda *_: Reply(Answer.FOREIGN))
     assert "what listens at 127.0.0.1:6379 is no Ray cluster" in refused({})
-    monkeypatch.setattr(tokens, "call", lambda *_: Answer.UNKNOWN)
-    tokens.settle(ADDRESS, {})
+    monkeypatch.setattr(tokens, "call", lambda *_: Reply(Answer.UNKNOWN))
+    tokens.settle(ADDRESS, {}, HERE)
     assert tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
     assert not tokens.asks_for_token(ADDRESS, {})
 
@@ -90,14 +92,14 @@ def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
 
     monkeypatch.setattr(tokens, "call", none)
     with pytest.raises(NoDaemon, match=r"is running at 127.0.0.1:6379 \(it does not answer\): start one"):
-        tokens.settle(ADDRESS, {})
+        tokens.settle(ADDRESS, {}, HERE)
 
 
 def test_a_ray_that_only_rays_own_code_reaches_is_left_to_it(gcs):
     for own in ({"RAY_USE_TLS": "1"}, {"RAY_ENABLE_K8S_TOKEN_AUTH": "true"}):
-        tokens.settle(ADDRESS, own)
+        tokens.settle(ADDRESS, own, HERE)
         assert tokens.asks_for_token(ADDRESS, {**own, "RAY_AUTH_MODE": "token"})
-    tokens.settle("auto", {})
+    tokens.settle("auto", {}, HERE)
     assert gcs.asked == []
 
 
@@ -116,3 +118,19 @@ def test_beyond_loopback_a_ray_has_to_ask_for_a_token():
     tokens.check_token(nodes("127.0.0.1", "10.0.0.1"), asks=True)
     with pytest.raises(ClusterError, match=r"\(at 10.0.0.1\) and asks for no token, .* RAY_AUTH_MODE=token on each"):
         tokens.check_token(nodes("127.0.0.1", "10.0.0.1"), asks=False)
+
+
+def test_another_ray_or_python_is_told_with_both_versions():
+    here = {"ray": "2.60.0", "python": "3.11.7"}
+    for there in ({}, {"ray": "2.60.0"}, {"ray": "2.60.0", "python": "3.11.2"}):
+        tokens.check_versions(ADDRESS, there, here)
+    with pytest.raises(ClusterError, match=r"has other versions: ray 2.52.1 there and 2.60.0 here; install"):
+        tokens.check_versions(ADDRESS, {"ray": "2.52.1"}, here)
+    with pytest.raises(ClusterError, match=r"python 3.12.7 there and 3.11.7 here"):
+        tokens.check_versions(ADDRESS, {"ray": "2.60.0", "python": "3.12.7"}, here)
+
+
+@pytest.mark.usefixtures("gcs")
+def test_versions_are_compared_once_the_caller_is_let_in():
+    with pytest.raises(ClusterError, match=r"ray 2.60.0 there and 2.59.0 here"):
+        tokens.settle(ADDRESS, {"RAY_AUTH_TOKEN": RIGHT}, "2.59.0")

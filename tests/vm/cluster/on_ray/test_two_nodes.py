@@ -20,13 +20,14 @@ from tensord.vm.cluster.tokens import asks_for_token, settle
 
 from .two_nodes import TOKEN, TwoNodes, parent_of
 
+RAY = installed("ray") or ""
 NOTICE = 5.0  # seconds in which a killed daemon has to be noticed
 OF_A_RAYLET = 10.0
 
 
 @pytest.fixture
 def nodes():
-    if installed("ray") is None:
+    if not RAY:
         pytest.skip('Ray is not installed: pip install "tensord[cluster]"')
     made = TwoNodes()
     yield made
@@ -91,8 +92,10 @@ def ray_refuses_callers_without_its_token_and_that_is_told_at_once(nodes):
     address = nodes.environment["RAY_ADDRESS"]
     for given, told in ({"RAY_AUTH_TOKEN": "wrong"}, "not accept the token of"), ({}, "there is none here"):
         with pytest.raises(ClusterError, match=told):
-            settle(address, {"RAY_AUTH_TOKEN_PATH": str(nodes.home / "no file"), **given})
-    settle(address, {"RAY_AUTH_TOKEN": TOKEN})
+            settle(address, {"RAY_AUTH_TOKEN_PATH": str(nodes.home / "no file"), **given}, RAY)
+    settle(address, {"RAY_AUTH_TOKEN": TOKEN}, RAY)
+    with pytest.raises(ClusterError, match=r"ray [\d.]+ there and 2.1 here; install"):
+        settle(address, {"RAY_AUTH_TOKEN": TOKEN}, "2.1")
     assert asks_for_token(address, {})
 
 
