@@ -24,6 +24,7 @@ from tensord.vm.serial.values import Value
 
 from .check import compare_chain, kind_of, same
 from .expected import Expected, expected_of
+from .host_calls import function_of
 from .issued import Function, Issuing
 from .steps import CAPTURED, FLOW_EFFECTS, ISSUED, LINKED, ROUTINE, SEED, Program, Routine, Step, runs, shares
 
@@ -173,6 +174,12 @@ class Clients:
     def effect(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
         ids, chain, _ = step.fields
         session.effect(self.callback(step), *[handles[id_] for id_ in ids], chain=self.chains[step.session, chain])
+
+    def hostcall(self, session: Any, handles: dict[int, Tensor], step: Step) -> None:
+        ids, outputs, metas, device, way = step.fields
+        function = function_of(metas, way)
+        made = session.host_call(function, *[handles[id_] for id_ in ids], result=list(metas), device=device)
+        handles.update(zip(outputs, made, strict=True))
 
     def callback(self, step: Step) -> Callable[..., None]:
         _, chain, raises = step.fields

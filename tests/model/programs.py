@@ -25,6 +25,7 @@ from .collecting import Collecting
 from .expected import Expected
 from .flows import Flows
 from .handles import Client, Handle
+from .host_calls import FINE, RAISES, WRONG
 from .offers import Offered, Offers
 from .runs import Runs
 from .snapshots import DIRECTORIES
@@ -56,6 +57,7 @@ VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 CROWDED = 0.2  # of the memory that a program needs where nothing is evicted
 CEILINGS = 0.25  # of these programs: it is the sessions that may have no more
+CALLING = 1 << 20  # programs of this seed and of later ones make host calls, too
 CHECKPOINTS = 0.1  # of the steps are followed by one, where there is a store
 NAMES = ("n0", "n1", "n2")
 Devices = tuple[str, ...]
@@ -160,6 +162,8 @@ class Generator:
             (0.8 if self.honest else 0.35, self.cancel),
             (0.1 * self.naming, self.close),
         ]
+        if self.seed >= CALLING:
+            usual.append((4.0, self.host_call))
         if self.collecting is not None:
             usual.append((15.0, self.collecting.emit))
         return usual + risks * self.risky + [(2.0, self.stay), (1.5, self.runs.stay)] * bool(self.launching)
@@ -499,6 +503,18 @@ class Generator:
     def side_effect(self, client: Client) -> None:
         ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
         self.add(client, "EFFECT", ids, self.rng.choice(client.chains), self.risky and self.rng.random() < 0.15)
+
+    def host_call(self, client: Client) -> None:
+        """A function of the client's, which may fail, and may get values whose shape data decide."""
+        if not any(name.startswith("cpu") for name in self.world.devices):
+            return
+        ids = tuple(x for x in (self.pick(client) for _ in range(self.rng.randint(0, 2))) if x is not None)
+        metas = tuple((self.rng.choice(SHAPES), self.rng.choice(DTYPES)) for _ in range(self.rng.randint(1, 2)))
+        outputs, device = tuple(client.new() for _ in metas), self.device()
+        way = self.rng.choice((FINE, RAISES, WRONG)) if self.risky and self.rng.random() < 0.4 else FINE
+        self.add(client, "HOSTCALL", ids, outputs, metas, device, way)
+        for id_, (shape, dtype) in zip(outputs, metas, strict=True):
+            client.handles[id_] = Handle(Meta.of(shape, dtype), device)
 
     # -- names -----------------------------------------------------------------------------------------------------
 

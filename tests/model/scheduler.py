@@ -22,6 +22,7 @@ from tensord.interpreter.errors import QuotaError, TensordError
 from tensord.interpreter.files.header import Entry, Piece
 from tensord.interpreter.files.on_wire import encode_entry
 from tensord.interpreter.files.open_file import OpenFile
+from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import File, Load, encode_message
@@ -34,7 +35,7 @@ from tensord.streams.host.cpu import CpuOptions
 from tensord.streams.sim.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine, may_go_on
-from tensord.vm.model.session import VmSession, rest_of_run
+from tensord.vm.model.session import Called, VmSession, rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
 from tensord.vm.tracing.analysis.files.parts import RoutineParts
@@ -46,6 +47,7 @@ from ..streams.fake_cuda.module import installed_gpu
 from .accounting import freed_with, missum
 from .cuda import ModelCuda
 from .expected import whole
+from .host_calls import Asked
 from .launches import ModelLaunchingSim, Stepped
 from .snapshots import SnapshotJob
 from .steps import Encoder, Program, Step, World, runs, shares
@@ -201,6 +203,7 @@ class Machine:
         self.weights = {s.name: self.rng.choice((0.02, 1.0)) if self.habits.favour else 1.0 for s in self.streams}
         self.encoder = Encoder()
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
+        self.asked = Asked()
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
         # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
         # before what others send then.
@@ -229,7 +232,9 @@ class Machine:
         self.answers[number] = mine
 
         def reply(request: int, value: Any, error: TensordError | None) -> None:
-            if request:
+            if isinstance(value, Called):
+                self.asked.take(number, value)
+            elif request:
                 assert request not in mine, f"request {request} was answered twice"
                 mine[request] = (whole(value), error)
                 if isinstance(error, QuotaError):  # a request may be refused without any instruction
@@ -273,6 +278,9 @@ class Machine:
             if stream.executed:
                 count = self.rng.randint(1, len(stream.executed))
                 choices.append((self.habits.report * weight, stream.report, (count,)))
+        if self.asked.calls:
+            which, twice = self.rng.randrange(len(self.asked.calls)), self.rng.random() < 0.2
+            choices.append((self.habits.report, self.give, (which, twice)))
         choices += [(self.habits.work, device.step, ()) for device in self.working if device.can_step()]
         if not choices:
             return False
@@ -280,10 +288,16 @@ class Machine:
         action(*arguments)
         return True
 
+    def give(self, which: int, twice: bool) -> None:
+        """A client returns from a host call."""
+        self.asked.give(self.engine, self.sessions, which, twice=twice)
+
     def act_serially(self) -> bool:
         """The strict order: whatever is there, to its end."""
-        while self.busy():
+        while self.busy() or self.asked.calls:
             self.schedule()
+            if self.asked.calls:
+                self.give(0, False)
         for stream in self.streams:
             if stream.can_execute():
                 stream.execute()
@@ -368,11 +382,18 @@ class Machine:
         if step.kind == "cancel":
             self.engine.cancel(session)
         elif step.kind == "close":
+            self.await_calls(session)
             self.engine.close(session)
         else:
             while step.fields[0] not in self.answers[step.session]:
                 if not (self.act_serially() if serially else self.act()):
                     raise Stuck(f"no answer to {step.fields[0]}, live: {list(self.engine.live.values())[:8]}")
+
+    def await_calls(self, session: VmSession) -> None:
+        """Go on until a session has returned from its host calls: nobody could after its end."""
+        while any(one.opcode is Opcode.HOST_CALL and one.error is None for one in session.live.values()):
+            if not self.act():
+                raise Stuck("a host call waits, and nothing can happen")
 
     def wind_up(self) -> None:
         """End every session, take every name away: after that nothing is to be left."""

@@ -45,6 +45,8 @@ from tensord.interpreter.wire.messages import (
     encode_meta,
 )
 
+from .host_calls import function_of
+
 
 @dataclass(frozen=True)
 class Step:
@@ -250,6 +252,11 @@ class Encoder:
     def effect(self, step: Step) -> Effect:
         ids, chain, raises = step.fields
         return Effect(ids, chain, self.noting(step.session, chain, step.number, raises), step.number, step.location)
+
+    def hostcall(self, step: Step) -> Effect:
+        ids, outputs, metas, device, way = step.fields
+        function = function_of(metas, way)
+        return Effect(ids, 0, function, 0, step.location, outputs=outputs, metas=metas, device=device)
 
     def noting(self, session: int, chain: int, number: int, raises: bool) -> Callable[..., None]:
         """A callback that notes what it is given; of an error it notes that alone."""

@@ -21,8 +21,9 @@ from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.reporting.memory.extents import CHECKPOINT, LEFT_OPEN, MAPPED, RUNS, SORTS, TEMPORARIES
 
 from .check import check
+from .host_calls import WAYS
 from .ops import failing_ops, hungry_ops
-from .programs import random_program
+from .programs import CALLING, random_program
 from .run import REPLAY, failures, make, problems_of
 from .steps import (
     FLOW_INPUTS,
@@ -44,6 +45,7 @@ from .steps import (
 PROGRAMS = (1, 2, 3, 4, 5, 6, 7, 8, 26)
 OTHERS = (12, 13, 14, 15, 17, 19, 20, 21, 22, 23)
 CROWDED = (1, 2, 4, 6, 7, 8, 9, 12, 14, 15, 20, 22)  # where values are evicted
+CALLS = tuple(CALLING + n for n in (1, 2, 11, 20, 22, 26))
 HUNGRY = (5, 6, 7, 10, 12, 13)  # in little memory
 
 
@@ -90,6 +92,21 @@ def is_changed(routine: Routine) -> bool:
     """Do its passes change its program?"""
     with failing_ops():
         return apply(routine.program, routine.passes) != routine.program
+
+
+def test_random_programs_with_host_calls_give_what_serial_execution_gives() -> None:
+    """Their clients return some time, in any order, twice at times, and raise or return what was not asked for."""
+    found: Counter[str] = Counter()
+    wrong: list[str] = []
+    for seed in CALLS:
+        program, expected = make(seed)
+        for step in (step for step in program.steps if step.kind == "HOSTCALL"):
+            ids, outputs, _, device, way = step.fields
+            found.update({way, f"{len(ids)} operands", f"{len(outputs)} results", f"on {device[:3]}"})
+        wrong += [f"seed {seed}: {problem}" for problem in problems_of(program, PIECE, expected)[:1]]
+    assert not wrong, "\n".join(wrong)
+    wanted = {*WAYS, "0 operands", "1 operands", "2 operands", "1 results", "2 results", "on cpu", "on sim"}
+    assert wanted <= found.keys(), found
 
 
 def test_the_programs_have_runs_of_every_sort() -> None:

@@ -78,11 +78,10 @@ class HostCalls:
             self.refuse(session, message, error)
             return
         token = self.residency.new_copy(host, 0, 1)
-        results = [self.result(cause, meta, device, token) for meta in metas]
-        asking = Asking(metas, [take for _, _, take in results], tensors)
-        self.ask(cause, message, asking, operands, (token, *chain))
-        for id_, (tensor, instruction, _) in zip(message.outputs, results, strict=True):
-            define(session, id_, tensor)
+        made = zip(message.outputs, metas, strict=True)
+        results = [self.result(cause, id_, meta, device, token) for id_, meta in made]
+        self.ask(cause, message, Asking(metas, [take for _, take in results], tensors), operands, (token, *chain))
+        for instruction, _ in results:
             self.scheduler.admit(instruction)
 
     def ask(
@@ -134,10 +133,12 @@ class HostCalls:
         return token
 
     def result(
-        self, cause: Cause, meta: Meta, device: DeviceState, token: Copy
-    ) -> tuple[Tensor, Instruction, Callable[[NDArray[Any]], None]]:
-        """A tensor, the instruction that makes it, and what gives that its bytes."""
+        self, cause: Cause, id_: int, meta: Meta, device: DeviceState, token: Copy
+    ) -> tuple[Instruction, Callable[[NDArray[Any]], None]]:
+        """Define a tensor; the instruction that makes it, to be admitted, and what gives that its bytes."""
         tensor, copy = self.residency.new_tensor(meta, device)
+        define(cause.session, id_, tensor)
+        self.scheduler.bound.append(copy)
         note_maker(tensor.storage, (LABEL, NOTHING), cause.location, self.scheduler.now)
         host = device.backend.host
         opcode = Opcode.ACCESS if host else Opcode.UPLOAD
@@ -162,7 +163,7 @@ class HostCalls:
             made.on_control = True
         else:
             made.stream = device.backend.copy_stream(StreamKind.H2D)
-        return tensor, made, take
+        return made, take
 
     def returned(
         self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]

@@ -139,7 +139,8 @@ class Writer:
         self.kinds: list[Callable[[], object]] = [
             *[self.unary, self.binary, self.binary, self.with_number, self.with_attributes, self.with_attributes],
             *[self.with_attributes, self.in_place, self.in_place, self.set_item, self.get_item, self.random, self.move],
-            *[self.dynamic, self.select, self.number, self.print, self.effect, self.capture, self.construct],
+            *[self.dynamic, self.select, self.number, self.print, self.effect, self.host_call],
+            *[self.capture, self.construct],
         ]
 
     def program(self, steps: int) -> Program:
@@ -287,6 +288,11 @@ class Writer:
     def effect(self) -> None:
         values = self.values(self.rnd.randrange(3))
         self.builder.effect(self.rnd.randrange(3), values, self.rnd.randrange(2), self.pick(LOCATIONS))
+
+    def host_call(self) -> None:
+        metas = [self.meta().plain for _ in range(self.rnd.randrange(1, 3))]
+        values = self.values(self.rnd.randrange(3))
+        self.made += self.builder.host_call(self.rnd.randrange(3), values, metas, self.device(), self.pick(LOCATIONS))
 
     def capture(self) -> None:
         """A captured tensor, as a capture meets it: in the middle."""

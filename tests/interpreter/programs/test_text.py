@@ -40,6 +40,7 @@ captured %1 "params['w']": float32[64, 256] on d0
 %12: float32[5] = getitem %2 {index: [0, 250:255]} on d0
 print "loss", %12 {chain: 1, sep: "\\t"}
 effect %6, %10 {callback: 0}
+%13: float32[2], %14: int64[] = host_call %6, %10 {callback: 1, metas: [[[2], "float32"], [[], "int64"]]} on d1
 return %3, %10"""
 
 
