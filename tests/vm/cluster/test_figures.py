@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tensord as td
+from tensord.interpreter.metrics.family import Figures
+from tensord.interpreter.metrics.table import FAMILIES
 from tensord.vm.cluster.figures import OF_A_DAEMON, OF_A_DEVICE, OF_A_NODE, figures
 from tensord.vm.cluster.keeper import Keeper
 from tensord.vm.cluster.specification import Specification
@@ -37,3 +39,21 @@ def test_a_daemon_that_serves_has_all_figures(tmp_path, monkeypatch):
 def test_without_a_daemon_there_are_the_supervisors_figures(tmp_path, monkeypatch):
     found = {name: value for name, _, value in figures(row_of(tmp_path, monkeypatch), None)}
     assert found == dict.fromkeys(OF_A_NODE, 0.0) | {"tensord_incarnation": 1.0}
+
+
+def test_what_an_exporter_has_under_the_same_name_is_the_same(tmp_path, monkeypatch):
+    """But for the daemon's memory, which is never twice the same, and what the supervisor says itself."""
+    with td.connect("local", devices=["cpu:0", "sim:0"], node="node0") as session:
+        x = session.asarray([1.0, 2.0], device="sim:0")
+        session.publish("x", x)
+        session.sync()
+        machine, *sessions = session._core.answers.query("metrics")
+        status = session._core.answers.query("status")
+    exported = {
+        one.name: one.samples(Figures(machine, sessions)) for one in FAMILIES if one.labels in {(), ("device",)}
+    }
+    shared = (OF_A_DAEMON.keys() | OF_A_DEVICE.keys()) & exported.keys() - {"tensord_memory_bytes"}
+    assert len(shared) > 6
+    for name, device, value in figures(row_of(tmp_path, monkeypatch), status):
+        if name in shared:
+            assert exported[name][(device,) if device else ()] == value, name
