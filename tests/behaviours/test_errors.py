@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.interpreter.wire.messages import Effect, encode_message
 from tensord.streams.faults import Fault, FaultKind
 
 from ..each_case import each_case
@@ -409,7 +410,8 @@ def test_an_error_in_a_chain_stops_what_follows_in_it(session, monkeypatch, caus
     else:
         transport, chain = session._core.transport, session._core.effects._default
         session.flush()
-        transport.send([[6, (10_000,), chain, lambda _: seen.append("bad"), 0, 0, False, False]])
+        missing = Effect((10_000,), chain, lambda _: seen.append("bad"), 0, 0)
+        transport.send([encode_message(missing)])
     session.effect(lambda _: seen.append("after"), x)
     with pytest.raises(td.TensordError) as caught:
         session.check_chain()
