@@ -31,7 +31,7 @@ from ..puppet import PATIENCE, Failed, Puppet, cut, eventually, paused
 
 MIB = 1 << 20
 AT_ONCE = 0.25  # seconds within which a dead client's tensors are gone
-SOON = 2.0  # seconds: "at once" beside other people's work
+SOON = 4.0  # seconds: "at once" beside other people's work, and less than a grace
 NOISE = 0.25  # seconds that others who use this machine may cost an op
 SLOW = """
 grace = {grace}

@@ -28,7 +28,7 @@ STRIKES: Final[dict[str, Callable[[FrameType], None]]] = {
     "throw": by_throw,
 }
 TAKEN: Final = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
-SOON: Final = 2.0  # seconds, at the most, until the exception arrives
+SOON: Final = 10.0  # seconds, at the most, until the exception arrives
 Program = Callable[[World], None]
 
 
