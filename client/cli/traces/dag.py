@@ -72,6 +72,8 @@ def dag(
 
     Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
     """
+    from ....vm.tracing.analysis.waits.critical import with_critical_path
+
     wanted = "json" if as_json else wanted
     if part["first"] is not None and part["last"] is not None:
         raise click.BadParameter("--first and --last exclude each other: give one of them")
@@ -84,7 +86,7 @@ def dag(
     graph = trace.graph()
     if chooses:
         graph = graph.restrict({record.id for record in chooses.select(trace.records)} | named)
-    graph = graph.select(**part)
+    graph = with_critical_path(trace, graph.select(**part))
     if inside:
         graph = _opened(trace, graph)
     node = fold_by or {None: "", True: "chain", False: "instruction"}[fold]

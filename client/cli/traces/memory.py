@@ -47,11 +47,13 @@ def memory(
 
     Example: tensord trace memory run.trace --by location -o memory.svg
     """
+    from ....vm.tracing.analysis.sums.memory import extent
     from ....vm.tracing.analysis.sums.memory import memory as over_time
 
     trace = load(file, address)
     device = own_name(device, trace.devices) if device else ""
-    found = [one for one in over_time(trace, chooses) if device in {"", one.device}]
+    every = over_time(trace, chooses)
+    found = [one for one in every if device in {"", one.device}]
     if device and device not in trace.devices:
         raise ProtocolError(f"the trace has no device {device!r}: it has {', '.join(trace.devices) or 'none'}")
     if output is not None:
@@ -60,7 +62,7 @@ def memory(
         print_json({**about_source(file), "taken": trace.taken, "devices": [_plain(one, by) for one in found]})
     else:
         for one in found:
-            _show(one, by, limit, now=None if chooses else trace.memory.used.get(one.device))
+            _show(one, by, limit, extent(every)[0], now=None if chooses else trace.memory.used.get(one.device))
         if not found:
             click.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
 
@@ -82,28 +84,33 @@ def to_png(found: Sequence[DeviceMemory]) -> bytes:
     """The picture as a PNG, drawn by matplotlib. ProtocolError without matplotlib."""
     from io import BytesIO
 
+    from ....vm.tracing.analysis.sums.memory import extent
+
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ProtocolError("a .png needs matplotlib, which is not installed; write a .svg") from None
+    begin, end = extent(found)
     figure = Figure(figsize=(9, 2.4 * max(1, len(found))), layout="constrained")
     for number, one in enumerate(found, 1):
         axes = figure.add_subplot(len(found), 1, number)
-        begin = one.curve[0][0]
-        times, amounts = [(time - begin) / 1e9 for time, _ in one.curve], [amount / 2**20 for _, amount in one.curve]
+        curve = [*one.curve, (end, one.curve[-1][1])]
+        times, amounts = [(time - begin) / 1e9 for time, _ in curve], [amount / 2**20 for _, amount in curve]
         axes.fill_between(times, amounts, step="post", alpha=0.4)
         axes.axvline((one.at - begin) / 1e9, color="red", linestyle="--")
-        axes.set(title=f"{one.device}, peak {size(one.peak)}", xlabel="s", ylabel="MiB")
+        axes.set(
+            title=f"{one.device}, peak {size(one.peak)}", xlabel="s", ylabel="MiB", xlim=(0, max(1, end - begin) / 1e9)
+        )
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     return drawn.getvalue()
 
 
-def _show(one: DeviceMemory, by: str, limit: int, *, now: int | None) -> None:
+def _show(one: DeviceMemory, by: str, limit: int, begin: int, *, now: int | None) -> None:
     from ....vm.tracing.analysis.recorded.text import duration
 
     rest = f", {size(now)} when the trace was taken" if now is not None else ""
-    since = duration(max(0, one.at - one.curve[0][0]))
+    since = duration(max(0, one.at - begin))
     click.echo(f"{one.device}: peak {size(one.peak)}, {since} after the first record{rest}")
     (_show_copies if by == "copy" else _show_holders)(one, by, limit)
 

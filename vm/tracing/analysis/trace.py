@@ -72,10 +72,11 @@ class Trace(Records):
         from .graphs.graph_export import to_json
         from .graphs.pictures import FORMATS, drawn
         from .inside.steps import Opener
+        from .waits.critical import with_critical_path
 
         if format not in {*FORMATS, "json"}:
             raise ValueError(f"the format {format!r} is not one of {', '.join(FORMATS)}, json")
-        graph = self.graph().select(**selection)
+        graph = with_critical_path(self, self.graph().select(**selection))
         if inside:
             graph = graph.opened(Opener(self))
         return to_json(graph) if format == "json" else drawn(graph, format)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from ...record import Record
@@ -63,15 +64,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Nodes, and the edges between different ones."""
+    """Nodes, and the edges between different ones. `critical`: the ids of nodes on the critical path, `steps`: pairs of
+    them of which one follows the other there."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Dependence, ...]
     until: int = 0
+    critical: frozenset[int] = frozenset()
+    steps: frozenset[tuple[int, int]] = frozenset()
 
 
 def unfolded(graph: Graph) -> Picture:
-    return Picture(tuple(single(graph, record) for record in graph.nodes), graph.edges, graph.until)
+    return _picture(graph, [single(graph, record) for record in graph.nodes])
 
 
 def single(graph: Graph, record: Record) -> Node:
@@ -137,7 +141,10 @@ def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[
 
 def _picture(graph: Graph, nodes: list[Node]) -> Picture:
     nodes.sort(key=lambda node: node.first.admitted)
-    return Picture(tuple(nodes), tuple(_joined(graph.edges, nodes)), graph.until)
+    owner = {record.id: node.id for node in nodes for record in node.records}
+    path = [node for node, _ in groupby(owner[id_] for id_ in reversed(graph.critical) if id_ in owner)]
+    edges = tuple(_joined(graph.edges, owner))
+    return Picture(tuple(nodes), edges, graph.until, frozenset(path), frozenset(pairwise(path)))
 
 
 def _line(record: Record) -> str:
@@ -180,8 +187,7 @@ def _chain(first: int, following: dict[int, int]) -> Iterator[int]:
         first = following[first]
 
 
-def _joined(edges: Iterable[Dependence], nodes: Iterable[Node]) -> Iterator[Dependence]:
-    owner = {record.id: node.id for node in nodes for record in node.records}
+def _joined(edges: Iterable[Dependence], owner: Mapping[int, int]) -> Iterator[Dependence]:
     for edge in edges:
         source, target = owner.get(edge.source), owner.get(edge.target)
         if source is not None and target is not None and source != target:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypedDict
 
@@ -62,13 +62,15 @@ class Dependence:
 class Graph:
     """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes.
     Instructions that still run are shown as running until `until`. `runs`: the names of the runs that nodes are of;
-    `inner`: what is known of nodes that are steps inside of runs."""
+    `inner`: what is known of nodes that are steps inside of runs. `critical`: the ids of the critical path, from its
+    end to its beginning, for pictures to mark."""
 
     nodes: tuple[Record, ...]
     edges: tuple[Dependence, ...]
     until: int = 0
     runs: Mapping[int, str] = field(default_factory=dict)
     inner: Mapping[int, Inner] = field(default_factory=dict)
+    critical: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"<graph: {plural(len(self.nodes), 'node')}, {plural(len(self.edges), 'edge')}>"
@@ -77,7 +79,11 @@ class Graph:
         """The nodes with these ids, and the edges among them."""
         nodes = tuple(node for node in self.nodes if node.id in keep)
         edges = tuple(edge for edge in self.edges if edge.source in keep and edge.target in keep)
-        return Graph(nodes, edges, self.until, self.runs, self.inner)
+        return replace(self, nodes=nodes, edges=edges)
+
+    def marked(self, critical: Iterable[int]) -> Graph:
+        """The graph with that critical path."""
+        return replace(self, critical=tuple(critical))
 
     def opened(self, opener: Opener) -> Graph:
         """The graph with the steps of runs in their place."""
@@ -91,7 +97,9 @@ class Graph:
             for step, known in steps:
                 runs[step.id], inner[step.id] = runs.get(node.id, ""), known
                 edges += [Dependence(edge.source, step.id, edge.reason, 0, Mark.ELIDED) for edge in step.edges]
-        return Graph(tuple(nodes), tuple(edges), self.until, runs, inner)
+        within = {id_: [step.id for step, _ in reversed(opened.steps)] for id_, opened in found.items()}
+        critical = tuple(each for id_ in self.critical for each in within.get(id_) or (id_,))
+        return Graph(tuple(nodes), tuple(edges), self.until, runs, inner, critical)
 
     def select(
         self,

@@ -22,16 +22,19 @@ from .graph import Dependence, Graph, Mark
 # Light fills that black text can be read on, one per device in turn.
 FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
 
-# Shapes by category of opcode.
+CRITICAL = "#c2410c"  # the colour of the critical path
+
+# Shapes by category of opcode. Graphviz draws `cds`, an arrow, smaller than the text in it.
 _DOT_SHAPES: dict[str, str] = {
-    "kernel": "box",
-    "transfer": "cds",
-    "copy": "parallelogram",
-    "access": "note",
-    "release": "ellipse",
-    "barrier": "hexagon",
-    "wait": "hexagon",
+    "kernel": "shape=box",
+    "transfer": 'shape=box style="filled,rounded"',
+    "copy": "shape=parallelogram",
+    "access": "shape=note",
+    "release": "shape=ellipse",
+    "barrier": "shape=hexagon",
+    "wait": "shape=hexagon",
 }
+_DOT_CRITICAL = f' penwidth=3 color="{CRITICAL}"'
 _DOT_STYLES = {
     Mark.WAITED: "style=solid",
     Mark.ELIDED: "style=dashed",
@@ -57,6 +60,7 @@ LEGEND = (
     "dashed: elided, the order was left to the stream",
     "dotted: met, the source was done before the admission",
     "red: missing, see tensord trace verify",
+    "orange: the critical path of what ended last",
 )
 FUSION_TITLE = ("one fusion, piece by piece",)
 # An arrow for several dependences is drawn like the most important of them.
@@ -85,7 +89,7 @@ def to_json(graph: Graph) -> str:
         {"source": edge.source, "target": edge.target, "reason": edge.reason, "copy": edge.copy, "mark": edge.mark}
         for edge in graph.edges
     ]
-    return json.dumps({"nodes": nodes, "edges": edges}, indent=1) + "\n"
+    return json.dumps({"nodes": nodes, "edges": edges, "critical": graph.critical}, indent=1) + "\n"
 
 
 def _node(record: Record, graph: Graph) -> dict[str, object]:
@@ -97,8 +101,8 @@ def _node(record: Record, graph: Graph) -> dict[str, object]:
 def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
     yield "digraph trace {"
     yield "  rankdir=TB;"
-    yield '  node [style=filled fontname="Helvetica" fontsize=10];'
-    yield '  edge [fontname="Helvetica" fontsize=8];'
+    yield '  node [style=filled fontname="Helvetica,Arial,sans-serif" fontsize=10 margin="0.2,0.08"];'
+    yield '  edge [fontname="Helvetica,Arial,sans-serif" fontsize=8];'
     for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  subgraph cluster_{number} {{"
         yield f"    label={_dot_quoted([device])};"
@@ -110,8 +114,9 @@ def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
                     label = _dot_quoted(FUSION_TITLE)
                     yield f"      subgraph cluster_run{run}_{fusion} {{ style=dashed; label={label};"
                 for node in several:
-                    shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "box")
-                    look = f'shape={shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
+                    shape = _DOT_SHAPES.get(traits_of(node.first.opcode).category, "shape=box")
+                    look = f'{shape} fillcolor="{_fill(number)}" tooltip={_dot_quoted([node.tooltip()])}'
+                    look += _DOT_CRITICAL * (node.id in picture.critical)
                     yield f"    n{node.id} [label={_dot_quoted(node.label(picture.until))} {look}];"
                 if fusion:
                     yield "      }"
@@ -119,7 +124,8 @@ def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
                 yield "    }"
         yield "  }"
     for source, target, reasons, mark in arrows(picture.edges):
-        yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {_DOT_STYLES[mark]}];"
+        style = _DOT_STYLES[mark] + _DOT_CRITICAL * ((source, target) in picture.steps)
+        yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {style}];"
     if legend:
         # Here at the end, since clusters inherit the settings before them.
         yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
@@ -146,12 +152,19 @@ def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
                 yield "    end"
         yield "  end"
     styled: dict[Mark, list[int]] = {}
+    critical = []
     for number, (source, target, reasons, mark) in enumerate(arrows(picture.edges)):
         yield f"  n{source} -->|{_mermaid_quoted([reasons])}| n{target}"
         styled.setdefault(mark, []).append(number)
+        critical += [str(number)] if (source, target) in picture.steps else []
     for mark, style in _MERMAID_STYLES.items():
         if mark in styled:
             yield f"  linkStyle {','.join(map(str, styled[mark]))} {style}"
+    if picture.critical:
+        yield f"  classDef critical stroke:{CRITICAL},stroke-width:3px"
+        yield f"  class {','.join(f'n{id_}' for id_ in sorted(picture.critical))} critical"
+    if critical:
+        yield f"  linkStyle {','.join(critical)} stroke:{CRITICAL},stroke-width:3px"
     if legend:
         yield "  classDef legend fill:#ffffff,stroke:#cccccc,color:#000000"
         yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"

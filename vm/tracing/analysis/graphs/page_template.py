@@ -20,14 +20,19 @@ body { display: flex; flex-direction: column }
 .edge { fill: none; stroke: #555; marker-end: url(#tip) } .dim { opacity: .15 }
 .elided { stroke-dasharray: 8 4 } .met { stroke: #888; stroke-dasharray: 2 4 }
 .missing { stroke: #c00; stroke-width: 3px }
+.critical rect { stroke: #c2410c; stroke-width: 3 } .edge.critical { stroke: #c2410c; stroke-width: 3px }
+.why { font: 9px sans-serif; fill: #444; stroke: white; stroke-width: 3px; paint-order: stroke; text-anchor: middle }
+.far .why { display: none }
 .found rect { stroke: #cc0000; stroke-width: 3 } .near rect { stroke: #000; stroke-width: 2 }
 </style></head><body>
 <div id="bar"><input id="search" placeholder="search: op, #id, line, span, error" autofocus><span id="hits"></span>
 <label>a node for each <select id="fold"></select></label> <button id="all">show all</button>
+<button id="near">text size</button>
 <span>wheel zooms, drag moves, Enter goes to the next hit, a click keeps the record</span>
 <span>@LEGEND@</span></div>
 <svg id="picture" preserveAspectRatio="xMidYMin meet"><defs><marker id="tip" viewBox="0 0 8 8" refX="8"
-refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>
+refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
+<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>
 </svg><div id="record"></div>
 <script type="application/json" id="data">@DATA@</script>
 <script>
@@ -38,8 +43,10 @@ const fold = document.getElementById("fold"), search = document.getElementById("
 const width = 230, height = 46, across = 250, down = 90;  // of a node, and from one to the next
 const letters = 34;  // of a line in a node
 const readable = 0.7;  // of its size: where a node's text can still be read
+const visible = 0.2;  // of its size: where a node can still be seen
 const described = 20;  // records of a node that the panel shows
 let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, kept = false, hits = [], hit = -1;
+let critical = new Set(), steps = new Set();
 
 function make(tag, attributes, ...inside) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -50,40 +57,59 @@ function make(tag, attributes, ...inside) {
 function drawNode([id, layer, place, fill, lines, records]) {
   const x = place * across, y = layer * down;
   const text = make("text", {}, ...lines.map(line => make("tspan", {x: 8, dy: 13}, cut(line))));
-  const element = make("g", {class: records.length > 1 ? "node many" : "node", transform: `translate(${x},${y})`,
-    "data-id": id}, make("rect", {width, height, rx: 5, fill}), text);
+  const kind = "node" + (records.length > 1 ? " many" : "") + (critical.has(id) ? " critical" : "");
+  const element = make("g", {class: kind, transform: `translate(${x},${y})`, "data-id": id},
+    make("rect", {width, height, rx: 5, fill}), make("svg", {width: width - 4, height}, text));
   return {id, x, y, lines, records, element};
 }
 function cut(line) { return line.length <= letters ? line : line.slice(0, letters - 1) + "\N{HORIZONTAL ELLIPSIS}"; }
 function drawEdge([source, target, reasons, mark]) {
   const from = byId.get(source), to = byId.get(target);
   const x = from.x + width / 2, y = from.y + height, toX = to.x + width / 2, toY = to.y;
-  const bend = (y + toY) / 2, side = Math.max(x, toX) + width;  // what goes up goes up beside the nodes
-  const curve = toY > y ? `C${x},${bend} ${toX},${bend}` : `C${side},${y + down} ${side},${toY - down}`;
+  // What goes up goes up beside the nodes, and what passes layers passes beside the node right below.
+  const up = toY <= y, passes = !up && toY - y > down && Math.abs(toX - x) < width;
+  const aside = up ? Math.max(x, toX) + width : 0, bend = (y + toY) / 2, out = passes ? across * 0.7 : 0;
+  const [first, second] = up ? [[aside, y + down], [aside, toY - down]] :
+    passes ? [[x + out, y + down * 0.6], [toX + out, toY - down * 0.6]] : [[x, bend], [toX, bend]];
   const title = make("title", {}, `#${source} to #${target}: ${reasons}`);
-  const element = make("path", {class: "edge " + mark, d: `M${x},${y} ${curve} ${toX},${toY}`}, title);
-  return {source, target, element};
+  const kind = "edge " + mark + (steps.has(source + ">" + target) ? " critical" : "");
+  const path = make("path", {class: kind, d: `M${x},${y} C${first} ${second} ${toX},${toY}`}, title);
+  const at = axis => 0.512 * [x, y][axis] + 0.384 * first[axis] + 0.096 * second[axis] + 0.008 * [toX, toY][axis];
+  const label = make("text", {class: "why", x: at(0), y: at(1) + 3}, reasons);
+  return {source, target, element: make("g", {}, path, label)};
 }
 function draw(name) {
   for (const {element} of [...edges, ...nodes]) element.remove();
+  critical = new Set(data.pictures[name].critical);
+  steps = new Set(data.pictures[name].steps.map(([source, target]) => source + ">" + target));
   nodes = data.pictures[name].nodes.map(drawNode);
   byId = new Map(nodes.map(node => [node.id, node]));
   edges = data.pictures[name].edges.map(drawEdge);
   picture.append(...edges.map(edge => edge.element), ...nodes.map(node => node.element));
   const right = Math.max(0, ...nodes.map(node => node.x)), bottom = Math.max(0, ...nodes.map(node => node.y));
   whole = [-10, -5, right + across, bottom + down];
-  view = [...whole];
   kept = false; forget(); find();
-  // A picture too large to be read as a whole opens at its first node; a small one is not magnified.
-  if (nodes.length && scale() > 1 / readable) look(nodes[0], 1 / readable, 20);
-  if (scale() < 1) view = [view[0], view[1], picture.clientWidth, picture.clientHeight];
+  fit();
+  if (scale() > 1 / visible) near();
+}
+function fit() {  // the whole picture in the window; a small one is not magnified
+  view = [...whole];
+  const [columns, rows] = [picture.clientWidth, picture.clientHeight];
+  if (scale() < 1) view = [(whole[0] + whole[2] - columns) / 2, view[1], columns, rows];
   show();
+}
+function near() {  // the beginning of the critical path, or the first node, at a size at which texts can be read
+  const first = nodes.find(node => critical.has(node.id)) ?? nodes[0];
+  if (first) look(first, 1 / readable, 20);
 }
 function look(node, scaled, above) {
   view[2] = picture.clientWidth * scaled; view[3] = picture.clientHeight * scaled;
   view[0] = Math.max(-10, node.x + width / 2 - view[2] / 2); view[1] = node.y - above; show();
 }
-function show() { picture.setAttribute("viewBox", view.join(" ")); }
+function show() {
+  picture.setAttribute("viewBox", view.join(" "));
+  picture.classList.toggle("far", scale() > 1.5 / readable);
+}
 function scale() { return Math.max(view[2] / picture.clientWidth, view[3] / picture.clientHeight); }
 picture.addEventListener("wheel", event => {
   event.preventDefault();
@@ -95,7 +121,8 @@ picture.addEventListener("wheel", event => {
 picture.addEventListener("pointermove", event => {
   if (event.buttons & 1) { view[0] -= event.movementX * scale(); view[1] -= event.movementY * scale(); show(); }
 });
-document.getElementById("all").addEventListener("click", () => { view = [...whole]; show(); });
+document.getElementById("all").addEventListener("click", fit);
+document.getElementById("near").addEventListener("click", near);
 
 function text(node) {
   const parts = node.records.slice(0, described).map(id => Object.entries(data.records[id])

@@ -3,8 +3,8 @@
 Nodes lie in layers, sources above their targets, with few crossings. Each node lies one layer below its lowest source,
 and then moves down until it is right above its highest target, so that an upload lies where it is first needed. In a
 cycle, the edges against the order of the nodes go up. Within a layer nodes are sorted by the middle of their
-neighbours, in some sweeps down and up (Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system
-structures", 1981).
+neighbours, and lie near it, in some sweeps down and up (Sugiyama, Tagawa, Toda, "Methods for visual understanding of
+hierarchical system structures", 1981).
 
 The page of HTML stands alone: it zooms, searches, folds, and shows a record where the pointer is. It holds the records
 and the pictures as JSON, from which its script draws the picture that is asked for, and loads nothing from anywhere.
@@ -65,15 +65,19 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
     data = {
         "shown": shown,
         "records": {id_: _filled(as_dict(record)) for id_, record in records.items()},
-        "pictures": {
-            name: {"nodes": list(_nodes(one)), "edges": list(arrows(one.edges))} for name, one in pictures.items()
-        },
+        "pictures": {name: _plain(picture) for name, picture in pictures.items()},
     }
     parts = {
         "LEGEND": escape("; ".join(LEGEND)) if legend else "",
         "DATA": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], PAGE)
+
+
+def _plain(picture: Picture) -> dict[str, object]:
+    """A picture for the script."""
+    nodes, edges = list(_nodes(picture)), list(arrows(picture.edges))
+    return {"nodes": nodes, "edges": edges, "critical": sorted(picture.critical), "steps": sorted(picture.steps)}
 
 
 def _filled(fields: Mapping[str, object]) -> dict[str, object]:
@@ -94,8 +98,8 @@ def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
 _SWEEPS = 4
 
 
-def places(picture: Picture) -> dict[int, tuple[int, int]]:
-    """Node -> (layer, position in the layer)."""
+def places(picture: Picture) -> dict[int, tuple[int, float]]:
+    """Node -> (layer, position in the layer); nodes of a layer are at least 1 apart."""
     sources: dict[int, set[int]] = {node.id: set() for node in picture.nodes}
     targets: dict[int, set[int]] = defaultdict(set)
     for edge in picture.edges:
@@ -104,7 +108,8 @@ def places(picture: Picture) -> dict[int, tuple[int, int]]:
     layers = _layers(sources, targets)
     for sweep in range(_SWEEPS):
         _sort(layers, sources if sweep % 2 == 0 else targets, downwards=sweep % 2 == 0)
-    return {node: (depth, at) for depth, layer in enumerate(layers) for at, node in enumerate(layer)}
+    at = _positions(layers, sources, targets)
+    return {node: (depth, at[node]) for depth, layer in enumerate(layers) for node in layer}
 
 
 def _layers(sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]) -> list[list[int]]:
@@ -125,12 +130,43 @@ def _layers(sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]) ->
 
 
 def _sort(layers: list[list[int]], neighbours: Mapping[int, set[int]], *, downwards: bool) -> None:
-    at = {node: place for layer in layers for place, node in enumerate(layer)}
+    at: dict[int, float] = {node: place for layer in layers for place, node in enumerate(layer)}
     for layer in layers if downwards else reversed(layers):
         layer.sort(key=lambda node: _middle(node, neighbours, at))
         at.update((node, place) for place, node in enumerate(layer))
 
 
-def _middle(node: int, neighbours: Mapping[int, set[int]], at: Mapping[int, int]) -> float:
+def _positions(
+    layers: Sequence[Sequence[int]], sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]
+) -> dict[int, float]:
+    """Each node near the middle of its neighbours, above and below in turn; the leftmost one at 0."""
+    at = {node: float(place) for layer in layers for place, node in enumerate(layer)}
+    for sweep in range(_SWEEPS + 1):
+        for layer in layers if sweep % 2 == 0 else reversed(layers):
+            wanted: list[float] = []
+            for node in layer:
+                alone = bool(wanted) and not sources[node] and node not in targets
+                near = sources if sweep % 2 == 0 else targets
+                wanted.append(wanted[-1] + 1 if alone else _middle(node, near, at))
+            at.update(zip(layer, apart(wanted), strict=True))
+    left = min(at.values(), default=0)
+    return {node: round(place - left, 3) for node, place in at.items()}
+
+
+def apart(wanted: Sequence[float]) -> list[float]:
+    """Positions in this order, at least 1 apart, and as near as can be to those that are wanted, by least squares: what
+    would overlap moves together (isotonic regression by pooling neighbours)."""
+    blocks: list[tuple[float, int]] = []  # the sum of what they want, each less its place; and their number
+    for place, position in enumerate(wanted):
+        total, count = position - place, 1
+        while blocks and blocks[-1][0] * count > total * blocks[-1][1]:
+            before = blocks.pop()
+            total, count = total + before[0], count + before[1]
+        blocks.append((total, count))
+    means = (total / count for total, count in blocks for _ in range(count))
+    return [mean + place for place, mean in enumerate(means)]
+
+
+def _middle(node: int, neighbours: Mapping[int, set[int]], at: Mapping[int, float]) -> float:
     others = neighbours.get(node, ())
     return sum(at[other] for other in others) / len(others) if others else at[node]

@@ -108,6 +108,12 @@ def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
     return [one for one in found if one.peak]
 
 
+def extent(devices: Iterable[DeviceMemory]) -> tuple[int, int]:
+    """From the first point of all curves to the last one: the time axis of all devices."""
+    times = [point[0] for device in devices for point in device.curve]
+    return min(times, default=0), max(times, default=0)
+
+
 def by_device(trace: Records, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
     """Each device with the copies in its memory."""
     for device in trace.devices:

@@ -1,4 +1,4 @@
-"""Memory over time as an SVG: a panel per device, its bytes in use as an area, the peak marked."""
+"""Memory over time as an SVG: a panel per device, its bytes in use as an area, the peak marked, on one time axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..recorded.text import duration, printable
-from .memory import HOLDERS, DeviceMemory
+from .memory import HOLDERS, DeviceMemory, extent
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 160, 90, 34
 _LINE = 16  # of text
@@ -14,6 +14,7 @@ _NAMED = 3  # holders named at the peak, a line each
 _PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
 _POINTS = 2_000  # more than a picture has columns
 _LETTERS = 110  # of such a line
+_TICKS = 4  # parts of the time axis
 
 
 def to_svg(devices: Sequence[DeviceMemory]) -> str:
@@ -25,13 +26,13 @@ def to_svg(devices: Sequence[DeviceMemory]) -> str:
     ]
     if not devices:
         lines.append('<text x="20" y="40">no memory was in use</text>')
+    axis = extent(devices)
     for number, device in enumerate(devices):
-        lines += _panel(device, number * _PANEL + _TOP)
+        lines += _panel(device, number * _PANEL + _TOP, *axis)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
-    begin, end = device.curve[0][0], device.curve[-1][0]
+def _panel(device: DeviceMemory, top: int, begin: int, end: int) -> Iterator[str]:
     width = _WIDTH - _LEFT - 20
 
     def x(time: int) -> float:
@@ -46,9 +47,10 @@ def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
     for time, amount in points:
         steps += [f"{x(time):.1f},{y(last):.1f}", f"{x(time):.1f},{y(amount):.1f}"]
         last = amount
-    steps.append(f"{x(end):.1f},{top + _HEIGHT}")
+    steps += [f"{x(end):.1f},{y(last):.1f}", f"{x(end):.1f},{top + _HEIGHT}"]
     at = x(device.at)
     yield f'<text x="{_LEFT}" y="{top - 14}" font-weight="bold">{_text(device.device)}</text>'
+    yield from _ticks(top, width, end - begin)
     yield f'<polygon points="{" ".join(steps)}" fill="#cfe2f3" stroke="#3d6a99"/>'
     yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#cc0000" stroke-dasharray="4 3"/>'
     yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
@@ -62,8 +64,16 @@ def _panel(device: DeviceMemory, top: int) -> Iterator[str]:
         )
     for amount in (0, device.peak):
         yield f'<text x="{_LEFT - 6}" y="{y(amount) + 4:.1f}" text-anchor="end">{_size(amount)}</text>'
-    yield f'<text x="{_LEFT}" y="{top + _HEIGHT + 16}">0</text>'
-    yield f'<text x="{_WIDTH - 20}" y="{top + _HEIGHT + 16}" text-anchor="end">{duration(end - begin)}</text>'
+
+
+def _ticks(top: int, width: int, length: int) -> Iterator[str]:
+    """The time axis, the same in each panel."""
+    for tick in range(_TICKS + 1):
+        at = _LEFT + width * tick / _TICKS
+        anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
+        time = duration(length * tick // _TICKS) if tick else "0"
+        yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#dddddd"/>'
+        yield f'<text x="{at:.1f}" y="{top + _HEIGHT + 16}" text-anchor="{anchor}">{time}</text>'
 
 
 def _size(nbytes: int) -> str:

@@ -147,7 +147,7 @@ def why(trace: Records, instruction: int, *, depth: int = 8) -> Explanation:
     The critical path is followed to its end, however long it is.
     """
     record = trace.require(instruction)
-    blockers = _Blockers(trace)
+    blockers = Blockers(trace)
     spans = tuple(_critical_path(blockers, record))
     steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
     story = _Teller(blockers, steps).tell(record, depth)
@@ -175,7 +175,7 @@ def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) ->
     return edge.elided and source is not None and (is_live(source) or source.finished > record.dispatched)
 
 
-class _Blockers:
+class Blockers:
     """The instructions that delayed another, by an edge or on its stream."""
 
     def __init__(self, trace: Records) -> None:
@@ -202,7 +202,7 @@ class _Blockers:
 class _Teller:
     """Tells every instruction once: a DAG written as a tree would grow without bounds."""
 
-    def __init__(self, blockers: _Blockers, steps: dict[int, int]) -> None:
+    def __init__(self, blockers: Blockers, steps: dict[int, int]) -> None:
         self._blockers = blockers
         self._steps = steps
         self._told: set[int] = set()
@@ -223,7 +223,7 @@ class _Teller:
         return Wait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
 
 
-def _critical_path(blockers: _Blockers, record: Record) -> Iterator[Span]:
+def _critical_path(blockers: Blockers, record: Record) -> Iterator[Span]:
     begin = record.received
     end = max(begin, blockers.order.ended(record))
     how: tuple[tuple[EdgeRecord, ...], bool] = ((), False)

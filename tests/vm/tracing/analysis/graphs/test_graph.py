@@ -7,7 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.vm.tracing.analysis.graphs.graph import Graph, Mark, met
-from tensord.vm.tracing.analysis.graphs.graph_export import to_dot, to_json, to_mermaid
+from tensord.vm.tracing.analysis.graphs.graph_export import CRITICAL, to_dot, to_json, to_mermaid
 from tensord.vm.tracing.analysis.recorded.text import duration
 from tensord.vm.tracing.analysis.trace import Trace
 
@@ -25,7 +25,8 @@ DOT_LINE = re.compile(
 )
 MERMAID_STRING = r'"(?:[\w _.,:/()+\-=]|#\d+;|<br/>|�)*"'
 MERMAID_LINE = re.compile(
-    rf"flowchart TD|end|classDef (?:device\d+|legend) [\w:#,]+|legend\[{MERMAID_STRING}\]:::legend"
+    rf"flowchart TD|end|classDef (?:device\d+|legend|critical) [\w:#,-]+|class (?:n\d+,?)+ critical"
+    rf"|legend\[{MERMAID_STRING}\]:::legend"
     rf"|subgraph d\d+\[{MERMAID_STRING}\]"
     rf"|n\d+(?:\[/?|\[\[|>|\(\[|\{{\{{){MERMAID_STRING}(?:/?\]|\]\]|\]\)|\}}\}}):::device\d+"
     rf"|n\d+ -->\|{MERMAID_STRING}\| n\d+|linkStyle [\d,]+ [\w\-:,# ]+"
@@ -148,7 +149,7 @@ class TestDot:
         dot = to_dot(trace.graph())
         assert 'label="sim:0";' in dot
         assert 'n1 [label="#1 ones\\ncpu:0/compute  2.5 ms" shape=box' in dot
-        assert 'n2 [label="#2 Transfer\\nsim:0/h2d  WAITING" shape=cds' in dot
+        assert 'n2 [label="#2 Transfer\\nsim:0/h2d  WAITING" shape=box style="filled,rounded"' in dot
         assert 'n1 -> n2 [label="RAW" style=dotted' in dot
         assert 'n2 -> n3 [label="RAW" style=dashed]' in dot
         assert 'n2 -> n4 [label="WAR" style=solid]' in dot
@@ -171,6 +172,36 @@ class TestDot:
         assert [line for line in dot.splitlines() if not DOT_LINE.fullmatch(line.strip())] == []
         assert r"a\"b\\N\\ <c>&amp;lt;" in dot
         assert "\x1b" not in dot
+
+
+class TestCriticalPath:
+    """#1 -> #2 -> #3, of which #2 is not on the path to #3."""
+
+    def graph(self):
+        one, two = record(1, (7, "mut")), record(2, (7, "const"), (8, "mut"), edges=[(1, "RAW", 7)])
+        three = record(3, (7, "const"), (8, "const"), edges=[(1, "RAW", 7), (2, "RAW", 8)])
+        return Trace([one, two, three]).graph().marked([3, 1])
+
+    def test_nodes_and_arrows_are_marked(self):
+        lines = to_dot(self.graph()).splitlines()
+        marked = [line.split("[")[0].strip() for line in lines if CRITICAL in line]
+        assert marked == ["n1", "n3", "n1 -> n3"]
+        mermaid = to_mermaid(self.graph()).splitlines()
+        arrows = [line for line in mermaid if "-->" in line]
+        assert "  class n1,n3 critical" in mermaid
+        (style,) = [line for line in mermaid if line.startswith("  linkStyle") and CRITICAL in line]
+        assert arrows[int(style.split()[1])] == '  n1 -->|"RAW"| n3'
+        assert json.loads(to_json(self.graph()))["critical"] == [3, 1]
+
+    def test_texts_are_well_formed(self):
+        for line in to_dot(self.graph()).splitlines():
+            assert DOT_LINE.fullmatch(line.strip())
+        for line in to_mermaid(self.graph()).splitlines():
+            assert MERMAID_LINE.fullmatch(line.strip())
+
+    def test_a_part_of_the_graph_keeps_its_part_of_the_path(self):
+        assert CRITICAL in to_dot(self.graph().restrict({1, 2}))
+        assert "penwidth" not in to_dot(self.graph().restrict({2}))
 
 
 class TestMermaid:

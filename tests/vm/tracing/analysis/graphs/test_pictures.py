@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import json
+import random
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tensord.vm.tracing.analysis.graphs.fold import fold
-from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of, places
+from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, apart, page_of, picture_of, places
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....each_case import each_case
@@ -144,6 +146,45 @@ class TestLinesAndSpans:
         assert at[9][0] == at[5][0] - 1 == 3
 
 
+def fan(width: int) -> Trace:
+    """So many ops that read one each, and one that reads all of them."""
+    done: dict[str, Any] = {"status": "DONE", "stream": "compute", "ticks": (1, 2)}
+    heads = [record(n, (n, "mut"), **done) for n in range(1, width + 1)]
+    reads = [(n, "const") for n in range(1, width + 1)]
+    return Trace([*heads, record(99, *reads, (99, "mut"), ticks=(3, 4), status="DONE", stream="compute")])
+
+
+class TestPlaces:
+    @each_case(
+        ("wanted", "found"),
+        [
+            ([], []),
+            ([3, 7], [3, 7]),
+            ([1, 1], [0.5, 1.5]),
+            ([5, 5, 5], [4, 5, 6]),
+            ([0, 0, 9], [-0.5, 0.5, 9]),
+            ([4, 2, 3], [2, 3, 4]),
+        ],
+    )
+    def test_nodes_are_apart_and_near_to_where_they_are_wanted(self, wanted, found):
+        assert apart(wanted) == found
+
+    @each_case("seed", range(10))
+    def test_random_ones_are_apart(self, seed):
+        rng = random.Random(seed)
+        found = apart([rng.uniform(0, 20) for _ in range(30)])
+        assert all(after - before > 1 - 1e-9 for before, after in pairwise(found))
+
+    def test_what_joins_many_lies_in_their_middle(self):
+        at = places(picture_of(fan(16).graph()))
+        assert at[99] == (1, 7.5)
+
+    def test_what_has_no_neighbour_lies_beside_the_others(self):
+        alone = record(50, (50, "mut"), ticks=(1, 2), status="DONE")
+        at = places(picture_of(Trace([*fan(16).records, alone]).graph()))
+        assert sorted(place for layer, place in at.values() if layer == 0) == list(range(17))
+
+
 def data_of(page: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
@@ -191,7 +232,7 @@ class TestPage:
 
 # Appended to the page: what a user would do, and what the user would see.
 _USE = """
-function seen() { return {nodes: nodes.length, edges: edges.length, box: view, scale: scale(), hits: hits.length,
+function seen() { return {nodes: nodes.length, edges: edges.length, box: [...view], scale: scale(), hits: hits.length,
   drawn: document.querySelectorAll(".node").length, room: [picture.clientWidth, picture.clientHeight]}; }
 function choose(name) { fold.value = name; fold.dispatchEvent(new Event("change")); return seen(); }
 function type(text) { search.value = text; search.dispatchEvent(new Event("input")); return seen(); }
@@ -230,6 +271,26 @@ class TestInABrowser:
         assert report["all"]["scale"] == pytest.approx(1 / 0.7), "it opens where its first node can be read"
         assert report["all"]["box"][1] == -20
         assert report["all"]["room"][1] < 900, "the bar takes room of its own"
+
+    def test_a_wide_graph_opens_as_a_whole_and_marks_its_critical_path(self, tmp_path):
+        script = """
+        report.labels = [...document.querySelectorAll(".why")].map(one => one.textContent);
+        report.critical = [...document.querySelectorAll(".node.critical")].map(one => one.dataset.id);
+        report.steps = document.querySelectorAll(".edge.critical").length;
+        report.far = picture.classList.contains("far");
+        document.getElementById("near").click();
+        report.near = seen(); report.closer = picture.classList.contains("far");
+        document.getElementById("all").click(); report.all = seen();
+        """
+        report = self.use(page_of(fan(16).graph().marked([99, 5])), script, tmp_path)
+        opened = report["opened"]
+        assert opened["box"] == report["all"]["box"]
+        assert opened["box"][2] >= 16 * 250
+        assert report["labels"] == ["RAW"] * 16
+        assert (report["critical"], report["steps"]) == (["5", "99"], 1)
+        assert (report["far"], report["closer"]) == (True, False), "labels of edges are there where they can be read"
+        assert report["near"]["scale"] == pytest.approx(1 / 0.7)
+        assert report["near"]["box"][0] <= 4 * 250 <= report["near"]["box"][0] + report["near"]["box"][2]
 
     def test_it_searches_and_shows_records(self, tmp_path):
         script = """

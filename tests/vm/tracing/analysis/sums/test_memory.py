@@ -10,7 +10,16 @@ import pytest
 from tensord.vm.tracing.analysis.recorded.filter import Filter
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.sums import memory_picture
-from tensord.vm.tracing.analysis.sums.memory import HOLDERS, derived, holder_of, memory, stays_of, without_bequests
+from tensord.vm.tracing.analysis.sums.memory import (
+    HOLDERS,
+    DeviceMemory,
+    derived,
+    extent,
+    holder_of,
+    memory,
+    stays_of,
+    without_bequests,
+)
 from tensord.vm.tracing.analysis.sums.memory_picture import to_svg
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import Holding, MetaRecord
@@ -185,6 +194,21 @@ def test_who_stood_in_the_peak_has_a_line_that_fits(trace):
     ]
     assert all(len(text) <= 120 for text, _ in shown), "letters are some 7 px wide, the picture is 900"
     assert any(long.location in (inner or "") for _, titles in shown for inner in titles)
+
+
+def test_all_devices_have_one_time_axis():
+    """The second device has memory from the middle of the time on."""
+    early = DeviceMemory("cpu:0", [(1_000, 1), (3_000, 2)], 2, 3_000)
+    late = DeviceMemory("sim:0", [(3_000, 5), (5_000, 4)], 5, 3_000)
+    assert extent([early, late]) == (1_000, 5_000)
+    assert extent([]) == (0, 0)
+    root = ET.fromstring(to_svg([early, late]))  # noqa: S314 - our own picture
+    areas = [element.get("points", "").split() for element in root.iter() if element.tag.endswith("}polygon")]
+    begins, ends = ([float(area[place].split(",")[0]) for area in areas] for place in (0, -1))
+    assert begins == [90, 485]
+    assert ends == [880, 880], "what is in use at the last point stays so"
+    texts = [element.text for element in root.iter() if element.tag.endswith("}text")]
+    assert texts.count("4 us") == texts.count("2 us") == 2
 
 
 class TestOfAMachine:

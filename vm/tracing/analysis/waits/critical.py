@@ -1,0 +1,43 @@
+"""The critical path of a picture: back from what ended last, each time to what released the instruction last; where
+nothing delayed it, to the one that it depends on and that ended last, so that a pause of the program ends no path. What
+the picture leaves out, as releases, leads on to what ran before it on the stream.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from .....interpreter.opcodes import traits_of
+from ...record import Record
+from ..graphs.graph import Graph
+from ..recorded.records import Records
+from ..recorded.text import is_running
+from .why import Blockers
+
+
+def with_critical_path(trace: Records, graph: Graph) -> Graph:
+    """The graph with the critical path of what ended last in it, or still runs, to be marked in pictures."""
+    ran = [record for record in graph.nodes if record.started and trace.find(record.id) is record]
+    return graph.marked(_path(trace, graph, max(ran, key=_ended))) if ran else graph
+
+
+def _ended(record: Record) -> tuple[bool, bool, int, int]:
+    """The order of ends. What only waits for others is the end of no path, unless there is nothing else."""
+    return not traits_of(record.opcode).covers_session, is_running(record), record.finished, record.id
+
+
+def _path(trace: Records, graph: Graph, last: Record) -> Iterator[int]:
+    blockers, sources = Blockers(trace), defaultdict(list)
+    shown = {record.id for record in graph.nodes}
+    for edge in graph.edges:
+        sources[edge.target].append(edge.source)
+    seen: set[int] = set()  # a damaged trace may hold cycles
+    record: Record | None = last
+    while record is not None and record.id not in seen:
+        yield record.id
+        seen.add(record.id)
+        before = [one.record for one in blockers.of(record) if one.record is not None]
+        met = [source for id_ in sources[record.id] if (source := trace.find(id_)) is not None]
+        behind = None if record.id in shown else blockers.order.before(record)
+        record = before[0] if before else max(met, key=_ended, default=behind)
