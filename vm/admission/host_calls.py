@@ -79,10 +79,11 @@ class HostCalls:
             return
         token = self.residency.new_copy(host, 0, 1)
         made = zip(message.outputs, metas, strict=True)
-        results = [self.result(cause, id_, meta, device, token) for id_, meta in made]
-        self.ask(cause, message, Asking(metas, [take for _, take in results], tensors), operands, (token, *chain))
-        for instruction, _ in results:
-            self.scheduler.admit(instruction)
+        targets = [self.target(cause, id_, meta, device) for id_, meta in made]
+        asking = Asking(metas, tensors)
+        self.ask(cause, message, asking, operands, (token, *chain))
+        for target, meta in zip(targets, metas, strict=True):
+            self.result(cause, asking, meta, target, token)
 
     def ask(
         self, cause: Cause, message: Effect, asking: Asking, operands: Sequence[Binding], tokens: Sequence[Copy]
@@ -132,23 +133,26 @@ class HostCalls:
         self.scheduler.admit(reads)
         return token
 
-    def result(
-        self, cause: Cause, id_: int, meta: Meta, device: DeviceState, token: Copy
-    ) -> tuple[Instruction, Callable[[NDArray[Any]], None]]:
-        """Define a tensor; the instruction that makes it, to be admitted, and what gives that its bytes."""
+    def target(self, cause: Cause, id_: int, meta: Meta, device: DeviceState) -> Binding:
+        """Define a result."""
         tensor, copy = self.residency.new_tensor(meta, device)
         define(cause.session, id_, tensor)
         self.scheduler.bound.append(copy)
         note_maker(tensor.storage, (LABEL, NOTHING), cause.location, self.scheduler.now)
+        return Binding(copy, tensor, 0, None)
+
+    def result(self, cause: Cause, asking: Asking, meta: Meta, target: Binding, token: Copy) -> None:
+        """Admit the instruction that makes a result, of bytes that it is given once they are there."""
+        copy, device = target.copy, target.copy.device
         host = device.backend.host
         opcode = Opcode.ACCESS if host else Opcode.UPLOAD
         made = self.scheduler.new_instruction(cause.session, opcode, LABEL, device, cause.location)
-        made.outputs, made.reads, made.writes = (Binding(copy, tensor, 0, None),), (token,), (copy,)
+        made.outputs, made.reads, made.writes = (target,), (token,), (copy,)
         made.bytes_moved = meta.nbytes
 
         def take(array: NDArray[Any]) -> None:
             if not host:
-                made.kernel = lambda target: device.backend.copy_in(target, array)
+                made.kernel = lambda memory: device.backend.copy_in(memory, array)
                 return
             shared = is_clients(array)
             made.payload = array.copy() if shared and array.dtype.kind in INDICES else array
@@ -158,12 +162,13 @@ class HostCalls:
             if done.error is None and not host:
                 device.count_move("h2d", meta.nbytes)
 
+        asking.takes.append(take)
         made.on_retire = count
         if host:
             made.on_control = True
         else:
             made.stream = device.backend.copy_stream(StreamKind.H2D)
-        return made, take
+        self.scheduler.admit(made)
 
     def returned(
         self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]
@@ -197,11 +202,9 @@ class Asking:
 
     __slots__ = ("metas", "nbytes", "takes", "values")
 
-    def __init__(
-        self, metas: Sequence[Meta], takes: Sequence[Callable[[NDArray[Any]], None]], tensors: Sequence[Tensor]
-    ) -> None:
+    def __init__(self, metas: Sequence[Meta], tensors: Sequence[Tensor]) -> None:
         self.metas = metas
-        self.takes = takes
+        self.takes: list[Callable[[NDArray[Any]], None]] = []
         self.nbytes = sum(map(bytes_of, tensors))
         self.values: Any = None
 
