@@ -139,6 +139,12 @@ def is_host(device: str) -> bool:
     return kind is not None and kind.host
 
 
+def takes(device: str, option: str) -> bool:
+    """Has a device of that name an option of that name?"""
+    kind = kind_named(device)
+    return kind is not None and option in options_of(kind.options)
+
+
 def unknown(name: object) -> MetadataError:
     """The error for the name of a device of which there is no kind, with what may be the fix."""
     kind = name.partition(":")[0] if isinstance(name, str) else ""

@@ -394,10 +394,16 @@ def no_kernel(name: str, device: str, missing: Collection[str], where: str) -> M
     return MetadataError(f"{name} has no kernel on {device}{advice}", op=name)
 
 
+def module_of(op: OpDef) -> str:
+    """The module that defines an op."""
+    return str(op.infer.__module__ if op.own is None else op.own.module)
+
+
 def register(op: OpDef) -> OpDef:
     """Add an op to the registry; a name can be defined once."""
     if op.name in REGISTRY:
-        raise ValueError(f"op {op.name!r} is defined twice")
+        places = " and in ".join(map(module_of, (REGISTRY[op.name], op)))
+        raise ValueError(f"op {op.name!r} is defined twice: in {places}")
     REGISTRY[op.name] = op
     return op
 

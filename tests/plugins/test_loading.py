@@ -90,7 +90,7 @@ BAD = [
     ("import nowhere_at_all", None, r"ModuleNotFoundError: No module named 'nowhere_at_all' \[made_up.py:5"),
     ("def f(:", None, r"SyntaxError: "),
     ("import sys; sys.exit(3)", None, r"SystemExit: 3"),
-    (OP.format(op="add"), None, r"op 'add' is defined twice"),
+    (OP.format(op="add"), None, r"op 'add' is defined twice: in tensord\S+ and in made_up"),
     (
         DEVICE.format(kind="cpu"),
         POINT.format(module="made_up"),
@@ -163,6 +163,15 @@ def test_the_configuration_loads_plugins_before_it_looks_at_devices_and_ops(
     KINDS.pop("made")
     with pytest.raises(StartError, match=r"no device 'made:0'.*comes with the package made-up: name it, plugins ="):
         load_config(file)
+
+
+def test_a_kind_in_the_hosts_memory_has_its_part_of_the_daemons(write_plugin: Callable[..., str]):
+    code = DEVICE.format(kind="made").replace("Options)", "Options, host=True)")
+    name = write_plugin(code, points=POINT.format(module="made_up"))
+    config = load_config(None, {"plugins": [name], "devices": ["cpu:0", "made:0"], "memory": "1 GiB"})
+    cpu, made = config.opened
+    assert made == {"name": "made:0", "memory": cpu["memory"]}
+    assert made["memory"] == int(0.3 * (1 << 30))
 
 
 def test_a_configuration_with_a_bad_plugin_is_refused(write_plugin: Callable[..., str]):

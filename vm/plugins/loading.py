@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...interpreter.entry_points import DEVICES, OPS
 from ...interpreter.errors import MetadataError, TensordError
-from ...interpreter.schema.opdef import REGISTRY, OpDef
+from ...interpreter.schema.opdef import REGISTRY, module_of
 from ...streams.catalogue import KINDS
 from .installed import canonical, entry_points_of, found
 from .plugin import Plugin
@@ -131,11 +131,6 @@ def all_or_nothing(modules: set[str]) -> Iterator[None]:
 def is_within(module: str, packages: set[str]) -> bool:
     """Is the module one of these, or of these packages?"""
     return module.partition(".")[0] in packages
-
-
-def module_of(op: OpDef) -> str:
-    """The module that an op is from."""
-    return str(op.infer.__module__ if op.own is None else op.own.module)
 
 
 def location_of(point: EntryPoint) -> str:

@@ -19,7 +19,7 @@ from ....interpreter.errors import MetadataError
 from ....interpreter.wire.addresses import default_address
 from ....interpreter.wire.limits import Limits
 from ....streams.cuda.kernel_cache import directory_of
-from ....streams.kinds import compiles, is_host
+from ....streams.kinds import compiles, is_host, takes
 from ...plugins.loading import load as load_plugins
 from ...runtime import HANG_AFTER
 from ..process.errors import StartError
@@ -136,8 +136,9 @@ class Config:
         ]
         cpus = [table for table in tables if is_host(str(table["name"]))]
         for table in cpus:
-            table.setdefault("memory", int(self.memory * TENSORS / len(cpus)))
-            table.setdefault("shared", True)
+            for option, value in (("memory", int(self.memory * TENSORS / len(cpus))), ("shared", True)):
+                if takes(str(table["name"]), option):
+                    table.setdefault(option, value)
         return tuple(tables)
 
     @property
