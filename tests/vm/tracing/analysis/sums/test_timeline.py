@@ -98,6 +98,7 @@ def test_categories_are_words_for_people():
         "wait",
         "routine",
         "fence",
+        "callback",
         "collective",
         "link",
     }
