@@ -38,11 +38,11 @@ def command(capsys):
 
 def test_check_config_prints_what_holds_as_a_file_that_can_be_used(command, tmp_path):
     text = command(
-        "serve --address tcp://127.0.0.1:7700 --device cpu:0 --device sim:0 --grace 0 --no-tracing --check-config"
+        "serve --address tcp://127.0.0.9:7799 --device cpu:0 --device sim:0 --grace 0 --no-tracing --check-config"
     )
     (tmp_path / "tensord.toml").write_text(text)
     config = load(tmp_path / "tensord.toml")
-    assert config.listen == ("tcp://127.0.0.1:7700",)
+    assert config.listen == ("tcp://127.0.0.9:7799",)
     assert config.devices == ("cpu:0", "sim:0")
     assert (config.grace, config.trace.on) == (0, False)
 
