@@ -16,8 +16,8 @@ class Opcode(StrEnum):
 
     A FENCE is done when its device has completed all that was launched there before it at admission.
 
-    A collective is a group: an ALLOCATE for each result, then the steps, each a MOVE or a MERGE of one chunk, and at
-    last one COMPLETE for all, which fails if any of them has.
+    A collective is a group: an ALLOCATE for each result, then the steps, each a MOVE or a MERGE of one chunk, or one
+    LAUNCH by a library, and at last one COMPLETE for all, which fails if any of them has.
 
     A SEND and a RECV are the two halves of a transfer to another node. An EXPECT is done when the other node offers the
     value; only then has its RECV memory.
@@ -43,6 +43,7 @@ class Opcode(StrEnum):
     ALLOCATE = "Allocate"
     MOVE = "MoveChunk"
     MERGE = "MergeChunk"
+    LAUNCH = "LaunchCollective"
     COMPLETE = "CompleteCollective"
     SEND = "Send"
     EXPECT = "Expect"
@@ -100,6 +101,7 @@ TRAITS: dict[Opcode, Traits] = {
     Opcode.ALLOCATE: Traits("collective"),
     Opcode.MOVE: Traits("collective", exchanges=True),
     Opcode.MERGE: Traits("collective", exchanges=True),
+    Opcode.LAUNCH: Traits("collective", exchanges=True),
     Opcode.COMPLETE: Traits("collective", on_control=True, exchanges=True),
     Opcode.SEND: Traits("link", tolerant=True, exchanges=True),
     Opcode.EXPECT: Traits("link", exchanges=True),

@@ -2,6 +2,7 @@
 
 - `device`, `stream`: the interfaces of both; `graph`: many launches by one call, on devices that can
 - `kinds`: the kinds of devices, each defined in its own package
+- `library`: the interface of a library that carries out collectives between devices
 - `catalogue`: from names and tables of options to open devices; `options`: the options, their values and meanings
 - `host/`: the host's processors, and what `sim` devices have in common with them
 - `launching/`: streams of devices on which calling a kernel only launches it

@@ -39,6 +39,8 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: 
         for short, (kind, options) in planned.items():
             name = on_node(node, short)
             devices[name] = _opened(name, kind, sink, options)
+        for device in devices.values():
+            device.join(list(devices.values()))
     except BaseException:
         close_devices(devices, 1.0)
         raise

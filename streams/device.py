@@ -23,6 +23,7 @@ from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, O
 from ..interpreter.types.device_names import kind_of
 from ..interpreter.types.meta import Meta, OperandMeta
 from .graph import Call, LaunchGraph, Moving, Refused
+from .library import CollectiveLibrary
 from .stream import Stream, StreamKind
 from .threads.crew import Crew
 
@@ -140,6 +141,8 @@ class Device(ABC):
         # True: one task may call kernel after kernel, as segments of routines do.
         self.segments = False
         self.graphs = False  # True: `graph_of` may make some
+        # Carries out collectives with other devices that have the same one, on `copy_stream(StreamKind.JOINT)`.
+        self.library: CollectiveLibrary | None = None
         self.alignment = 64  # bytes, of values in an arena
         self.run_arena = 1 << 20  # bytes of memory for runs at admission, one after the other, that no limit counts
         # True: calling a kernel only puts work in the order of a stream, so ops may be launched at admission. Not those
@@ -202,6 +205,9 @@ class Device(ABC):
     def time_of(self, work: int) -> float:  # noqa: ARG002 - only a simulated device knows
         """Seconds that an op of so many element operations takes here at the least, whatever its kernel takes."""
         return 0.0
+
+    def join(self, devices: Sequence[Device]) -> None:  # noqa: B027 - most do nothing together
+        """All devices of the machine are open, these."""
 
     @property
     @abstractmethod

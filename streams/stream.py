@@ -35,6 +35,7 @@ class StreamKind(StrEnum):
     SAVE = "save"  # to users' files, and to checkpoints
     LINK = "link"  # to and from other nodes
     CLIENT = "client"  # functions of clients
+    JOINT = "joint"  # what several devices do together, by a library
 
 
 class Task(Protocol):

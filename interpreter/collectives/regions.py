@@ -34,6 +34,10 @@ class Region(NamedTuple):
         partial = [axis for axis, (part, all_) in enumerate(zip(self.shape, shape, strict=True)) if part != all_]
         return not partial or all(size == 1 for size in self.shape[: partial[-1]])
 
+    def begins_at(self, shape: Shape) -> int:
+        """The number of its first element among those of a packed value of that shape."""
+        return sum(begin * math.prod(shape[axis + 1 :]) for axis, begin in enumerate(self.begin))
+
 
 def whole(shape: Shape) -> Region:
     """All elements."""

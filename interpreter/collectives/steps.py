@@ -50,8 +50,8 @@ class Communicator(Protocol):
     """A way to carry collectives out between ranks; all methods give the steps.
 
     The order in which values are merged depends on the collective alone, and all ranks get the same bits of a value
-    that all of them get. No step with an empty region is among the steps. A link with collectives of its own, such as
-    NCCL, is another implementation: one step for each device.
+    that all of them get. No step with an empty region is among the steps. A library with collectives of its own, NCCL,
+    is no such way: it has calls instead of steps (`library`), and an order of its own.
     """
 
     name: str

@@ -14,6 +14,7 @@
   of the cross entropy; `attention_kernels`: the rows of attention
 - `copies`: between a GPU, the host and other GPUs; `pinned`: host memory that the GPU reaches directly; `staging`:
   pageable memory, through that
+- `nccl`: communicators of NCCL; `nccl_library`: collectives by it, and its threads
 - `scratch`: what CuPy's kernels take for temporaries
 - `kernel_cache`: where compiled kernels are kept
 """

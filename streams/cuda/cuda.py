@@ -33,15 +33,18 @@ from ..device import BlockUser, Buffer, Device, FusionKernel, KernelCall
 from ..graph import Call, LaunchGraph, Moving, Refused
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
+from ..links.link_stream import LinkStream
 from ..options import ceiling_of
 from ..pool import PooledBuffer
-from ..stream import Sink, StreamKind
+from ..stream import Sink, Stream, StreamKind
 from .compiling import Compiling
 from .copies import CopyingDevice
 from .direct import DirectKernels
 from .fused import FusedKernels
 from .graphs import CudaGraph, Graphs
 from .ipc import SharedBlock, SharedBlocks, whole_pages
+from .nccl import unavailable
+from .nccl_library import NcclLibrary
 from .nodes import ALIGNMENT
 from .options import CudaOptions, available
 from .scratch import least_temporaries
@@ -91,6 +94,7 @@ class CudaDevice(CopyingDevice):
         self._copies = {kind: self._stream(kind, 0, sink) for kind in kinds}
         self._streams = (*self._compute, *self._copies.values())
         self._launcher.serve(self._streams)
+        self._joint = LinkStream(name, sink, kind=StreamKind.JOINT)
         self._shared = SharedBlocks(cupy, self.ordinal, self._launcher.disposal)
         self._peers: dict[int, bool] = {}
         self._direct = DirectKernels(cupy)
@@ -114,16 +118,24 @@ class CudaDevice(CopyingDevice):
             raw = self._cupy.cuda.Stream(non_blocking=True)
         return LaunchStream(self.name, kind, index, sink, launcher=self._launcher, raw=raw)
 
+    def join(self, devices: Sequence[Device]) -> None:
+        """Have one library of collectives with the GPUs that take it, if there are several and NCCL is there."""
+        found = {one.name: one for one in devices if isinstance(one, CudaDevice) and one.options.nccl}
+        if self.library is None and self.name in found and len(found) > 1 and not unavailable():
+            library = NcclLibrary(self._cupy, found)
+            for device in found.values():
+                device.library = library
+
     @property
-    def streams(self) -> tuple[LaunchStream, ...]:
-        return self._streams
+    def streams(self) -> tuple[Stream, ...]:
+        return self._streams if self.library is None else (*self._streams, self._joint)
 
     @property
     def compute(self) -> tuple[LaunchStream, ...]:
         return self._compute
 
-    def copy_stream(self, kind: StreamKind) -> LaunchStream:
-        return self._copies[kind]
+    def copy_stream(self, kind: StreamKind) -> Stream:
+        return self._joint if kind is StreamKind.JOINT else self._copies[kind]
 
     def reaches(self, other: Device) -> bool:
         if not isinstance(other, CudaDevice) or not (self.options.peer and other.options.peer):
@@ -165,7 +177,7 @@ class CudaDevice(CopyingDevice):
             try:
                 return self._memory.malloc(nbytes)
             except MemoryError:
-                if self.order.issued > self.order.reached or any(stream.queued for stream in self._streams):
+                if self.order.issued > self.order.reached or any(stream.queued for stream in self.streams):
                     self._launcher.free_blocks()
                     raise
             self.give_back_blocks()
@@ -421,7 +433,8 @@ class CudaDevice(CopyingDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        ended = self._compiling.close(deadline)
+        ended = self.library is None or self.library.close(timeout)
+        ended = self._compiling.close(deadline) and ended
         ended = all([ended, self._launcher.close(deadline), *(stream.join(deadline) for stream in self._streams)])
         ended = self._await_launches(deadline) and ended
         self.pool.trim(0)

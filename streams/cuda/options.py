@@ -18,6 +18,7 @@ from ..options import (
     MISSING_OPS,
     PEER,
     Option,
+    flag,
     parse_size,
 )
 
@@ -25,6 +26,9 @@ RESERVE: Final = Option(
     "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
 )
 PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
+NCCL: Final = flag(
+    "collectives by NCCL with other GPUs that have it too, where NCCL is installed; its sums have an order of their own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class CudaOptions:
     peer: Annotated[bool, PEER] = True
     launch_blocking: Annotated[bool, LAUNCH_BLOCKING] = False
     reserve: Annotated[int, RESERVE, "1 GiB, but at most `memory`"] = GIB
+    nccl: Annotated[bool, NCCL] = True
     pinned: Annotated[int, PINNED, "4 GiB, but at most a quarter of the machine's memory"] = field(
         default_factory=lambda: min(4 * GIB, physical_memory() // 4)
     )

@@ -128,6 +128,15 @@ STAGES = (
         least=25,
     ),
     Stage(
+        "collectives",
+        "1-device",
+        "collectives over NCCL, where there are several GPUs",
+        "tests.gpu.stage_collectives",
+        10,
+        real=True,
+        least=5,
+    ),
+    Stage(
         "fused",
         "4-ops",
         "generated kernels against CuPy's",

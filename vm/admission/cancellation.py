@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ...interpreter.errors import CancelledError, node_lost
 from ...interpreter.opcodes import Opcode
+from ...streams.stream import StreamKind
 from ..memory.pins import end_pins
 from ..model.device_state import DeviceState
 from ..model.directory import Directory, Leaving
@@ -196,7 +197,7 @@ def awaits_others(instruction: Instruction) -> bool:
     """Does it wait for what another node, or its client, may never do? Once its session has ended, nobody could end
     that wait."""
     stream = instruction.stream
-    return stream is not None and not stream.ordered and not instruction.outputs
+    return stream is not None and stream.kind is StreamKind.LINK and not instruction.outputs
 
 
 def awaited_node(instruction: Instruction) -> str | None:

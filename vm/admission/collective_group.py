@@ -85,12 +85,16 @@ class Group:
         name = self.name
         for id_, (rank, device) in zip(outputs, self.devices.items(), strict=True):
             self.results[rank] = self.make_result(name, id_, metas[rank], device)
-        for number, label in enumerate(labels_of(name, self.steps, self.given.ranks)):
-            self.admit_step(number, label)
+        self.admit_steps(name)
         if self.results:
             self.complete(name)
         for binding in self.inputs.values():
             drop_packed(binding)
+
+    def admit_steps(self, name: str) -> None:
+        """Admit what fills the results, between their making and their completion."""
+        for number, label in enumerate(labels_of(name, self.steps, self.given.ranks)):
+            self.admit_step(number, label)
 
     def new_instruction(self, opcode: Opcode, label: str, device: DeviceState) -> Instruction:
         cause = self.cause

@@ -5,6 +5,8 @@
   receives it, or two of them through the host where there is no way without;
 - one COMPLETE, which has no work, writes all results.
 
+Where all devices have a library of collectives that can do it, one LAUNCH stands for the steps (`collective_launch`).
+
 Dependences are edges, as everywhere. Of a result that is being made, each chunk has a *token*, a copy without data: a
 step reads the tokens of the chunks that it reads, and writes that of the chunk that it writes. The result's own copy is
 only read by steps, so that they keep its memory and come behind its making, but not behind each other; COMPLETE reads
@@ -32,6 +34,7 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .collective_group import Group
+from .collective_launch import LaunchedGroup, library_of
 from .groups_at_once import GroupAtOnce
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
 from .packing import packed
@@ -63,12 +66,16 @@ class Collectives:
             metas = asked.collective.outputs()
             if GroupAtOnce(self.scheduler, self.residency, cause, asked, tensors, devices, metas).run(outputs):
                 return
-            bound = self.bind(cause, asked.collective, tensors, devices, metas)
+            library = library_of(asked, tensors, devices)
+            bound = self.bind(cause, asked.collective, tensors, devices, metas, launched=library is not None)
         except TensordError as error:
             self.refuse(cause, message, error, metas, devices)
             return
-        ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
-        group = Group(self.scheduler, self.residency, cause, asked, ranks, inputs)
+        if library is not None:
+            group: Group = LaunchedGroup(self.scheduler, self.residency, cause, asked, devices, bound, library)
+        else:
+            ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
+            group = Group(self.scheduler, self.residency, cause, asked, ranks, inputs)
         group.admit(outputs, metas)
 
     def bind(
@@ -78,12 +85,15 @@ class Collectives:
         tensors: Sequence[Tensor],
         devices: Sequence[DeviceState],
         metas: Sequence[Meta],
+        *,
+        launched: bool = False,
     ) -> list[Binding]:
-        """The inputs on their homes, once it is certain that the group can be admitted."""
+        """The inputs on their homes, once it is certain that the group can be admitted. `launched`: a library brings
+        all chunks, and takes packed values alone."""
         residency = self.residency
         for device in (*devices, *(tensor.home for tensor in tensors)):
             refuse_lost(device)
-        for source in (*devices, *(tensor.home for tensor in tensors)):
+        for source in () if launched else (*devices, *(tensor.home for tensor in tensors)):
             for device in devices:
                 if source is not device:
                     residency.routes.stopover(source, device)
@@ -92,7 +102,7 @@ class Collectives:
         for device, meta in zip(devices, metas, strict=True):
             if device.ceiling:
                 residency.tiers.require_share(None, device, meta.nbytes, cause)
-        return [packed(residency, one, cause) if given.flat else one for one in bound]
+        return [packed(residency, one, cause) if given.flat or launched else one for one in bound]
 
     def refuse(
         self,

@@ -28,6 +28,7 @@ from ..fake_cuda.names import FILE, Parameters, has_loop, is_known, known, loops
 
 ROOT = Path(__file__).parents[3]
 ROOTS = {"cupy": "cupy", "_cupy": "cupy", "cupyx": "cupyx", "cuda": "cupy.cuda", "runtime": "cupy.cuda.runtime"}
+ROOTS |= {"nccl": "cupy.cuda.nccl", "comm": "cupy.cuda.nccl.NcclCommunicator"}
 
 
 def chain_of(node: ast.AST) -> list[str]:

@@ -5,8 +5,9 @@
 - `ipc`: memory that other processes open
 - `arrays`: CuPy's arrays; a function of NumPy is launched, and runs when its queue gets there
 - `graphs`: captures, CUDA graphs, and the driver's functions for them; `cublas`: products, also within a capture
+- `nccl`: collectives between the devices, as kernels that wait for each other
 - `values`: what CuPy's functions give where they depart from NumPy's
-- `names`: the names that CuPy has, from `names.txt`
+- `names`: the names that CuPy has, from `names.txt`; `nccl_stub`: what CuPy needs to say those of NCCL
 - `module`: what stands in for the module `cupy`
 
 A call launches, and the device does the work later: when the host waits for an event or a stream, when it asks whether

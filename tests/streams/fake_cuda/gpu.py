@@ -81,7 +81,9 @@ class Gpu:
     """All devices of one system. `calls` counts the calls of the runtime, `blocked` those in which the host waited, by
     the name of its thread."""
 
-    def __init__(self, seed: int = 0, devices: int = 2, memory: int = 1 << 28, *, peers: bool = True) -> None:
+    def __init__(
+        self, seed: int = 0, devices: int = 2, memory: int = 1 << 28, *, peers: bool = True, nccl: bool = False
+    ) -> None:
         self.rng = random.Random(seed)
         self.changed = threading.Condition(threading.RLock())
         self.queues: dict[int, Queue] = {}
@@ -93,6 +95,8 @@ class Gpu:
         self.calls: Counter[str] = Counter()
         self.blocked: Counter[str] = Counter()
         self.bugs: list[BaseException] = []  # of kernels, when they ran: a fault of the fake or of its user
+        self.nccl = nccl  # is NCCL installed?
+        self.lacks_peer: Callable[[], bool] = lambda: False  # does a kernel of NCCL wait for a GPU that is broken?
         self.ipc = True  # is there CUDA IPC?
         self.opened: dict[int, Any] = {}  # blocks of other processes, by address
         self.held: set[str] = set()
@@ -195,7 +199,7 @@ class Gpu:
                     raise error
                 if self.step():
                     continue
-                assert self.held, "the host waits for work that waits for nothing that is queued"
+                assert self.held or self.lacks_peer(), "the host waits for work that waits for nothing that is queued"
                 assert self.changed.wait(PATIENCE), f"nobody lets {self.held} go on"
             if (error := self.broken[device]) is not None:
                 raise error

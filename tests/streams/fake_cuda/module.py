@@ -17,7 +17,7 @@ import scipy.special
 
 import tensord.streams.cuda.products as loading
 
-from . import arrays, cublas, ipc
+from . import arrays, cublas, ipc, nccl
 from .gpu import (
     CUDARuntimeError,
     CurrentDevice,
@@ -314,6 +314,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
         UnownedMemory=partial(UnownedMemory, gpu),
         using_allocator=using_allocator,
         get_current_stream=lambda: current_streams(gpu).get(gpu.device, stream.null),
+        nccl=nccl.Nccl(gpu) if gpu.nccl else nccl.missing(),
     )
     cupy.RawKernel = partial(RawKernel, gpu)
     cupyx: Any = ModuleType("cupyx")
@@ -325,6 +326,7 @@ def make_modules(gpu: Gpu) -> dict[str, Any]:
     return {
         "cupy": cupy,
         "cupy.fft._fft": inside,
+        "cupy.cuda": cupy.cuda,
         "cupyx": cupyx,
         "cupyx.scipy.special": special,
         "cupy_backends.cuda.libs.cublas": cupy.matmul.library,

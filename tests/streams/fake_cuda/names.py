@@ -25,12 +25,13 @@ MODULES = (
     "cupy.fft",
     "cupy.fft.config",
     "cupy.cuda",
+    "cupy.cuda.nccl",
     "cupy.cuda.runtime",
     "cupyx",
     "cupyx.scipy.special",
 )
 OF_CUDA = ("Device", "Event", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemory", "Stream")
-CLASSES = ("cupy.ndarray", "cupy.add", *(f"cupy.cuda.{name}" for name in OF_CUDA))
+CLASSES = ("cupy.ndarray", "cupy.add", *(f"cupy.cuda.{name}" for name in OF_CUDA), "cupy.cuda.nccl.NcclCommunicator")
 LISTED = frozenset((*MODULES, *CLASSES))
 FILE = Path(__file__).with_name("names.txt")
 # The first line of a docstring, which is what Cython leaves of a signature.
@@ -113,6 +114,10 @@ def without_types(parameters: str) -> list[str]:
 def resolve(path: str) -> Any:
     """What CuPy has of that name; AttributeError if it has nothing."""
     root, *rest = path.split(".")
+    if path.startswith("cupy.cuda.nccl"):
+        stub = importlib.import_module(f"{__package__}.nccl_stub" if __package__ else "nccl_stub")
+        stub.load_nccl_or_stub()
+        importlib.import_module("cupy.cuda.nccl")
     found: Any = importlib.import_module(root)
     for name in rest:
         found = getattr(found, name)
@@ -139,7 +144,7 @@ def known() -> frozenset[str]:
 def is_known(path: str) -> bool:
     """Does CuPy have it? The list says so of what is inside the modules and classes in `LISTED`; the rest passes."""
     parent, _, name = path.rpartition(".")
-    return name.startswith("_") or parent not in LISTED or path in known()
+    return name.startswith("_") or parent not in LISTED or path in LISTED or path in known()
 
 
 @cache
@@ -199,6 +204,7 @@ def text_of_wheel() -> str:
     """The list, as the installed wheel has it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # looking at what is deprecated
+        resolve("cupy.cuda.nccl")  # a name of `cupy.cuda` once it is imported
         lines = sorted(set(lines_of_wheel()))
     return "\n".join([f"CuPy {importlib.import_module('cupy').__version__}", *lines, ""])
 

@@ -1,0 +1,148 @@
+"""Collectives as calls of a library that has them, NCCL: of each rank one call, or several that are launched as one.
+
+`calls_of` gives none where the library cannot do it with the same meaning:
+
+- it sums integers of 8, 32 and 64 bits and floating-point numbers; complex numbers as pairs of these;
+- its maximum of floating-point numbers forgets a NaN, so those of integers and bools alone are taken;
+- what it reads and writes lies packed, so parts along another axis than the first are not, unless those before have
+  the size 1.
+
+What only moves is bytes to the library, whatever the dtype.
+
+Source: NCCL's documentation, "Collective Communication Functions"; for parts of unequal sizes a broadcast, or a reduce,
+for each rank, as PyTorch's ProcessGroupNCCL has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from ..types.meta import DTYPE_NAMES
+from .collective import REDUCING, Collective, Kind
+from .regions import Region, along, cut, whole
+
+
+class Operation(StrEnum):
+    """What a rank asks the library for."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    REDUCE = "reduce"
+    BROADCAST = "broadcast"
+    SEND = "send"
+    RECV = "recv"
+
+
+class Call(NamedTuple):
+    """One call of a rank. `source`: what it reads of its input, `target`: what it writes of its result; `peer`: the
+    root, or the other rank."""
+
+    operation: Operation
+    rank: int
+    source: Region | None = None
+    target: Region | None = None
+    peer: int = 0
+
+
+class Element(NamedTuple):
+    """How the library sees an element: so many numbers of a dtype of its own."""
+
+    dtype: str
+    numbers: int
+
+
+Calls: TypeAlias = Sequence[Call]
+
+INTEGERS: Final = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64"))
+SUMMED: Final = {
+    **{name: Element(name, 1) for name in (*INTEGERS, "float16", "float32", "float64")},
+    "complex64": Element("float32", 2),
+    "complex128": Element("float64", 2),
+}
+COMPARED: Final = {**{name: Element(name, 1) for name in INTEGERS}, "bool": Element("uint8", 1)}
+
+
+def element_of(given: Collective) -> Element | None:
+    """How the library sees its elements; None if it cannot reduce them."""
+    dtype = given.inputs[0].dtype
+    if given.kind not in REDUCING:
+        return Element("uint8", dtype.itemsize)
+    return (SUMMED if given.reduction == "sum" else COMPARED).get(DTYPE_NAMES[dtype])
+
+
+def calls_of(given: Collective) -> Calls:
+    """The calls of all ranks, in the order in which each makes its own; none if the library cannot do it, or need
+    not."""
+    if given.ranks < 2 or element_of(given) is None:
+        return ()
+    return _MAKE[given.kind](given)
+
+
+def _all_reduce(given: Collective) -> Calls:
+    region = whole((given.inputs[0].size,))
+    return [Call(Operation.ALL_REDUCE, rank, region, region) for rank in range(given.ranks) if region.size]
+
+
+def _broadcast(given: Collective) -> Calls:
+    region = whole((given.inputs[0].size,))
+    return _broadcasts(given.ranks, given.root, region, region) if region.size else []
+
+
+def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[Call]:
+    """The calls of all ranks for one value of the root's."""
+    return [Call(Operation.BROADCAST, rank, source if rank == root else None, target, root) for rank in range(ranks)]
+
+
+def _all_gather(given: Collective) -> Calls:
+    shape, sources = given.outputs()[0].shape, [whole(meta.shape) for meta in given.inputs]
+    targets = along(shape, given.axis, [meta.shape[given.axis] for meta in given.inputs])
+    if not all(target.is_packed_in(shape) for target in targets):
+        return ()
+    if len(set(sources)) == 1:
+        together = whole(shape)
+        return [Call(Operation.ALL_GATHER, n, one, together) for n, one in enumerate(sources) if one.size]
+    pairs = enumerate(zip(sources, targets, strict=True))
+    return [call for root, (one, to) in pairs if one.size for call in _broadcasts(given.ranks, root, one, to)]
+
+
+def _reduce_scatter(given: Collective) -> Calls:
+    shape = given.inputs[0].shape
+    parts = cut(shape, given.axis, given.ranks)
+    if not all(part.is_packed_in(shape) for part in parts):
+        return ()
+    if len({part.shape for part in parts}) == 1:
+        one, together = whole(parts[0].shape), whole(shape)
+        return [Call(Operation.REDUCE_SCATTER, rank, together, one) for rank in range(given.ranks) if one.size]
+    return [
+        Call(Operation.REDUCE, rank, part, whole(part.shape) if rank == root else None, root)
+        for root, part in enumerate(parts)
+        for rank in range(given.ranks)
+        if part.size
+    ]
+
+
+def _all_to_all(given: Collective) -> Calls:
+    parts = [cut(meta.shape, given.axis, given.ranks) for meta in given.inputs]
+    calls: list[Call] = []
+    for rank, made in enumerate(given.outputs()):
+        targets = along(made.shape, given.concat_axis, [part[rank].shape[given.concat_axis] for part in parts])
+        for origin, target in enumerate(targets):
+            source = parts[origin][rank]
+            if not (source.is_packed_in(given.inputs[origin].shape) and target.is_packed_in(made.shape)):
+                return ()
+            if source.size:
+                calls.append(Call(Operation.SEND, origin, source, None, rank))
+                calls.append(Call(Operation.RECV, rank, None, target, origin))
+    return calls
+
+
+_MAKE: Final[dict[Kind, Callable[[Collective], Calls]]] = {
+    Kind.ALL_REDUCE: _all_reduce,
+    Kind.ALL_GATHER: _all_gather,
+    Kind.REDUCE_SCATTER: _reduce_scatter,
+    Kind.BROADCAST: _broadcast,
+    Kind.ALL_TO_ALL: _all_to_all,
+}

@@ -1,0 +1,180 @@
+"""NCCL through CuPy: communicators, and a collective as calls of theirs. Unverified: it has run over a fake alone.
+
+A communicator is of an ordered list of GPUs, and has an object for each. All of them are made, and called, within one
+group, so that no rank waits for another one of the same thread.
+
+`abort` ends kernels that wait for a rank which will never come. CuPy forgets the communicator then; so does this file:
+nothing is called behind it. NCCL's kernels and buffers take memory of the GPU that no device counts.
+
+Source: NCCL's documentation, "Creating a Communicator" and "Group Calls".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ...interpreter.collectives.library import Call, Element, Operation
+from ...interpreter.errors import KernelError, TensordError
+
+LEAST: Final = 2700  # NCCL 2.7, which has calls between two ranks; 2.9 and later write 20900
+ABORTING: Final = 1.0  # seconds that an abort waits for a launch which is being made
+
+DTYPES: Final = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",
+    "int64": "NCCL_INT64", "uint64": "NCCL_UINT64",
+    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
+}  # fmt: skip
+REDUCTIONS: Final = {"sum": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN"}
+
+
+class Span(NamedTuple):
+    """A piece of a GPU's memory: its address, and numbers of the library's dtype."""
+
+    address: int = 0
+    size: int = 0
+
+
+Made: TypeAlias = tuple[Call, Span, Span]  # a call with what it reads and writes
+
+
+def unavailable() -> str:
+    """Why NCCL cannot be used; "" if it can."""
+    try:
+        from cupy.cuda import nccl
+    except Exception as error:
+        return f"CuPy's module of NCCL cannot be imported ({type(error).__name__}: {error})"
+    if not nccl.available:
+        return "CuPy does not find NCCL: install nvidia-nccl-cu12 or nvidia-nccl-cu13, as CuPy's own package"
+    version = nccl.get_version()
+    return "" if version >= LEAST else f"NCCL {version} is too old"
+
+
+class Communicator:
+    """A communicator of GPUs of this process, by their numbers. Raises what NCCL raises."""
+
+    def __init__(self, cupy: Any, ordinals: Sequence[int]) -> None:
+        from cupy.cuda import nccl
+
+        self._nccl: Any = nccl
+        self.error: TensordError | None = None  # why it was aborted
+        self.running = 0  # launches that were begun and have not ended
+        self._lock = threading.Lock()  # of calls that use it, against its end
+        self._ranks: list[Any] = []
+        unique_id = nccl.get_unique_id()
+        with grouped(nccl):
+            for rank, ordinal in enumerate(ordinals):
+                with cupy.cuda.Device(ordinal):
+                    self._ranks.append(nccl.NcclCommunicator(len(ordinals), unique_id, rank))
+
+    def launch(self, made: Sequence[Made], element: Element, reduction: str, streams: Mapping[int, int]) -> None:
+        """Launch the calls on the streams of their ranks, as one."""
+        nccl = self._nccl
+        dtype, merge = getattr(nccl, DTYPES[element.dtype]), getattr(nccl, REDUCTIONS[reduction])
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            with grouped(nccl):
+                for call, source, target in made:
+                    rank = call.rank
+                    ISSUE[call.operation](self._ranks[rank], call, source, target, (dtype, merge, streams[rank]))
+
+    def check(self) -> None:
+        """Raise what went wrong since the last launch, on a network for one."""
+        with self._lock:
+            if self.error is None:
+                for comm in self._ranks:
+                    comm.check_async_error()
+
+    def abort(self, error: TensordError) -> None:
+        """End the kernels that run, unfinished, and the communicator. A launch that is being made may be waiting for
+        ranks that are gone: only a moment is waited for it."""
+        held = self._lock.acquire(timeout=ABORTING)
+        try:
+            first, self.error = self.error is None, self.error or error
+            for comm in self._ranks if first else ():
+                with suppress(Exception):  # on a lost GPU every call fails
+                    comm.abort()
+        finally:
+            if held:
+                self._lock.release()
+
+    def destroy(self) -> None:
+        """End a communicator that nothing uses."""
+        with self._lock:
+            if self.error is None:
+                self.error = KernelError("the communicator was given up")
+                with suppress(Exception), grouped(self._nccl):
+                    for comm in self._ranks:
+                        comm.destroy()
+
+
+@contextmanager
+def grouped(nccl: Any) -> Iterator[None]:
+    """Have the calls within begin together, at the end. After an exception the group ends, too."""
+    nccl.groupStart()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            nccl.groupEnd()
+        raise
+    nccl.groupEnd()
+
+
+How: TypeAlias = tuple[int, int, int]  # NCCL's dtype and reduction, a stream
+
+
+def all_reduce(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+    """`source` and `target` of equal size."""
+    dtype, merge, stream = how
+    comm.allReduce(source.address, target.address, source.size, dtype, merge, stream)
+
+
+def all_gather(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+    """The size of one rank's part counts."""
+    dtype, _, stream = how
+    comm.allGather(source.address, target.address, source.size, dtype, stream)
+
+
+def reduce_scatter(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+    """The size of one rank's part counts."""
+    dtype, merge, stream = how
+    comm.reduceScatter(source.address, target.address, target.size, dtype, merge, stream)
+
+
+def reduce(comm: Any, call: Call, source: Span, target: Span, how: How) -> None:
+    """Only the root has a target."""
+    dtype, merge, stream = how
+    comm.reduce(source.address, target.address, source.size, dtype, merge, call.peer, stream)
+
+
+def broadcast(comm: Any, call: Call, source: Span, target: Span, how: How) -> None:
+    """Only the root has a source."""
+    dtype, _, stream = how
+    comm.broadcast(source.address or target.address, target.address, target.size, dtype, call.peer, stream)
+
+
+def send(comm: Any, call: Call, source: Span, _target: Span, how: How) -> None:
+    """To the other rank."""
+    dtype, _, stream = how
+    comm.send(source.address, source.size, dtype, call.peer, stream)
+
+
+def recv(comm: Any, call: Call, _source: Span, target: Span, how: How) -> None:
+    """From the other rank."""
+    dtype, _, stream = how
+    comm.recv(target.address, target.size, dtype, call.peer, stream)
+
+
+ISSUE: Final[dict[Operation, Callable[[Any, Call, Span, Span, How], None]]] = {
+    Operation.ALL_REDUCE: all_reduce,
+    Operation.ALL_GATHER: all_gather,
+    Operation.REDUCE_SCATTER: reduce_scatter,
+    Operation.REDUCE: reduce,
+    Operation.BROADCAST: broadcast,
+    Operation.SEND: send,
+    Operation.RECV: recv,
+}

@@ -1,0 +1,331 @@
+"""Collectives between the GPUs of a machine by NCCL. Unverified: it has run over a fake alone.
+
+Theory of operation
+    A kernel of NCCL waits, on its GPU, for the kernels of all other ranks. Two GPUs that get two collectives in
+    different orders wait for each other for ever. So one thread, the *launcher*, launches all collectives of a machine,
+    one after the other, each on one stream of each of its GPUs, which nothing else uses. The *follower* waits for the
+    GPUs, in the order of launches, and tells. The *watcher* looks, as long as anything runs, whether a communicator has
+    failed or a GPU is lost, and aborts then: nothing else would end the kernels of the other ranks.
+
+    Communicators are made when a list of GPUs first has a collective, some 0.1 to 3 s, and kept. Beyond `KEPT` the one
+    that was idle for longest is destroyed.
+
+Guarantees
+    - A launch is begun on all of its GPUs or on none; `ended` is called once, when no GPU touches its arrays any more.
+    - A launch that is withdrawn before it is begun does not begin. One that has begun and is withdrawn by anything but
+      a cancellation is aborted with its communicator, and so is what the communicator had begun before; the next
+      collective makes a new one.
+    - On a GPU that is lost the follower waits for nothing.
+
+Who owns what
+    The launcher owns the communicators and streams. `_jobs` and the fields of a job are under the lock. Aborts are the
+    watcher's alone, so that nobody else waits for NCCL to give up.
+
+Rejected
+    - The launchers of the devices, each for its own GPU: two collectives would need one order among several threads.
+    - Stream order instead of a wait of the host before a launch: a kernel that waits for another GPU would hold up what
+      is behind it in that order. So a launch begins when all that it reads is there, as other steps of collectives do.
+    - A stream and a thread for each communicator: kernels of several ones may fill a GPU, each without the other ones.
+    - `initAll`, which holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+
+from ...interpreter.collectives.library import Element
+from ...interpreter.errors import CancelledError, KernelError, TensordError
+from ..library import Ended, Launch, Operand, Operands
+from ..stream import LOG
+from .nccl import DTYPES, Communicator, Made, Span
+
+KEPT: Final = 8  # communicators
+SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
+PERIOD: Final = 0.1  # seconds between two looks at what runs
+
+
+class Job:
+    """A launch on its way. `error`: why it is not to begin, or was given up."""
+
+    __slots__ = ("begun", "communicator", "ended", "error", "events", "launch", "operands")
+
+    def __init__(self, launch: Launch, operands: Operands, ended: Ended) -> None:
+        self.launch = launch
+        self.operands = operands
+        self.ended = ended
+        self.error: TensordError | None = None
+        self.begun = False
+        self.communicator: Communicator | None = None
+        self.events: list[tuple[Any, Any]] = []  # a device, and the event behind the launch there
+
+
+class NcclLibrary:
+    """`CollectiveLibrary` of the GPUs of one machine, which `devices` has by name."""
+
+    name = "nccl"
+
+    def __init__(self, cupy: Any, devices: Mapping[str, Any]) -> None:
+        self._cupy = cupy
+        self._devices = dict(devices)
+        self._lock = threading.Lock()
+        self._jobs: dict[Launch, Job] = {}  # that have not ended
+        self._made: OrderedDict[tuple[str, ...], Communicator] = OrderedDict()  # the one that was used last is last
+        self._streams: dict[str, Any] = {}
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._launched: SimpleQueue[Job | None] = SimpleQueue()
+        self._bell = threading.Event()  # the watcher's
+        self._closed = False
+        self._over = False  # the follower has ended
+        self._threads: list[threading.Thread] = []
+
+    # -- any thread ------------------------------------------------------------------------------------------------
+
+    def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
+        job = Job(launch, operands, ended)
+        with self._lock:
+            refused = self._closed or not self._started()
+            if not refused:
+                self._jobs[launch] = job
+                self._queue.put(job)
+        if refused:
+            ended(KernelError(f"{launch.label}: its devices are being closed", op=launch.label))
+
+    def withdraw(self, launch: Launch, error: TensordError) -> None:
+        with self._lock:
+            job = self._jobs.get(launch)
+            if job is not None and not (job.begun and isinstance(error, CancelledError)):
+                job.error = job.error or error
+                self._bell.set()
+
+    def close(self, timeout: float) -> bool:
+        deadline = monotonic() + timeout
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+                for job in self._jobs.values():
+                    job.error = job.error or KernelError(f"{job.launch.label}: its devices are being closed")
+                self._bell.set()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - monotonic()))
+        ended = not any(thread.is_alive() for thread in self._threads)
+        while ended and self._made:
+            self._made.popitem()[1].destroy()
+        return ended
+
+    def _started(self) -> bool:
+        """Are there threads? A process that is ending gets none. Under the lock."""
+        work = {"launcher": self._launch_all, "follower": self._follow_all, "watcher": self._watch_all}
+        with suppress(RuntimeError):
+            for name, do in list(work.items())[len(self._threads) :]:
+                thread = threading.Thread(target=self._to_the_end, args=(name, do), name=f"tensord nccl {name}")
+                thread.daemon = True
+                thread.start()
+                self._threads.append(thread)
+        return len(self._threads) == len(work)
+
+    def _to_the_end(self, name: str, do: Callable[[], None]) -> None:
+        """The work of a thread. An exception that nobody expected loses the GPUs, and the work goes on."""
+        over = False
+        while not over:
+            try:
+                do()
+                over = True
+            except BaseException as error:
+                LOG.error("the %s of NCCL lost its devices by an error of its own", name, exc_info=error)
+                for device in self._devices.values():
+                    device.lose(error)
+
+    # -- the launcher ----------------------------------------------------------------------------------------------
+
+    def _launch_all(self) -> None:
+        while (job := self._queue.get()) is not None:
+            try:
+                self._launch(job)
+            finally:
+                self._launched.put(job)
+        self._launched.put(None)
+
+    def _launch(self, job: Job) -> None:
+        """Launch one, unless it was withdrawn."""
+        communicator = None
+        try:
+            communicator = self._communicator_of(job) if self._may_begin(job) else None
+            if communicator is None or not self._begins(job, communicator):
+                return
+            self._bell.set()
+            self._launch_with(job, communicator)
+        except Exception as failure:
+            self._failed(job, failure)
+
+    def _may_begin(self, job: Job) -> bool:
+        """Is it still wanted, and does no GPU of it miss?"""
+        lost = next((one.lost for one in self._own(job) if one.lost is not None), None)
+        with self._lock:
+            if lost is not None and job.error is None:
+                job.error = described(job, lost)
+            return job.error is None
+
+    def _begins(self, job: Job, communicator: Communicator) -> bool:
+        """Note that it begins, unless it was withdrawn meanwhile."""
+        with self._lock:
+            if job.error is not None:
+                return False
+            job.communicator, job.begun = communicator, True
+            communicator.running += 1
+            return True
+
+    def _communicator_of(self, job: Job) -> Communicator:
+        """The one of its GPUs, made anew if there is none that works."""
+        key = job.launch.devices
+        found = self._made.get(key)
+        if found is None or found.error is not None:
+            self._made.pop(key, None)
+            self._make_room()
+            ordinals = [self._devices[name].ordinal for name in key]
+            found = self._made[key] = Communicator(self._cupy, ordinals)
+        self._made.move_to_end(key)
+        return found
+
+    def _make_room(self) -> None:
+        """Destroy what was idle for longest, but for what runs."""
+        idle = [key for key, one in self._made.items() if not one.running]
+        for key in idle[: max(0, len(self._made) - KEPT + 1)]:
+            self._made.pop(key).destroy()
+
+    def _launch_with(self, job: Job, communicator: Communicator) -> None:
+        """Launch its calls, and record an event behind them on each GPU."""
+        devices, element = job.launch.devices, job.launch.element
+        streams = {rank: self._stream_of(devices[rank]) for rank in {call.rank for call in job.launch.calls}}
+        made: list[Made] = [
+            (call, span_of(source, element), span_of(target, element))
+            for call, (source, target) in zip(job.launch.calls, job.operands, strict=True)
+        ]
+        raw = {rank: stream.ptr for rank, stream in streams.items()}
+        try:
+            communicator.launch(made, element, job.launch.reduction, raw)
+        finally:  # a part of them may have begun
+            for rank, stream in streams.items():
+                job.events.append((self._devices[devices[rank]], self._event_behind(devices[rank], stream)))
+
+    def _stream_of(self, name: str) -> Any:
+        if name not in self._streams:
+            with self._cupy.cuda.Device(self._devices[name].ordinal):
+                self._streams[name] = self._cupy.cuda.Stream(non_blocking=True)
+        return self._streams[name]
+
+    def _event_behind(self, name: str, stream: Any) -> Any:
+        with self._cupy.cuda.Device(self._devices[name].ordinal):
+            event = self._cupy.cuda.Event(block=True, disable_timing=True)
+            event.record(stream)
+        return event
+
+    def _failed(self, job: Job, error: BaseException) -> None:
+        """It was not launched, or in part."""
+        with self._lock:
+            job.error = job.error or described(job, error)
+        self._bell.set()
+
+    def _own(self, job: Job) -> list[Any]:
+        """The GPUs that take part."""
+        return [self._devices[name] for name in job.launch.devices]
+
+    # -- the follower ----------------------------------------------------------------------------------------------
+
+    def _follow_all(self) -> None:
+        while (job := self._launched.get()) is not None:
+            self._follow(job)
+            del job
+        self._over = True
+        self._bell.set()
+
+    def _follow(self, job: Job) -> None:
+        """Wait until its GPUs have done with it, and tell."""
+        for device, event in job.events:
+            if device.lost is None:
+                try:
+                    event.synchronize()
+                except Exception as failure:
+                    device.lose(failure)
+        lost = next((device.lost for device, _ in job.events if device.lost is not None), None)
+        with self._lock:
+            communicator, error = job.communicator, job.error
+            if error is None and lost is not None:
+                error = described(job, lost)
+            if communicator is not None:
+                communicator.running -= 1
+                error = error or communicator.error
+            del self._jobs[job.launch]
+        job.ended(error)
+
+    # -- the watcher -----------------------------------------------------------------------------------------------
+
+    def _watch_all(self) -> None:
+        while not self._over:
+            with self._lock:
+                begun = [job for job in self._jobs.values() if job.begun]
+            for job in begun:
+                self._look_at(job)
+            self._bell.wait(PERIOD if self._any_runs() else None)
+            self._bell.clear()
+
+    def _any_runs(self) -> bool:
+        with self._lock:
+            return any(job.begun for job in self._jobs.values())
+
+    def _look_at(self, job: Job) -> None:
+        """Abort its communicator if it was given up, a GPU of it is lost, or NCCL says that it has failed."""
+        communicator = job.communicator
+        if communicator is None or communicator.error is not None:
+            return
+        for device, event in list(job.events):
+            find_out_loss(device, event)
+        lost = next((one.lost for one in self._own(job) if one.lost is not None), None)
+        why = job.error or lost or failure_of(communicator)
+        if why is not None:
+            error = described(job, why)
+            with self._lock:
+                job.error = job.error or error
+            communicator.abort(error)
+
+
+def failure_of(communicator: Communicator) -> BaseException | None:
+    """What NCCL says has gone wrong; None if nothing has."""
+    try:
+        communicator.check()
+    except Exception as error:
+        return error
+    return None
+
+
+def span_of(operand: Operand | None, element: Element) -> Span:
+    """Where an operand lies."""
+    if operand is None:
+        return Span()
+    array, begin, size = operand
+    count = size * array.itemsize // SIZES[element.dtype]
+    return Span(int(array.data.ptr) + begin * array.itemsize, count)
+
+
+def find_out_loss(device: Any, event: Any) -> None:
+    """Ask the GPU about an event: an error of any of its kernels is told then."""
+    if device.lost is None:
+        try:
+            device.has_passed(event)
+        except Exception as error:
+            device.lose(error)
+
+
+def described(job: Job, error: BaseException) -> TensordError:
+    """The error as that of the collective."""
+    if isinstance(error, TensordError):
+        return error
+    return KernelError(f"{job.launch.label}: {type(error).__name__}: {error}")

@@ -1,0 +1,105 @@
+"""A collective that a library carries out, NCCL: one LAUNCH in place of the steps, between the same ALLOCATEs and the
+same COMPLETE (`collectives`).
+
+The LAUNCH reads all tensors and results, and writes a token of each result. Its edges are hard (`Traits.exchanges`), so
+it begins when all that it reads is there; on all of its devices at once, since it is one instruction. The library has
+one order for all launches of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from ...interpreter.collectives.collective import Collective, Kind
+from ...interpreter.collectives.library import Calls, calls_of, element_of
+from ...interpreter.collectives.regions import Region, whole
+from ...interpreter.collectives.request import Asked
+from ...interpreter.collectives.steps import Place
+from ...interpreter.opcodes import Opcode
+from ...streams.library import CollectiveLibrary, Launch, Operand, Operands
+from ...streams.stream import StreamKind
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.session import Cause
+from ..model.tensor import Binding, Tensor
+from ..placement.residency import Residency
+from ..scheduler.scheduler import Scheduler
+from .collective_group import Group
+
+WHOLE: Final = whole(())  # a token is of all of a result
+
+
+def library_of(asked: Asked, tensors: Sequence[Tensor], devices: Sequence[DeviceState]) -> CollectiveLibrary | None:
+    """The library that can carry it out; None if its devices have none, or not one, or it has no calls for it."""
+    library = devices[0].backend.library
+    if library is None or any(device.backend.library is not library for device in devices):
+        return None
+    given = asked.collective
+    if given.kind is Kind.BROADCAST and tensors[0].home is not devices[given.root]:
+        return None
+    return library if calls_of(given) else None
+
+
+class LaunchedGroup(Group):
+    """The instructions of a collective that a library carries out on these devices, one for each rank."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        residency: Residency,
+        cause: Cause,
+        asked: Asked,
+        devices: Sequence[DeviceState],
+        inputs: Sequence[Binding],
+        library: CollectiveLibrary,
+    ) -> None:
+        super().__init__(scheduler, residency, cause, asked, dict(enumerate(devices)), dict(enumerate(inputs)))
+        self.library = library
+        self.algorithm, self.steps = library.name, ()
+
+    def admit_steps(self, name: str) -> None:
+        """Admit the LAUNCH."""
+        given, device, element = self.given, self.devices[0], element_of(self.given)
+        calls = calls_of(given)
+        if element is None:
+            raise AssertionError(f"no library takes {name}")
+        instruction = self.new_instruction(Opcode.LAUNCH, name, device)
+        results, inputs = list(self.results.values()), list(self.inputs.values())
+        instruction.inputs = (*results, *inputs)
+        instruction.reads = tuple(dict.fromkeys([binding.copy for binding in (*results, *inputs)]))
+        instruction.writes = tuple([self.token(Place(rank, WHOLE, 0)) for rank in self.devices])
+        names = [one.name for one in self.devices.values()]
+        launch = Launch(name, names, calls, element, self.request.reduction)
+        instruction.kernel = partial(self.begin, launch)
+        instruction.on_doom = partial(self.withdraw, launch)
+        self.send(instruction, device.backend.copy_stream(StreamKind.JOINT), device, given.nbytes)
+
+    def begin(self, launch: Launch, *given: Any) -> None:
+        """Have the library carry it out. `given`: the arrays of the results, those of the tensors, the callback."""
+        ranks = len(self.devices)
+        results, inputs, ended = given[:ranks], given[ranks:-1], given[-1]
+        self.library.begin(launch, operands_of(self.given, launch.calls, inputs, results), ended)
+
+    def withdraw(self, launch: Launch, instruction: Instruction) -> None:
+        """It will not run, or not to its end."""
+        if instruction.error is not None:
+            self.library.withdraw(launch, instruction.error)
+
+
+def operands_of(given: Collective, calls: Calls, inputs: Sequence[Any], results: Sequence[Any]) -> Operands:
+    """What each call reads and writes of the arrays. A broadcast has one tensor, that of its root."""
+    alone = given.kind is Kind.BROADCAST
+    return [
+        (
+            None if call.source is None else operand(inputs[0 if alone else call.rank], call.source, given.flat),
+            None if call.target is None else operand(results[call.rank], call.target, given.flat),
+        )
+        for call in calls
+    ]
+
+
+def operand(array: Any, region: Region, flat: bool) -> Operand:
+    """A region of a packed array, or of its elements in one dimension."""
+    return array, region.begins_at((array.size,) if flat else array.shape), region.size
