@@ -18,7 +18,7 @@ from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, P
 from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
-from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Message
+from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Collective, Message
 from ...model.linked import Linked, Template
 from .control_flow import PAUSE, Construct
 from .run import Engine, Ids, NewIds
@@ -76,7 +76,7 @@ class Unfolder:
                 yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
             elif step.op in COLLECTIVES:
                 made = tuple([ids[variable] for variable in outputs])
-                yield (COLLECTIVE, step.op, given, made, (), step.attributes, where, (), (), b"")
+                yield (COLLECTIVE, *Collective(step.op, given, made, (), step.attributes, where))
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)
