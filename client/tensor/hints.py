@@ -235,7 +235,7 @@ MODULE: Final[Mapping[str, str]] = {
     **{name: f"tensord.array_api.{instead}" for name, instead in FUNCTIONS.items()},
     **ELSEWHERE,
     **dict.fromkeys(("compile", "jit"), "tensord.routine"),
-    **{name: f"session.{name}" for name in ("devices", "load", "lookup", "publish", "save", "sync")},
+    **{name: f"session.{name}" for name in ("load", "lookup", "publish", "save", "sync")},
 }
 # Classes of PyTorch's modules, and functions that `session.nn` has not: layers are functions of tensors here.
 LAYERS: Final[Mapping[str, str]] = {

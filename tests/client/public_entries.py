@@ -117,6 +117,7 @@ SESSION = {
     "restore": "'/there/is/no/such/folder'",
     "save": "'/there/is/no/such/folder', {'x': x}",
     "effect": "nothing, x",
+    "host_call": "nothing, x, result=x",
     "check_chain": "",
     "print": "x",
     "call": "'add', [x, 1.0]",
