@@ -75,8 +75,8 @@ class Unfolder:
             elif step.op == MOVE:
                 yield (TO_DEVICE, given[0], ids[outputs[0]], routine.devices[step.device], where)
             elif step.op in COLLECTIVES:
-                made = tuple([ids[variable] for variable in outputs])
-                yield (COLLECTIVE, *Collective(step.op, given, made, (), step.attributes, where))
+                read, made = (tuple([ids[variable] for variable in each]) for each in (operands, outputs))
+                yield (COLLECTIVE, *Collective(step.op, read, made, (), step.attributes, where))
             elif step.blocks:
                 place = effects + program.effects[position]
                 construct = Construct(self, routine, position, given, place, where)
