@@ -55,6 +55,7 @@ EXPECTED: dict[str, tuple[str, dict[str, bool]]] = {
     "Allocate": ("collective", {}),
     "MoveChunk": ("collective", {"exchanges": True}),
     "MergeChunk": ("collective", {"exchanges": True}),
+    "LaunchCollective": ("collective", {"exchanges": True}),
     "CompleteCollective": ("collective", {"on_control": True, "exchanges": True}),
     "Send": ("link", {"tolerant": True, "exchanges": True}),
     "Expect": ("link", {"exchanges": True}),
@@ -73,7 +74,7 @@ USUAL = {
     "computes": False,
     "exchanges": False,
 }
-EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.COMPLETE, Opcode.SEND, Opcode.EXPECT, Opcode.RECV]
+EXCHANGING = [Opcode.MOVE, Opcode.MERGE, Opcode.LAUNCH, Opcode.COMPLETE, Opcode.SEND, Opcode.EXPECT, Opcode.RECV]
 HOST_VISIBLE = [Opcode.ACCESS, Opcode.HOST_CALL, Opcode.RELEASE, Opcode.BARRIER, Opcode.WAIT]
 
 

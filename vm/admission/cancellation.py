@@ -35,6 +35,7 @@ from .names import Names
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
+AWAITING = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams of what waits for another node, or a client
 ENDED = "the session was closed, and with it the program whose function was to compute this"
 PIECE = 256  # handles of ended sessions that are released at once
 
@@ -197,7 +198,7 @@ def awaits_others(instruction: Instruction) -> bool:
     """Does it wait for what another node, or its client, may never do? Once its session has ended, nobody could end
     that wait."""
     stream = instruction.stream
-    return stream is not None and stream.kind is StreamKind.LINK and not instruction.outputs
+    return stream is not None and stream.kind in AWAITING and not instruction.outputs
 
 
 def awaited_node(instruction: Instruction) -> str | None:
