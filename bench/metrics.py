@@ -1,4 +1,4 @@
-"""What a scrape costs a daemon: the processor time of an answer to `tensord metrics`, which asks once a second at most.
+"""The cost of a scrape: a daemon's processor time to answer `tensord metrics`, which asks at most once a second.
 
 Sessions have used many ops, so there is much to tell. A scrape may take 1 % of a second. The baseline is the least that
 a question costs: its way through the sockets.

@@ -53,7 +53,7 @@ class SideEffects(Facet):
 
         The function gets read-only arrays, on a thread of the session's, one call at a time, in no certain order. A
         coroutine function runs on the event loop of `connect_async`, else on one of the session's. Either may use the
-        session. What it raises is the error of the results, and so is a result of another shape or dtype.
+        session. An exception of the function, or a result of another shape or dtype, becomes the error of the results.
         """
         return host_call(self._core, function, tensors, result, device)
 

@@ -71,7 +71,7 @@ def define_own(function: Callable[..., Any], stated: Stated) -> Defined:
     found = stated.version if stated.version is not None else version_of(module)
     own = OwnOp(found, module, kinds, sources_of(name, found, function, stated, schema))
     known = REGISTRY.get(name)
-    if known is not None and known.own is not None and known.own.digest == own.digest and module == HERE:
+    if known is not None and known.own is not None and known.own.is_same(own) and module == HERE:
         return Defined(known, known.own, schema)
     if known is not None and module == HERE:
         name = unused(name)

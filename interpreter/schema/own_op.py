@@ -38,6 +38,10 @@ class OwnOp:
             self._digest = hashlib.sha256(json.dumps(self._sources).encode()).hexdigest()[:16]
         return self._digest
 
+    def is_same(self, other: OwnOp) -> bool:
+        """Is the other one defined by the same sources, and has neither a kernel besides?"""
+        return not self.kernels and not other.kernels and self._sources == other._sources
+
     def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
         """Have another kernel for devices of a kind; ValueError if it is too late, or there is one."""
         if self._digest:

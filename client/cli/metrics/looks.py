@@ -1,7 +1,7 @@
 """Looks at a daemon, one after the other, on a connection that is kept; it is made anew when the daemon comes back.
 
-The figures cost the daemon's driving thread some microseconds each. What costs more is looked at rarely: all tensors,
-for the bytes of sessions by device, after `SHARE` times as long as the last such look took.
+The figures cost the daemon's driving thread some microseconds each. Expensive figures are collected rarely: the bytes
+of sessions by device need a look at all tensors, and wait `SHARE` times as long as the last such look took.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...transport.questions import Questions
 
 PATIENCE: Final = 5.0  # seconds for all answers of a look
-RARELY: Final = 30.0  # seconds between two looks at what costs more, at the least
+RARELY: Final = 30.0  # seconds between two collections of the expensive figures, at least
 SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
 MOST: Final = 10_000  # rows
 
@@ -53,7 +53,7 @@ class Looks:
         self._kernels: tuple[int, int] | None = None
 
     def figures(self) -> Figures:
-        """What the daemon says of itself; nothing if it does not answer."""
+        """The daemon's figures; empty ones if the daemon does not answer."""
         began = self._clock()
         try:
             machine, *sessions = self.ask("metrics")
@@ -95,7 +95,7 @@ class Looks:
             connection.__exit__(None, None, None)
 
     def _look_around(self, machine: Any) -> None:
-        """What costs more: the bytes of sessions by device, and the directory of compiled kernels."""
+        """The expensive figures: the bytes of sessions by device, and the directory of compiled kernels."""
         began, rows = self._clock(), ()  # type: tuple[float, Sequence[Any]]
         with suppress(ConnectionLost):  # so many tensors that it takes longer than we wait
             *rows, _ = self.ask("memory", "session", MOST)

@@ -1,4 +1,4 @@
-"""What is served: `/metrics`, and `/healthz` for those who restart what is unwell."""
+"""The exporter's pages: `/metrics`, and `/healthz` for service managers that restart an unhealthy daemon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pages:
         return Response(HTTPStatus.OK, text, kind)
 
     async def _health(self, request: Request) -> Response:
-        """The state is for everybody; the reasons, which name ops and lines, for those who may read the metrics."""
+        """Everybody may read the state; only readers of the metrics see the reasons, which name ops and lines."""
         state, reasons = await self._scrapes.health()
         status = HTTPStatus.OK if state == "healthy" else HTTPStatus.SERVICE_UNAVAILABLE
         return Response.text(status, "\n".join([state, *(reasons if self._may_read(request) else ())]))

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """What is looked at (`looks.Looks`)."""
+    """The source of the figures (`looks.Looks`)."""
 
     def figures(self) -> Figures: ...
 

@@ -4,7 +4,7 @@ Theory. At most `MOST` connections are open at a time; the next one is accepted 
 keeps those that wait. Each has `PATIENCE` seconds to send a request, and as long to take the answer. So neither a
 thousand scrapers, nor slow readers, nor peers that send nothing cost more than that, and each scraper has its turn.
 
-A connection belongs to one task. Whatever goes wrong there ends that connection.
+A connection belongs to one task. Any error in the task ends the connection.
 
 Rejected: `prometheus_client.start_http_server` (a thread for each connection, without a bound or a timeout);
 keep-alive (idle connections would take the places of others).
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is sent back."""
+    """The response to a request."""
 
     status: HTTPStatus
     body: bytes

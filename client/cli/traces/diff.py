@@ -159,7 +159,7 @@ COUNTS: Final = (
 
 
 def _sums(side: str) -> Sequence[Column]:
-    """The columns of what only one of the traces has."""
+    """The columns of a table of ops that only one of the traces has."""
     row = attrgetter(side)
     return (
         Column("calls>", lambda change: count(row(change).count)),

@@ -307,6 +307,33 @@ def test_a_name_is_taken_once_but_a_notebook_may_define_its_op_again(machine):
     np.testing.assert_array_equal(other(x).numpy(), A * 3)
 
 
+def times(factor: float) -> Any:
+    """A kernel of one operand."""
+
+    def kernel(x: T) -> T:
+        return x * factor
+
+    return kernel
+
+
+def test_a_notebook_may_run_a_cell_with_kernels_again(machine):
+    """Comparing it with the first one must not fix the second one's digest before its kernels are there."""
+    factors, ops = (2.0, 2.0, 3.0), []
+    for factor in factors:
+
+        def cell(x: T) -> T:
+            return x
+
+        cell.__module__ = "__main__"
+        op = td.op(infer=lambda x: x)(cell)
+        op.kernel("sim")(times(factor))
+        ops.append(op)
+    x = machine.asarray(A, device="sim:0")
+    for op, factor in zip(ops, factors, strict=True):
+        np.testing.assert_array_equal(op(x).numpy(), A * factor)
+    assert [op.name for op in ops] == ["__main__.cell", "__main__.cell.v2", "__main__.cell.v3"]
+
+
 DEFINITIONS: dict[str, tuple[Any, Any, str]] = {
     "no infer": (lambda x: x, {}, "say infer="),
     "name": (lambda x: x, {"infer": id, "name": "add"}, "like package.name"),
