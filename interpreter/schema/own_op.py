@@ -30,10 +30,12 @@ class OwnOp:
         self.kernels: dict[str, Kernel] = {}  # by the kind of device
         self._sources = sources
         self._digest = ""
+        self._used = False  # a kernel was bound, or the digest told: there are no further kernels
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits of SHA-256. From then on there are no further kernels."""
+        """16 hexadecimal digits of SHA-256."""
+        self._used = True
         if not self._digest:
             self._digest = hashlib.sha256(json.dumps(self._sources).encode()).hexdigest()[:16]
         return self._digest
@@ -44,7 +46,7 @@ class OwnOp:
 
     def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
         """Have another kernel for devices of a kind; ValueError if it is too late, or there is one."""
-        if self._digest:
+        if self._used:
             raise ValueError(f"a kernel for {kind} comes too late: the op was used already")
         if kind in self.kernels:
             raise ValueError(f"the op has a kernel for {kind}")
@@ -57,6 +59,7 @@ class OwnOp:
 
     def kernel(self, kind: str, default: Kernel | None) -> Kernel | None:
         """The kernel for devices of that kind."""
+        self._used = True
         found = self.kernels.get(kind)
         return default if found is None and self.serves(kind) else found
 

@@ -363,7 +363,6 @@ def test_a_type_that_cannot_travel_and_a_late_kernel_are_refused(machine):
     with pytest.raises(TypeError, match="takes the operands and attributes"):
         op.kernel("sim")(lambda x: x)
     op(machine.asarray(A), machine.asarray(A)).wait()
-    _ = op.digest
     with pytest.raises(ValueError, match="too late"):
         op.kernel("sim")(plus_scaled)
 
