@@ -293,6 +293,12 @@ class Device(ABC):
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         """Copy a device array into a host array of the same shape and dtype. Called on the d2h stream's thread."""
 
+    def read(self, source: Array, meta: Meta) -> NDArray[np.generic]:
+        """A copy of a device array in a host array of its own. Called where `copy_out` is."""
+        target = self.host_array(meta)
+        self.copy_out(source, target)
+        return target
+
     def copy(self, target: Array, source: Array) -> None:
         """Copy an array of this device into another one of the same shape and dtype. Called on a compute stream."""
         target[...] = source

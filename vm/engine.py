@@ -255,10 +255,10 @@ class Engine:
                 self.admission.take(session, rest_of_run(session, room))
                 return  # what ended meanwhile has its turn
             size = length_hint(rest)
-            self.admission.take(session, islice(rest, room))
+            ended = self.admission.take(session, islice(rest, room))
             left = length_hint(rest)
             room -= size - left
-            if not left and not session.in_run():
+            if not left and (ended or not session.in_run()):
                 pending.popleft()
 
     def go_on_with_a_run(self) -> None:

@@ -33,6 +33,7 @@ class InProcessTransport:
 
     machine: Any
     _session: Any
+    send: Callable[[Sequence[Message]], None]  # hands a batch over; the calling thread drives the machine
 
     def __init__(
         self,
@@ -59,10 +60,6 @@ class InProcessTransport:
     @property
     def lost(self) -> bool:
         return bool(self.machine.closed)
-
-    def send(self, messages: Sequence[Message]) -> None:
-        """Hand the batch over; the calling thread drives the machine."""
-        self.machine.submit(self._session, messages)
 
     def cancel(self) -> None:
         self.machine.cancel(self._session)
@@ -151,6 +148,7 @@ class EmbeddedTransport(InProcessTransport):
         self.machine = machine
         self.callers = Callers(self._give_back)
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
+        self.send = partial(machine.submit, self._session)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         if type(value) is not Called:

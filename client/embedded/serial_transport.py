@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,7 @@ class SerialTransport(InProcessTransport):
         self.machine = machine
         self.callers = Callers(give_nothing)
         self._session = machine.attach(self._answer, name, strict=strict)
+        self.send = partial(machine.submit, self._session)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         """Copy an array, which the caller may write to."""

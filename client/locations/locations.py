@@ -20,11 +20,10 @@ from types import CodeType, FrameType
 from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.locations import LINE
-from ...interpreter.wire.messages import Location, NamedMessage
+from ...interpreter.wire.messages import LOCATION
 from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_place, lines_from, lines_of
 from .spans import Spans
 
@@ -77,7 +76,7 @@ class Locations:
         self._free: list[int] = []
         self._missed = 0
         self.newest = 0
-        self.unsent: list[NamedMessage] = []
+        self.unsent: list[list[Any]] = []
         self.spans = Spans(self)
         self._count = FRAMES if frames is None else frames
         self._every = frames is not None
@@ -107,7 +106,7 @@ class Locations:
         number = self._texts.get(text, 0)
         if not number and (number := self._free_number()):
             self._texts[text] = number
-            self.unsent.append(Location(number, text))
+            self.unsent.append([LOCATION, number, text])
         user.lines.add(number)
         self._users.add(user)
         return number
@@ -150,13 +149,13 @@ class Locations:
     def _add(self, nearest: FrameType | None) -> int:
         frames, path = lines_from(nearest, self._count, every=self._every)
         text = self.command or describe(frames)
-        with self.lock, SHIELD:
+        with self.lock:  # in such an order that an exception from outside does no harm: a number may be lost
             if self.size >= LIMIT:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
             self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
-            self.unsent.append(Location(self.newest, text))
+            self.unsent.append([LOCATION, self.newest, text])
             self._keep(path)
             return self.newest
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
-from ...interpreter.wire.messages import NamedMessage
-from ...interpreter.wire.messages import Span as SpanMessage
+from ...interpreter.wire.messages import SPAN
 from .telemetry import TELEMETRY, Opened, begin, end
 
 
@@ -26,7 +25,7 @@ class Unsent(Protocol):
     """The call sites of a session: what has to be sent before the next batch, under its lock."""
 
     lock: AbstractContextManager[bool]
-    unsent: list[NamedMessage]
+    unsent: list[list[Any]]
 
 
 class Spans:
@@ -58,7 +57,7 @@ class Spans:
                 if former is not None:
                     former.bits = 0  # it is still open, and gets another number when it needs one
                 self._numbered[self._newest] = span
-                self._locations.unsent.append(SpanMessage(self._newest, span.path))
+                self._locations.unsent.append([SPAN, self._newest, span.path])
                 span.bits = self._newest << LINE_BITS
             return span.bits
 

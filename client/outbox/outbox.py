@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 from ...interpreter.concurrency.finalisers import Last
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
-from ...interpreter.wire.messages import RELEASE, Atomic, NamedMessage, encode_message
+from ...interpreter.wire.messages import KINDS, RELEASE, Atomic, NamedMessage, encode_message
 from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Reply
@@ -170,12 +170,16 @@ class Outbox:
         if self.depth:
             return False
         with SHIELD:
-            batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
-            self.heavy = self._expects = False
-            self._flushes += 1
-            if not self._released.empty():
-                self._add_releases(batch)
-            return self._deliver(batch)
+            return self._send_all()
+
+    def _send_all(self) -> bool:
+        """`send` in a region, and in no block."""
+        batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
+        self.heavy = self._expects = False
+        self._flushes += 1
+        if not self._released.empty():
+            self._add_releases(batch)
+        return self._deliver(batch)
 
     def _deliver(self, batch: list[list[Any]]) -> bool:
         """Send a batch behind the lines that it names, and hints behind it. Was there anything to send?"""
@@ -183,7 +187,7 @@ class Outbox:
             batch += self.host_results.hints(batch, not self.messages)
         if self.locations.unsent:
             unsent, self.locations.unsent = self.locations.unsent, []
-            batch[:0] = [encode_message(message) for message in unsent]
+            batch[:0] = unsent
         if batch:
             try:
                 self.transport.send(batch)
@@ -325,9 +329,10 @@ class Outbox:
             location = self.locations.here(3) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
-                self.messages.append(encode_message(build(number, location)))
+                question = build(number, location)  # no group
+                self.messages.append([KINDS[type(question)], *question])
                 replies.append(reply)
-            self.send()  # a question needs no credit
+            self._send_all()  # a question needs no credit
             self.limit = self._first
             self._expects = expects
         return replies
@@ -359,8 +364,10 @@ class Outbox:
         """The reply's value; raises its error, or TimeoutError."""
         if not reply.done and not self.transport.wait(reply, timeout):
             raise TimeoutError(f"no result within {timeout:g} s")
+        if reply.error is None:
+            return reply.value
         try:
-            return reply.result()
+            raise reply.error.reraisable()
         except TensordError as error:
             located(error)  # unless it has a line: then an earlier call was at fault, not the request
             raise

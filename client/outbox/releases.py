@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...interpreter.wire.messages import ATOMIC, CALL, FETCH, SIGNATURE, Release, encode_message, mark_released
+from ...interpreter.wire.messages import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE, mark_released
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message
@@ -71,9 +71,9 @@ def add_to_uses(batch: list[list[Any]], released: set[int], scalars: Mapping[int
 def releases(ids: set[int]) -> list[list[Any]]:
     """RELEASE messages for these ids, none of them too long to be sent."""
     if len(ids) == 1:
-        return [encode_message(Release(tuple(ids)))]
+        return [[RELEASE, tuple(ids)]]
     ordered = sorted(ids)
-    return [encode_message(Release(tuple(ordered[n : n + RELEASED]))) for n in range(0, len(ordered), RELEASED)]
+    return [[RELEASE, tuple(ordered[n : n + RELEASED])] for n in range(0, len(ordered), RELEASED)]
 
 
 def ride(

@@ -187,11 +187,9 @@ class PeriodicOutbox(Outbox):
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    def send(self) -> bool:
+    def _send_all(self) -> bool:
         """As in any outbox, with runs in place of whole periods."""
-        if self.depth or type(self.messages) is not list:
-            return super().send()
-        return self._send(len(self.messages))
+        return self._send(len(self.messages)) if type(self.messages) is list else super()._send_all()
 
     def _send(self, count: int) -> bool:
         """Send the first `count` messages."""

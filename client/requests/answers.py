@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,12 +46,9 @@ class Answers:
     def question(self, tensor: Handle) -> Build:
         """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""
         outbox, meta = self._outbox, tensor._meta
-        exports = outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM
-
-        def build(request: int, location: int) -> Fetch:
-            return Fetch(tensor._id, request, location, outbox.new_id() if exports else 0)
-
-        return build
+        if not (outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM):
+            return partial(Fetch, tensor._id, export=0)
+        return lambda request, location: Fetch(tensor._id, request, location, outbox.new_id())
 
     def ask_ready(self, tensor: Handle) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""

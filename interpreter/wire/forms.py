@@ -18,7 +18,7 @@ from .messages import DECLARATIONS, UNGROUPED, NamedMessage
 Named = TypeVar("Named", bound=NamedMessage)
 
 INTEGERS: Final = frozenset({int, MessageKind})  # types of a kind
-new: Final = tuple.__new__  # makes a named message of its fields, as `_make` does, without checking their number
+new: Final = tuple.__new__  # makes a named message of the fields of an array that this process made: nothing is checked
 
 
 class Form(NamedTuple):
@@ -83,11 +83,6 @@ def decode_message(array: Any) -> Any:
         if not check(array[position]):
             complain(array)
     return new(declaration, array[1:])
-
-
-def name_message(array: Sequence[Any]) -> Any:
-    """`decode_message` for an array that this process made."""
-    return new(FORMS[array[0]].declaration, array[1:])
 
 
 def check_group(arrays: Sequence[Any]) -> None:

@@ -215,8 +215,7 @@ class Accesses:
             if meta is None:
                 raise ProtocolError("a tensor with a pending meta has no bytes yet")
             device.refuse_vast(meta.nbytes, "a value")
-            result = device.backend.host_array(meta)
-            device.backend.copy_out(array, result)
+            result = device.backend.read(array, meta)
             instruction.bytes_moved = meta.nbytes
             return result
 
@@ -226,7 +225,7 @@ class Accesses:
     def readable(self, tensor: Tensor) -> Binding:
         """The copy to read without a transfer: preferably one that holds its value already, then one on the host."""
         storage = tensor.storage
-        key = tensor.view_key()
+        key = None if tensor.strides is None else tensor.view_key()
         if key is not None and storage.views:
             for (device, view), copy in storage.views.items():
                 if view == key and device.backend.host and copy.writer is None:

@@ -19,10 +19,11 @@ from ...interpreter.schema.opdef import find
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import HOST
-from ...interpreter.wire.forms import LIMITED, check_group, decode_message, name_message
+from ...interpreter.wire.forms import LIMITED, check_group, decode_message, new
 from ...interpreter.wire.messages import (
     ATOMIC,
     CALL,
+    DECLARATIONS,
     FETCH,
     RELEASE,
     RUN,
@@ -177,23 +178,24 @@ class Admission:
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
-    def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
+    def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> bool:
         """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done.
 
-        Returns behind a RUN that is to be unfolded, which the caller does next (`rest_of_run`), and where the session
-        has launched as far ahead as it may.
+        Returns True at the end of them; False behind a RUN that is to be unfolded, which the caller does next
+        (`rest_of_run`), and where the session has launched as far ahead as it may.
         """
         run_inline, bound, ready, dispatch_ready = self._steps
         scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
         rest = iter(arrays)
         while (array := run_inline(session, rest)) is not END:
             if array is FULL:
-                return
+                return False
             if trusted and array[0] == ATOMIC and self.take_ops(session, array[1]):
                 scheduler.latest = scheduler.clock()
                 continue
             try:
-                message = name_message(array) if trusted and array[0] in PLAIN else decode_message(array)
+                own = trusted and array[0] in PLAIN
+                message = new(DECLARATIONS[array[0]], array[1:]) if own else decode_message(array)
                 self.handlers[type(message)](session, message)
             except Exception as error:  # no message of a client may stop the others
                 refused = refusal_of(array, error)
@@ -206,7 +208,8 @@ class Admission:
                 dispatch_ready()
             scheduler.latest = scheduler.clock()
             if session.unfolding is not unfolding or session.flooded:
-                return
+                return False
+        return True
 
     def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
         """Admit a group of nothing but ops, of this process: as `atomic`, without what other messages need. False for

@@ -76,6 +76,35 @@ def note_launched(launches: Launches, used: Iterable[Copy], written: Iterable[Co
         copy.written = copy.touched = number
 
 
+def keep_record(
+    scheduler: Scheduler,
+    traits: tuple[Any, ...],
+    copies: tuple[int, ...],
+    started: int,
+    location: int,
+    used: int = 0,
+    moved: int = 0,
+    launch: int = 0,
+    met: tuple[Any, ...] = (),
+) -> None:
+    """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
+
+    `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number; `met`: its
+    edges, flat.
+    """
+    scheduler.ids = id_ = scheduler.ids + 1
+    scheduler.tick = tick = scheduler.tick + 2
+    scheduler.retired += 1
+    scheduler.counts[traits[1]].done += 1
+    ring = scheduler.ring
+    if ring.enabled:
+        entry = (id_, traits, copies, tick, scheduler.now, started, scheduler.clock(), location, used)
+        if launch:
+            ring.append((*entry, moved, launch, met))
+        else:
+            ring.append((*entry, moved) if moved else entry)
+
+
 def begin_write(copy: Copy, storage: Storage) -> None:
     """Give a copy that is written now its next version. Who comes later comes behind this write."""
     copy.writer = copy.readers = None

@@ -29,6 +29,7 @@ from ..placement.residency import Export, Residency
 from ..placement.views import twin
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
+from .at_once import keep_record
 from .inline import ACCESS
 from .lookup import enter
 from .quotas import may_name
@@ -97,7 +98,7 @@ class Exports:
         started = self.scheduler.clock()
         result = sealed(bind(source))
         traits = (session.id, ACCESS, "fetch", copy.device.name, "r", tensor.meta.plain)
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location)
+        keep_record(self.scheduler, traits, (copy.id, copy.version), started, location)
         session.reply(request, result, None)
         return True
 

@@ -59,7 +59,17 @@ from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.fences import SOON_NS
 from ..scheduler.scheduler import Scheduler
-from .at_once import begin_failed, begin_write, bind_operand, edges_met, end_failed, note_launched, readable, writable
+from .at_once import (
+    begin_failed,
+    begin_write,
+    bind_operand,
+    edges_met,
+    end_failed,
+    keep_record,
+    note_launched,
+    readable,
+    writable,
+)
 from .names import Names
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
@@ -410,7 +420,7 @@ class Inline:
         del session.tensors[id_]
         (copy,) = tensor.storage.copies.values()
         traits = (session.id, RELEASED, "release", tensor.home.name, "f", NOTHING)
-        self.scheduler.keep_record(traits, (copy.id, copy.version), self.scheduler.clock(), 0)
+        keep_record(self.scheduler, traits, (copy.id, copy.version), self.scheduler.clock(), 0)
         return True
 
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
@@ -429,29 +439,29 @@ class Inline:
         device.backend.bind(buffer, meta)[...] = message.payload
         traits = (session.id, ACCESS, "upload", device.name, "w", meta.plain)
         used, location = device.backend.allocated, message.location
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, meta.nbytes)
+        keep_record(self.scheduler, traits, (copy.id, copy.version), started, location, used, meta.nbytes)
         return True
 
     def fetch(self, session: VmSession, source: Binding, label: str, location: int) -> Any:
         """A copy of the value now; None if it is large, or not there yet. On a device that launches, a value counts as
         there if the device has next to nothing to do before it."""
-        copy, tensor, _, _ = source
-        device = copy.device
-        if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
+        copy, tensor, _, strides = source
+        device, buffer = copy.device, copy.buffer
+        if copy.writer is not None or copy.poison is not None or buffer is None or tensor.meta is None:
             return None
         if device.launches is not None:
             return self.read_soon(session, source, device.launches, label, location)
-        if not device.backend.host or not device.inline() or tensor.meta.nbytes > INLINE_BYTES:
+        if not device.backend.host or not device.compute[0].inline or tensor.meta.nbytes > INLINE_BYTES:
             return None
         started = self.scheduler.clock()
         try:
-            result = device.backend.host_array(tensor.meta)
-            device.backend.copy_out(bind(source), result)
+            plain = strides is None and buffer.meta is tensor.meta
+            result = device.backend.read(buffer.array if plain else bind(source), tensor.meta)
         except Exception:
             return None  # the long way tells what is wrong
         traits = (session.id, ACCESS, label, device.name, "r", tensor.meta.plain)
         used, moved = device.backend.allocated, tensor.meta.nbytes
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, moved)
+        keep_record(self.scheduler, traits, (copy.id, copy.version), started, location, used, moved)
         return result
 
     def read_soon(self, session: VmSession, source: Binding, launches: Launches, label: str, location: int) -> Any:
@@ -472,7 +482,7 @@ class Inline:
         copy.device.count_move("d2h", meta.nbytes)
         traits = (session.id, ACCESS, label, copy.device.name, "r", meta.plain)
         flat = (copy.id, copy.version)
-        self.scheduler.keep_record(traits, flat, started, location, backend.allocated, meta.nbytes, number)
+        keep_record(self.scheduler, traits, flat, started, location, backend.allocated, meta.nbytes, number)
         return result
 
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
@@ -482,7 +492,7 @@ class Inline:
                 return False
         traits = (session.id, WAIT, "wait", copies[0].device.name, "r" * len(copies), NOTHING)
         flat = tuple([part for copy in copies for part in (copy.id, copy.version)])
-        self.scheduler.keep_record(traits, flat, self.scheduler.clock(), location)
+        keep_record(self.scheduler, traits, flat, self.scheduler.clock(), location)
         return True
 
 

@@ -17,6 +17,7 @@ from ..model.signature import NOTHING
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
+from .at_once import keep_record
 from .quotas import check_names, check_published
 
 RELEASE = Opcode.RELEASE.value
@@ -111,7 +112,7 @@ class Names:
         else:
             traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
             copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
-            scheduler.keep_record(traits, copies, scheduler.clock(), 0)
+            keep_record(scheduler, traits, copies, scheduler.clock(), 0)
         self.drop_holder(tensor)
 
     def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
@@ -132,7 +133,7 @@ class Names:
             copies += (copy.id, copy.version)
         for home, found in together.items():
             traits = (session.id, RELEASE, "release", home, "f" * (len(found) // 2), NOTHING)
-            self.scheduler.keep_record(traits, tuple(found), self.scheduler.clock(), 0)
+            keep_record(self.scheduler, traits, tuple(found), self.scheduler.clock(), 0)
 
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int

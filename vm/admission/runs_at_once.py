@@ -35,6 +35,7 @@ from .at_once import (
     bind_operand,
     edges_met,
     end_failed,
+    keep_record,
     note_launched,
     readable,
     writable,
@@ -132,7 +133,7 @@ class RunsAtOnce:
         if failure is None:
             used = backend.allocated + (recipe.arena if segment.own else 0)
             launch = 0 if launches is None else launches.order.issued
-            scheduler.keep_record(plan.traits, tuple(traced), started, location, used, 0, launch, met)
+            keep_record(scheduler, plan.traits, tuple(traced), started, location, used, 0, launch, met)
             if stamps is not None:
                 scheduler.ring.keep_stamps(scheduler.ids, stamps.times)
         else:

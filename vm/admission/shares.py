@@ -36,6 +36,7 @@ from ..placement.views import twin
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
+from .at_once import keep_record
 from .exports import Exports, answer_with_results, define_export
 from .inline import ACCESS
 from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tensor_of
@@ -108,7 +109,7 @@ class Shares:
         launches.cost += launches.least
         traits = (session.id, ACCESS, "share", device.name, "r", tensor.meta.plain)
         used = device.backend.allocated
-        self.scheduler.keep_record(traits, (copy.id, copy.version), started, location, used, launch=number)
+        keep_record(self.scheduler, traits, (copy.id, copy.version), started, location, used, launch=number)
         session.reply(request, (device.backend.lend(bind(source)), event), None)
         return True
 

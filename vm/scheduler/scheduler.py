@@ -342,34 +342,6 @@ class Scheduler:
         need = nbytes - (backend.limit - backend.allocated)
         return evict_idle(Room(device, spare, cause.session.account, need), self.retry, evict, begin)
 
-    def keep_record(
-        self,
-        traits: tuple[Any, ...],
-        copies: tuple[int, ...],
-        started: int,
-        location: int,
-        used: int = 0,
-        moved: int = 0,
-        launch: int = 0,
-        met: tuple[Any, ...] = (),
-    ) -> None:
-        """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
-
-        `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number; `met`: its
-        edges, flat.
-        """
-        self.ids += 1
-        self.tick += 2
-        self.retired += 1
-        self.counts[traits[1]].done += 1
-        ring = self.ring
-        if ring.enabled:
-            entry = (self.ids, traits, copies, self.tick, self.now, started, self.clock(), location, used)
-            if launch:
-                ring.append((*entry, moved, launch, met))
-            else:
-                ring.append((*entry, moved) if moved else entry)
-
     # -- completion ------------------------------------------------------------------------------------------------
 
     def complete(self, instruction: Instruction) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.wire.forms import name_message
+from tensord.interpreter.wire.forms import decode_message
 from tensord.interpreter.wire.locations import LINE_BITS
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Release, Signature, ToDevice
 from tensord.vm.model.session import rest_of_run
@@ -40,7 +40,7 @@ class Unfolded:
         run = run_message(client, routine, program, self.inputs, numbers, effects)
         self.outputs = tuple(run.outputs)
         self.bare.engine.take(client.session, [array_of(run._replace(location=location))])
-        self.messages = [name_message(array) for array in rest_of_run(client.session, 1 << 20)]
+        self.messages = [decode_message(array) for array in rest_of_run(client.session, 1 << 20)]
 
     def of(self, kind: type) -> list[Any]:
         return [message for message in self.messages if type(message) is kind]
