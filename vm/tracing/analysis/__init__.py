@@ -5,6 +5,7 @@
 
 The rooms, from the top to the bottom; each imports only those below it:
 
+- `page/`: a trace as the document that the page shows
 - `waits/`: why an instruction took as long as it did
 - `advice/`: what costs time and need not, and what to do
 - `graphs/`: the logical DAG and its pictures

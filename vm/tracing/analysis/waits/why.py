@@ -9,9 +9,9 @@ spans add up to the time from the receipt to the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 from ....model.reason import EVICT, REPLAN
@@ -146,12 +146,24 @@ def why(trace: Records, instruction: int, *, depth: int = 8) -> Explanation:
 
     The critical path is followed to its end, however long it is.
     """
-    record = trace.require(instruction)
-    blockers = Blockers(trace)
-    spans = tuple(_critical_path(blockers, record))
-    steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
-    story = _Teller(blockers, steps).tell(record, depth)
-    return Explanation(story, spans, tuple(met(trace, record)), Notes(trace), evictions_awaited(trace, record))
+    return Explainer(trace, partial(met, trace)).why(trace.require(instruction), depth)
+
+
+class Explainer:
+    """Explains instructions of one trace. `met`: the dependences of an instruction that had been met at admission."""
+
+    def __init__(self, trace: Records, met: Callable[[Record], Iterable[Dependence]]) -> None:
+        self._trace = trace
+        self._blockers = Blockers(trace)
+        self._notes = Notes(trace)
+        self._met = met
+
+    def why(self, record: Record, depth: int) -> Explanation:
+        spans = tuple(_critical_path(self._blockers, record))
+        steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
+        story = _Teller(self._blockers, steps).tell(record, depth)
+        evictions = evictions_awaited(self._trace, record)
+        return Explanation(story, spans, tuple(self._met(record)), self._notes, evictions)
 
 
 def evictions_awaited(trace: Records, record: Record) -> tuple[Record, ...]:

@@ -185,14 +185,15 @@ def _path(explanation: Explanation) -> Iterator[str]:
     yield from _lines(explanation)
     yield "      wait        run"
     steps = list(reversed(explanation.spans))
-    lines = [_step(span, before, mine) for span, before in zip(steps, [None, *steps], strict=False)]
-    for number, step in enumerate(steps[:-1]):
-        lines[number] = "\n".join((lines[number], *_within(step.record, explanation.notes)))
-    if len(lines) > _LONGEST_PATH:
-        half = _LONGEST_PATH // 2
-        hidden = sum(span.gap + span.ran for span in steps[half:-half])
-        lines[half:-half] = [f"{'...':>10} {'...':>10}  ({len(lines) - 2 * half} more, {duration(hidden)} together)"]
-    yield from "\n".join(lines).splitlines()
+    half = _LONGEST_PATH // 2
+    hidden = range(half, len(steps) - half) if len(steps) > _LONGEST_PATH else range(0)
+    for number, (step, before) in enumerate(zip(steps, [None, *steps], strict=False)):
+        if number not in hidden:
+            yield _step(step, before, mine)
+            yield from _within(step.record, explanation.notes) if step is not steps[-1] else ()
+        elif number == half:
+            spent = duration(sum(span.gap + span.ran for span in steps[half:-half]))
+            yield f"{'...':>10} {'...':>10}  ({len(hidden)} more, {spent} together)"
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:

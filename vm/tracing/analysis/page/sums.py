@@ -1,0 +1,149 @@
+"""What a view says of a trace as a whole: memory, tensors, sessions, advice, explanations. All of it is bounded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import islice
+from typing import Final, TypeAlias
+
+from ...record import Holding, Record
+from ..advice.advice_text import plain
+from ..advice.advise import advise
+from ..advice.finding import Finding
+from ..graphs.graph import Dependence, Graph, Mark
+from ..recorded.derived import between, of
+from ..recorded.records import Records
+from ..recorded.stream_order import is_live
+from ..recorded.text import is_running
+from ..sums.memory import in_use, memory
+from ..waits.why import Explainer
+from ..waits.why_export import to_text
+
+Row: TypeAlias = dict[str, object]
+Curve: TypeAlias = Sequence[tuple[int, int]]
+
+POINTS: Final = 2000  # of a curve
+TENSORS: Final = 500
+FINDINGS: Final = 50
+INSTRUCTIONS: Final = 100  # of a finding
+EXPLAINED: Final = 200  # those that waited longest; and so many that are live, and that failed
+STEPS: Final = 100_000  # of all critical paths of explanations together; some 2 s
+LONGEST: Final = 6000  # characters of an explanation
+DEPTH: Final = 3
+
+
+def curves(trace: Records, limits: Mapping[str, int], origin: int, *, complete: bool) -> list[Row]:
+    """Each device's memory over time. Of a trace that is not complete, only what records have measured."""
+    if complete:
+        found: Iterable[tuple[str, Curve]] = [(one.device, one.curve) for one in memory(trace)]
+    else:
+        found = [(device, in_use(trace, device, ())) for device in trace.devices]
+    return [
+        {
+            "device": device,
+            "limit": limits.get(device, 0),
+            "curve": [[max(0, time - origin), used] for time, used in thinned(curve)],
+        }
+        for device, curve in found
+        if curve
+    ]
+
+
+def thinned(curve: Curve) -> Iterator[tuple[int, int]]:
+    """The curve with at most `POINTS` points, its peaks among them."""
+    step = -(-len(curve) // POINTS)
+    for start in range(0, len(curve), step):
+        yield max(curve[start : start + step], key=lambda point: point[1])
+
+
+def held(trace: Records) -> list[Row]:
+    """The largest copies that had memory when the trace was taken."""
+    made = {operand.copy: record for record in trace.records for operand in record.operands if operand.kind != "const"}
+    largest = sorted(trace.memory.holdings, key=lambda one: -one.nbytes)[:TENSORS]
+    return [_holding(one, made.get(one.copy)) for one in largest]
+
+
+def _holding(one: Holding, maker: Record | None) -> Row:
+    return {
+        "session": one.session,
+        "name": ", ".join(one.names),
+        "holder": one.op,
+        "bytes": one.nbytes,
+        "of": "" if maker is None else of(maker),
+        "where": [one.device],
+        "location": one.location,
+        "id": one.copy,
+    }
+
+
+def parties(trace: Records, names: Mapping[int, str]) -> list[Row]:
+    """The sessions that have caused what is recorded, or hold memory."""
+    counts: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for record in trace.records:
+        count = counts[record.caused_by]
+        count[0] += 1
+        if is_live(record):
+            count[1 if is_running(record) else 2] += 1
+    for one in trace.memory.holdings:
+        counts[one.session][3] += one.nbytes
+    return [
+        {
+            "id": session,
+            "name": names.get(session, ""),
+            "records": count[0],
+            "running": count[1],
+            "waiting": count[2],
+            "bytes": count[3],
+        }
+        for session, count in sorted(counts.items())
+    ]
+
+
+def advice_on(trace: Records) -> list[Row]:
+    return [_advice(one) for one in advise(trace).findings[:FINDINGS]]
+
+
+def _advice(one: Finding) -> Row:
+    words = plain(one)
+    return {
+        "rule": one.rule,
+        "title": words["title"],
+        "what": words["what"],
+        "cost": one.cost / 1e6,
+        "lines": [line.location for line in one.lines],
+        "do": words["todo"],
+        "ids": one.instructions[:INSTRUCTIONS],
+    }
+
+
+def explanations(trace: Records, graph: Graph) -> dict[str, str]:
+    """Why the live, the failed, and those that waited longest took as long as they did, by id; as many as `STEPS`
+    allow, since each may have a path through the whole trace."""
+    met: dict[int, list[Dependence]] = defaultdict(list)
+    for edge in graph.edges:
+        if edge.mark is Mark.MET:
+            met[edge.target].append(edge)
+    explainer = Explainer(trace, lambda record: met.get(record.id, ()))
+    found: dict[str, str] = {}
+    steps = 0
+    for record in worth_explaining(trace):
+        explanation = explainer.why(record, DEPTH)
+        found[str(record.id)] = cut(to_text(explanation))
+        steps += len(explanation.spans)
+        if steps > STEPS:
+            break
+    return found
+
+
+def worth_explaining(trace: Records) -> Iterator[Record]:
+    live = (record for record in trace.records if is_live(record))
+    failed = (record for record in trace.records if record.error)
+    longest = nlargest(EXPLAINED, trace.records, key=lambda record: between(record.received, record.started))
+    chosen = (*islice(failed, EXPLAINED), *islice(live, EXPLAINED), *longest)
+    yield from {record.id: record for record in chosen}.values()
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n... `tensord trace why` shows the rest\n"
