@@ -1,0 +1,316 @@
+"""`python -m bench.rooms`: how many rooms a piece of work passes through. `--list TRIP` prints the calls, indented.
+
+A profiler counts the Python calls of six trips, on all threads of the machine. An *entry* is a call into another
+folder. An *upward* call goes to a higher floor or room, in the order of the import contracts in `pyproject.toml`, which
+docs/architecture.md draws. Callers outside of the package are looked through. Locations are known and plans are made
+before a trip is counted. Threads do not take turns alike each time: the smallest counts of several times stand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+import tensord as td
+from tensord.vm.service.access.listen_address import guards
+from tensord.vm.service.daemon import Service
+from tensord.vm.service.process.notify import Notifier
+from tensord.vm.service.process.signals import Signals
+from tensord.vm.service.settings.config import Config
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FLOORS: Final = ("client/", "vm/", "streams/", "interpreter/")
+WARM: Final = 12  # times that a trip is taken before it is counted
+TIMES: Final = 15  # times that it is counted
+LENGTH: Final = 16
+LARGE: Final = 1 << 20  # elements, of which a device holds two and a half
+
+Step = Callable[[], object]
+
+
+class Counts(NamedTuple):
+    """What a trip comes to."""
+
+    calls: int
+    files: int
+    entries: int
+    upwards: int
+
+
+class Called(NamedTuple):
+    """One call: how deep, where, and from where."""
+
+    depth: int
+    path: str
+    name: str
+    source: str
+
+
+@dataclass
+class Profiler:
+    """Notes the calls of the package's functions while it is `on`; one for the threads that start in `watching`."""
+
+    on: bool = False
+    calls: list[Called] = field(default_factory=list)
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        """The profile function."""
+        if event != "call" or not self.on:
+            return
+        path = path_of(frame.f_code.co_filename)
+        if path:
+            depth, source = callers(frame)
+            self.calls.append(Called(depth, path, frame.f_code.co_name, source))
+
+    @contextmanager
+    def watching(self, *, caller: bool) -> Iterator[None]:
+        """Profile the threads that start inside, and the calling one where the `caller` counts."""
+        threading.setprofile(self.note)
+        if caller:
+            sys.setprofile(self.note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def take(self, step: Step, prepare: Step) -> list[Called]:
+        """The calls of one step."""
+        prepare()
+        self.calls = []
+        self.on = True
+        try:
+            step()
+        finally:
+            self.on = False
+        return self.calls
+
+
+@cache
+def path_of(file: str) -> str:
+    """A file of the package, from its root; "" for any other."""
+    path = Path(file).resolve()
+    inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+    return inside if inside.startswith(FLOORS) else ""
+
+
+def callers(frame: FrameType) -> tuple[int, str]:
+    """How many callers in the package a frame has, and the file of the last one."""
+    depth, source, outer = 0, "", frame.f_back
+    while outer is not None:
+        path = path_of(outer.f_code.co_filename)
+        if path:
+            depth, source = depth + 1, source or path
+        outer = outer.f_back
+    return depth, source
+
+
+def is_entry(call: Called) -> bool:
+    """Does the call go into another folder?"""
+    return Path(call.path).parent != Path(call.source).parent
+
+
+@cache
+def layers() -> Mapping[str, Mapping[str, int]]:
+    """By container, the rank of each layer in it: the contracts that import-linter holds. 0 is the highest."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    found: dict[str, dict[str, int]] = {}
+    for contract in contracts:
+        if contract["type"] == "layers":
+            for container in contract.get("containers", ["tensord"]):
+                within = found.setdefault(container, {})
+                for rank, layer in enumerate(contract["layers"]):
+                    names = [name.strip().removeprefix(f"{container}.") for name in layer.split("|")]
+                    within |= dict.fromkeys(names, rank)
+    return found
+
+
+@cache
+def is_upward(path: str, source: str) -> bool:
+    """Does a call from one file to another go to a higher floor or room?"""
+    target, origin = (["tensord", *Path(name).with_suffix("").parts] for name in (path, source))
+    shared = 0
+    while shared < min(len(target), len(origin)) and target[shared] == origin[shared]:
+        shared += 1
+    ranks = layers().get(".".join(target[:shared]), {})
+    if shared == min(len(target), len(origin)):
+        return False
+    ours, theirs = ranks.get(target[shared]), ranks.get(origin[shared])
+    return ours is not None and theirs is not None and ours < theirs
+
+
+def counted(calls: list[Called]) -> Counts:
+    """The counts of a trip's calls."""
+    entries = sum(is_entry(call) for call in calls)
+    upwards = sum(is_upward(call.path, call.source) for call in calls if call.source)
+    return Counts(len(calls), len({call.path for call in calls}), entries, upwards)
+
+
+@dataclass
+class Trip:
+    """A piece of work on a session: `prepare` before each time, which is not counted, then `step`."""
+
+    step: Step
+    prepare: Step = lambda: None
+
+
+def small_op(session: td.Session) -> Trip:
+    """A small op and its value."""
+    x = session.asarray(np.ones(LENGTH, np.float32))
+
+    def compute_and_read() -> None:
+        (x + x).numpy()
+
+    return Trip(compute_and_read, session.sync)
+
+
+def sim_op(session: td.Session) -> Trip:
+    """An op on a `sim` device, and a wait for it."""
+    x = session.asarray(np.ones(LENGTH, np.float32), device="sim:0")
+
+    def compute_and_wait() -> None:
+        (x + x).wait()
+
+    return Trip(compute_and_wait, session.sync)
+
+
+def run_of_routine(session: td.Session) -> Trip:
+    """A run of a routine, and `item`."""
+    x = session.asarray(np.ones(LENGTH, np.float32))
+    routine = session.routine(lambda one: session.xp.sum(one * 2 + one))
+    return Trip(lambda: routine(x).item(), session.sync)
+
+
+def evicting_op(session: td.Session) -> Trip:
+    """An op on a full `sim` device, whose result takes the place of another value."""
+    values = [session.asarray(np.ones(LARGE, np.float32), device="sim:0") for _ in range(2)]
+
+    def evict() -> None:
+        (values[0] + values[0]).wait()
+
+    def fill() -> None:
+        values[1] += 1  # it is on the device again, and its copy elsewhere is gone
+        session.sync()
+
+    return Trip(evict, fill)
+
+
+def checkpoint(session: td.Session) -> Trip:
+    """A checkpoint of four names, of which one has changed."""
+    folder = tempfile.mkdtemp(prefix="rooms-")
+    values = [session.asarray(np.ones(LENGTH, np.float32)) for _ in range(4)]
+    for number, value in enumerate(values):
+        session.publish(f"rooms {number}", value)
+
+    def prepare() -> None:
+        values[0][...] = values[0] + 1
+        session.sync()
+
+    return Trip(lambda: session.checkpoint(folder).wait(), prepare)
+
+
+DELAY: Final = 0.004  # seconds that work on the device takes: whoever waits for it sleeps by then
+SIM: Final = {"name": "sim:0", "inline": False, "compute_delay": DELAY, "latency": DELAY}
+FULL: Final = {**SIM, "memory": 10 * LARGE}
+TRIPS: Final[dict[str, tuple[Callable[[td.Session], Trip], list[str | Mapping[str, object]], bool]]] = {
+    "small op": (small_op, ["cpu:0"], False),
+    "sim op": (sim_op, ["cpu:0", SIM], False),
+    "sim op, daemon": (sim_op, ["cpu:0", SIM], True),
+    "run": (run_of_routine, ["cpu:0"], False),
+    "eviction": (evicting_op, ["cpu:0", FULL], False),
+    "checkpoint": (checkpoint, ["cpu:0"], False),
+}
+
+
+@contextmanager
+def serving(devices: list[str | Mapping[str, object]]) -> Iterator[str]:
+    """The address of a daemon on a thread of this process."""
+    with tempfile.TemporaryDirectory(prefix="rooms-") as folder:
+        address = f"ipc://{folder}/socket"
+        config = Config(addresses=(address,), devices=tuple(devices))
+        heard = Signals()
+        service = Service(config, guards(config.listen, None, None), Notifier(), heard)
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            yield address
+        finally:
+            heard.to_end("the end of the trips", again=True)
+            thread.join()
+            service.close()
+
+
+@contextmanager
+def session_of(profiler: Profiler, devices: list[Any], *, daemon: bool) -> Iterator[td.Session]:
+    """A session whose machine is profiled: together with the caller, or as a daemon alone."""
+    if not daemon:
+        with profiler.watching(caller=True), td.connect("local", devices=devices) as session:
+            yield session
+        return
+    with profiler.watching(caller=False):
+        daemon_of = serving(devices)
+        address = daemon_of.__enter__()
+    try:
+        with td.connect(address) as session:
+            yield session
+    finally:
+        daemon_of.__exit__(None, None, None)
+
+
+def taken(name: str, times: int = TIMES) -> list[list[Called]]:
+    """The calls of a trip, as often as it is taken."""
+    make, devices, daemon = TRIPS[name]
+    profiler = Profiler()
+    with session_of(profiler, devices, daemon=daemon) as session:
+        trip = make(session)
+        for _ in range(WARM):
+            profiler.take(trip.step, trip.prepare)
+        return [profiler.take(trip.step, trip.prepare) for _ in range(times)]
+
+
+def count(name: str, times: int = TIMES) -> Counts:
+    """The smallest counts of a trip."""
+    return Counts(*map(min, zip(*map(counted, taken(name, times)), strict=True)))
+
+
+def listed(calls: list[Called]) -> Iterator[str]:
+    """The calls in their order: `>` enters a room, `^` goes upwards."""
+    least = min(call.depth for call in calls)
+    for call in calls:
+        mark = "^" if call.source and is_upward(call.path, call.source) else ">" if is_entry(call) else " "
+        yield f"{mark} {'  ' * (call.depth - least)}{call.path}:{call.name}"
+
+
+def main() -> None:
+    """Print the table, or the calls of one trip."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rooms", description=__doc__)
+    parser.add_argument("--list", choices=TRIPS, help="print the calls of this trip")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    asked = parser.parse_args()
+    if asked.list:
+        sys.stdout.writelines(f"{line}\n" for line in listed(min(taken(asked.list), key=len)))
+        return
+    found = {name: count(name)._asdict() for name in TRIPS}
+    if asked.json:
+        sys.stdout.write(json.dumps(found))
+        return
+    for name, counts in found.items():
+        text = ", ".join(f"{label} {value}" for label, value in counts.items())
+        sys.stdout.write(f"{name}: {text}\n")
+
+
+if __name__ == "__main__":
+    main()

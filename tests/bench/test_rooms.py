@@ -1,0 +1,69 @@
+"""How many rooms a piece of work passes through may not grow: calls, entries and upward calls are counted, no times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.rooms import TRIPS, Called, Counts, counted, is_upward
+
+from ..each_case import each_case
+
+ROOT = Path(__file__).parents[2]
+MOST = {
+    "small op": Counts(62, 26, 25, 5),
+    "sim op": Counts(354, 56, 135, 25),
+    "sim op, daemon": Counts(333, 46, 112, 6),
+    "run": Counts(118, 42, 43, 4),
+    "eviction": Counts(659, 66, 244, 44),
+    "checkpoint": Counts(918, 78, 246, 31),
+}
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """The counts of a process of its own, in which nothing else has run."""
+    command = [sys.executable, "-m", "bench.rooms", "--json"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)  # noqa: S603
+    return json.loads(process.stdout)
+
+
+@each_case("trip", MOST)
+def test_a_trip_passes_through_no_more_rooms_than_before(counts, trip):
+    most = MOST[trip]._asdict()
+    grown = {name: value for name, value in counts[trip].items() if value > most[name]}
+    assert not grown, (
+        f"{trip}: {grown} where {most} was reached; `python -m bench.rooms --list {trip!r}` shows the calls"
+    )
+
+
+def test_each_trip_has_its_figures():
+    assert MOST.keys() == TRIPS.keys()
+
+
+def test_a_call_into_another_folder_is_an_entry_and_one_against_the_order_of_the_contracts_is_upward():
+    calls = [
+        Called(1, "vm/memory/ledger.py", "expect", "vm/scheduler/scheduler.py"),
+        Called(1, "vm/scheduler/edges.py", "consume", "vm/scheduler/scheduler.py"),
+        Called(1, "vm/admission/accesses.py", "answer", "vm/scheduler/scheduler.py"),
+        Called(1, "vm/machine.py", "sink", "streams/threads/worker.py"),
+    ]
+    assert counted(calls) == Counts(calls=4, files=4, entries=3, upwards=2)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "upward"),
+    [
+        ("vm/machine.py", "vm/engine.py", True),
+        ("vm/engine.py", "vm/machine.py", False),
+        ("client/outbox/outbox.py", "vm/machine.py", True),
+        ("vm/log.py", "vm/engine.py", False),  # no contract ranks it
+        ("streams/pool.py", "vm/memory/allocation.py", False),
+    ],
+)
+def test_what_is_upward(path, source, upward):
+    assert is_upward(path, source) == upward
