@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.programs.program import Program, Step
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 SLICE = 256  # entries, or edges of the same weight
 CHUNK = 64  # lines of a program, or calls of a segment, in one entry
 EDGES = 1024  # flat fields of edges in one entry; further edges follow in entries of their own
+_ALL = 1 << 62
 _WEIGHT = 32  # fields of edges that weigh as much as one entry
 
 Entry = Any  # a tuple of plain values, or the head, a dict
@@ -43,9 +45,29 @@ def trace_parts(
 ) -> Iterator[list[Entry]]:
     """The snapshot in slices. `since`: only records erased after that tick; `live`: include live instructions;
     `routines`: only those of which there are news after that tick."""
+    return _sliced(_entries(engine, where, since, live=live, routines=routines))
+
+
+def recent_parts(engine: Engine, where: Where, since: int, most: int) -> Iterator[list[Entry]]:
+    """A sample, for what watches a machine all the time: at most so many records of those that were erased after that
+    tick, the newest, and at most so many live instructions, the oldest. The last entry says how long it took here to
+    make the sample, in nanoseconds."""
+    clock, spent = engine.scheduler.clock, 0
+    slices = _sliced(_recent(engine, where, since, most))
+    while True:
+        began = clock()
+        part = next(slices, None)
+        spent += clock() - began
+        if part is None:
+            break
+        yield part
+    yield [{"spent": spent}]
+
+
+def _sliced(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     part: list[Entry] = []
     weight = 0
-    for entry in _entries(engine, where, since, live=live, routines=routines):
+    for entry in entries:
         if entry is not None:
             part.append(entry)
             weight += 1 + (len(entry[-1]) // _WEIGHT if len(entry) == 2 else 0)
@@ -54,6 +76,18 @@ def trace_parts(
             part, weight = [], 0
     if part:
         yield part
+
+
+def _recent(engine: Engine, where: Where, since: int, most: int) -> Iterator[Entry]:
+    """The entries of a sample. Of edges, each has as many as go with it."""
+    texts = _Texts(where)
+    for instruction in list(islice(engine.live.values(), most)):
+        if not instruction.retired:
+            yield from texts.with_texts(_cut(flatten(instruction, 0)))
+    finished = _later(engine.ring.entries, since, most)
+    yield _head(engine, since) | {"live": len(engine.live)}
+    for entry in finished:
+        yield from texts.with_texts(_cut(entry))
 
 
 def _entries(engine: Engine, where: Where, since: int, *, live: bool, routines: int) -> Iterator[Entry]:
@@ -133,12 +167,12 @@ def _head(engine: Engine, since: int) -> dict[str, Any]:
     }
 
 
-def _later(entries: deque[tuple[Any, ...]], since: int) -> Iterable[tuple[Any, ...]]:
-    """The records that were erased after a tick, which are the last ones."""
-    if not since:
+def _later(entries: deque[tuple[Any, ...]], since: int, most: int = _ALL) -> Iterable[tuple[Any, ...]]:
+    """The records that were erased after a tick, which are the last ones; at most so many of them."""
+    if not since and most >= len(entries):
         return list(entries)
     found: list[tuple[Any, ...]] = []
-    for entry in reversed(entries):
+    for entry in islice(reversed(entries), most):
         if entry[ERASED[len(entry)]] <= since:
             break
         found.append(entry)
@@ -179,12 +213,16 @@ class _Texts:
                     yield (session, part, text)
 
 
+def _cut(entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The entry, a long list of edges cut."""
+    if len(entry) in SHORT or len(entry[10]) <= EDGES:
+        return entry
+    return (*entry[:10], entry[10][:EDGES], *entry[11:])
+
+
 def _in_pieces(entry: tuple[Any, ...]) -> Iterator[Entry]:
     """The entry, long lists of edges cut."""
     edges = entry[10]
-    if len(edges) <= EDGES:
-        yield entry
-        return
-    yield (*entry[:10], edges[:EDGES], *entry[11:])
+    yield _cut(entry)
     for start in range(EDGES, len(edges), EDGES):
         yield (entry[0], edges[start : start + EDGES])

@@ -19,7 +19,7 @@ from ..process import Process, resident_memory
 from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
-from .live_trace import trace_parts
+from .live_trace import recent_parts, trace_parts
 from .membership import Membership, refuse_alone
 from .memory.extents import Walk
 from .memory.held import DEVICE, SESSION, Sums, by_what, held_slices
@@ -94,6 +94,11 @@ def _trace(asked: Asked, since: object = 0, live: object = True, routines: objec
     after = natural("since", since)
     known_after = after if routines is None else natural("routines", routines)
     return trace_parts(asked.engine, asked.about.where, after, live=bool(live), routines=known_after)
+
+
+def _recent(asked: Asked, since: object, most: object) -> Any:
+    limit = min(natural("most", most), MOST)
+    return recent_parts(asked.engine, asked.about.where, natural("since", since), limit)
 
 
 def _status(asked: Asked) -> dict[str, Any]:
@@ -280,6 +285,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
     "state": lambda asked, id_: state_row(tensor_asked(asked.session, natural("id", id_))),
     "trace": _trace,
+    "recent": _recent,
     "status": _status,
     "checkpoints": _checkpoints,
     "metrics": lambda asked: metrics_slices(asked.engine, asked.about),

@@ -25,6 +25,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from io import SEEK_END
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
@@ -66,6 +67,18 @@ def save(trace: Records, path: str | Path) -> None:
     lines = [encode(value) for value in (head, *map(plain, trace.records), memory_line(trace.memory))]
     body = b"".join([*lines, routine_lines(trace.runs, trace.routines.values())])
     write_whole(path, body + encode(footer(len(trace), hashlib.sha256(body).hexdigest())))
+
+
+def load_newest(path: str | Path, kind: type[_Records], largest: int) -> tuple[_Records, int]:
+    """Read a trace, or of a file with more bytes than `largest` the records in its last ones, and how many it has. Such
+    a part is checked but for the checksum of the whole, and lacks routines. Raises as `load` does."""
+    with Path(path).open("rb") as file:
+        reader = _Reader(file, str(path))
+        if file.seek(0, SEEK_END) > largest:
+            return reader.read_newest(kind, largest)
+        file.seek(0)
+        whole = reader.read(kind)
+        return whole, len(whole)
 
 
 class Header(NamedTuple):
@@ -154,8 +167,33 @@ class _Reader:
             self._fail("something follows the last line")
         return kind(records, devices=head.devices, memory=memory, routines=routines, runs=runs, **head.counts)
 
+    def read_newest(self, kind: type[_Records], largest: int) -> tuple[_Records, int]:
+        """The last records, and the number of all."""
+        self._file.seek(0)
+        head = self._parse(_header)
+        if head.version <= _WITHOUT_FIELDS:
+            self._fail(f"a part of a file can be read from version {_WITHOUT_FIELDS + 1} on")
+        self._file.seek(-largest, SEEK_END)
+        self._name, self._line = f"{self._name}, the last {largest} bytes", 0
+        self._next()  # the rest of a line
+        record, records = _reader_of(head), []
+        while (line := self._next()).startswith(b"["):
+            records.append(self._valid(line, record))
+        if not records:
+            self._fail("no whole record is in them")
+        memory = self._valid(line, _memory)
+        while (line := self._next()) and not line.startswith(b'{"records":'):
+            pass  # runs and routines
+        if self._valid(line, _footer)[0] != head.records or self._file.read(1):
+            self._fail("it does not end as its first line says")
+        counts = head.counts | {"base_tick": max((one.admitted for one in records), default=0)}
+        counts["before"] += head.records - len(records)
+        return kind(records, devices=head.devices, memory=memory, routines=(), runs=(), **counts), head.records
+
     def _parse(self, validate: Callable[[object], _T]) -> _T:
-        line = self._next()
+        return self._valid(self._next(), validate)
+
+    def _valid(self, line: bytes, validate: Callable[[object], _T]) -> _T:
         try:
             return validate(json.loads(line))
         except Malformed as error:

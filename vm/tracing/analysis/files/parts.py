@@ -84,7 +84,8 @@ _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
 class Picture(NamedTuple):
     """The state of a machine's ring at one moment. `tick` is the `since` of the query for the next picture; `retired`
-    counts the instructions that have finished since the machine began."""
+    counts the instructions that have finished since the machine began. Of a sample: how many instructions were live,
+    and the nanoseconds that it took the machine to make it."""
 
     records: list[Record]
     devices: tuple[str, ...]
@@ -98,6 +99,8 @@ class Picture(NamedTuple):
     holdings: tuple[Holding, ...]
     routines: tuple[RoutineRecord, ...] = ()
     runs: tuple[RunRecord, ...] = ()
+    live: int = 0
+    spent: int = 0
 
     @property
     def finished(self) -> int:
@@ -146,7 +149,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     routines = RoutineParts()
     for entry in (entry for part in parts for entry in part):
         if isinstance(entry, Mapping):
-            head = entry
+            head = {**head, **entry}  # that of a sample has a second part, at the end
         elif len(entry) == 3 and line_of(entry[1]):
             lines[entry[0], entry[1]] = str(entry[2])
         elif len(entry) == 3:
@@ -178,7 +181,9 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}
     enabled = bool(head["enabled"])
     known, runs = routines.routines(), routines.runs(where)
-    return Picture(records, devices, taken, tick, since, retired, capacity, enabled, used, tuple(holdings), known, runs)
+    sample = (int(head.get("live", 0)), int(head.get("spent", 0)))
+    counts = (taken, tick, since, retired, capacity, enabled)
+    return Picture(records, devices, *counts, used, tuple(holdings), known, runs, *sample)
 
 
 def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:

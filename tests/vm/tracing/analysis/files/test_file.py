@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
+from tensord.vm.tracing.analysis.files.file import load_newest
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import (
@@ -356,3 +357,61 @@ class TestFromPython:
     def test_timeline_writes_a_file(self, path):
         random_trace(3).timeline(path)
         assert json.loads(path.read_text())["traceEvents"]
+
+
+# -- a part of a file --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(path):
+    """A trace of 90 records or so, and where in its file the last 30 begin."""
+    trace = random_trace(3, steps=300)
+    found = Trace(trace.records, routines=[ROUTINE], runs=[RUN], memory=Memory({"cpu:0": 64}), before=2)
+    found.save(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    return found, len(b"".join(lines[len(found) - 29 :]))
+
+
+def test_of_a_large_file_the_last_records_are_read(path, long):
+    whole, last = long
+    part, total = load_newest(path, Trace, last + 1)
+    assert (part.records, total) == (whole.records[-30:], len(whole))
+    assert (part.memory, part.before) == (whole.memory, 2 + total - 30)
+    assert all(edge.mark != "missing" for edge in part.graph().edges)
+
+
+def test_a_line_that_is_cut_is_left_out(path, long):
+    whole, last = long
+    assert load_newest(path, Trace, last - 1)[0].records == whole.records[-29:]
+
+
+def test_a_small_file_is_read_whole(path, long):
+    whole, _ = long
+    found, total = load_newest(path, Trace, path.stat().st_size)
+    assert (found.records, found.routines, total) == (whole.records, whole.routines, len(whole))
+
+
+@each_case(
+    ("damage", "complaint"),
+    [
+        (lambda body: body[:-60], "it was cut short"),
+        (lambda body: body + b"more", "it does not end as"),
+        (lambda body: body.replace(b'{"used"', b'{"uses"'), "expected the memory"),
+        (lambda body: body.replace(b'"DONE"', b"17"), "status is 17"),
+        (lambda body: body.replace(b'"version":6', b'"version":7', 1), "trace version 7"),
+        (lambda body: body.replace(b'"version":6', b'"version":3', 1), "from version 4 on"),
+        (lambda body: b"\0" * len(body), "it was cut short"),
+    ],
+)
+def test_a_damaged_part_says_what_is_wrong(path, long, damage: Any, complaint: str):
+    long[0].save(path)
+    body = damage(path.read_bytes())
+    path.write_bytes(body)
+    with pytest.raises(ProtocolError, match=complaint):
+        load_newest(path, Trace, 8000)
+
+
+def test_a_part_without_a_whole_record_is_refused(path, long):
+    behind = path.read_bytes().splitlines(keepends=True)[1 + len(long[0]) :]
+    with pytest.raises(ProtocolError, match="no whole record"):
+        load_newest(path, Trace, len(b"".join(behind)) + 10)

@@ -14,7 +14,7 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.messages import Sync
 from tensord.vm.model.texts import WIDEST, Texts, size_of
 from tensord.vm.reporting import live_trace, locations
-from tensord.vm.reporting.live_trace import SLICE, trace_parts
+from tensord.vm.reporting.live_trace import SLICE, recent_parts, trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
@@ -61,6 +61,58 @@ def test_since_gives_what_was_erased_later(machine, sim_session):
     assert {r.id for r in second.records}.isdisjoint(r.id for r in first.records)
     assert second.retired - first.retired == second.finished
     assert read_parts(trace_parts(machine.engine, where, second.tick)).records == []
+
+
+def test_a_sample_has_the_newest_records_after_a_tick(machine, sim_session):
+    where = Places(machine.engine)
+    finished = machine.trace().records
+    sample = read_parts(travelled(recent_parts(machine.engine, where, 0, 3)))
+    newest = sorted(finished, key=lambda record: record.erased)[-3:]
+    assert sorted(record.id for record in sample.records) == sorted(record.id for record in newest)
+    assert sample.retired == len(finished)
+    sim_session.asarray([1.0])
+    sim_session.sync()
+    after = read_parts(travelled(recent_parts(machine.engine, where, sample.tick, 1000)))
+    assert len(after.records) == after.retired - sample.retired
+    assert {record.id for record in after.records}.isdisjoint(record.id for record in finished)
+
+
+def test_a_sample_has_the_oldest_live_instructions_and_says_how_many_there_are(machine, sim_session):
+    device = machine.devices["sim:0"]
+    device.hold("compute")
+    x = sim_session.asarray(np.zeros(4), device="sim:0")
+    results = [x + 1 for _ in range(10)]
+    sim_session._core.outbox.flush()
+    sample = read_parts(travelled(recent_parts(machine.engine, Places(machine.engine), 1 << 62, 4)))
+    device.resume("compute")
+    assert [record.op for record in sample.records] == ["add"] * 4
+    assert [record.id for record in sample.records] == sorted(record.id for record in sample.records)
+    assert (sample.live, len(results)) == (10, 10)
+
+
+def test_of_many_edges_a_sample_has_the_first(machine, sim_session, monkeypatch):
+    monkeypatch.setattr(live_trace, "EDGES", 8)
+    device = machine.devices["sim:0"]
+    device.hold("compute")
+    x = sim_session.asarray(np.zeros(4), device="sim:0")
+    results = [x + 1 for _ in range(10)]
+    sim_session._core.outbox.flush()
+    done = sim_session._core.outbox.ask(Sync)
+    sample = read_parts(travelled(recent_parts(machine.engine, Places(machine.engine), 1 << 62, 100)))
+    device.resume("compute")
+    assert [len(record.edges) for record in sample.records if record.op == "sync"] == [2]
+    assert len(results) == 10
+    assert done is not None
+
+
+def test_a_sample_says_how_long_it_took_without_what_happened_between_its_slices(machine, monkeypatch):
+    clock = iter(range(0, 10_000, 5))
+    monkeypatch.setattr(machine.engine.scheduler, "clock", lambda: next(clock))
+    slices = []
+    for part in recent_parts(machine.engine, Places(machine.engine), 0, 100):
+        next(clock)  # the daemon does something else
+        slices.append(part)
+    assert read_parts(slices).spent == 15  # of one slice, in which the clock is read a second time, and of the end
 
 
 def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session, monkeypatch):
