@@ -34,7 +34,7 @@ from tensord.vm.service.settings.config import Config
 ROOT: Final = Path(__file__).resolve().parent.parent
 FLOORS: Final = ("client/", "vm/", "streams/", "interpreter/")
 WARM: Final = 12  # times that a trip is taken before it is counted
-TIMES: Final = 15  # times that it is counted
+TIMES: Final = 30  # times that it is counted
 LENGTH: Final = 16
 LARGE: Final = 1 << 20  # elements, of which a device holds two and a half
 

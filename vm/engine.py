@@ -188,7 +188,9 @@ class Engine:
         scheduler.stamp(scheduler.clock())
         if self.finished:
             scheduler.release_finished()
-            abandon_lost(self.tiers.values(), self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)
+            for device in self.tiers.values():
+                if device.backend.lost is not None and not device.abandoned:
+                    abandon_lost([device], self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)
         if self._doomed:
             scheduler.retire_doomed()
         if self.pending:

@@ -16,11 +16,11 @@ from ..each_case import each_case
 ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(62, 26, 25, 5),
-    "sim op": Counts(354, 56, 135, 25),
-    "sim op, daemon": Counts(333, 46, 112, 6),
+    "sim op": Counts(319, 52, 108, 25),
+    "sim op, daemon": Counts(293, 42, 85, 7),
     "run": Counts(118, 42, 43, 4),
-    "eviction": Counts(659, 66, 244, 44),
-    "checkpoint": Counts(918, 78, 246, 31),
+    "eviction": Counts(616, 64, 209, 45),
+    "checkpoint": Counts(876, 75, 217, 33),
 }
 
 

@@ -89,7 +89,8 @@ class Calls:
         else:
             check_results(session, plan.outputs, dying)
         residency, device, cause = self.residency, plan.device, Cause(session, location)
-        refuse_lost(device)
+        if device.backend.lost is not None:
+            refuse_lost(device)
         bound = residency.operands(operands, device, cause)
         reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:

@@ -60,6 +60,12 @@ def scratch_of(instruction: Instruction) -> int:
     return instruction.beside if instruction.plan is None else instruction.plan.scratch
 
 
+def beside_results(instruction: Instruction) -> tuple[int, int]:
+    """The bytes of its kernel's temporaries, and what its results may have whose size depends on data."""
+    plan = instruction.plan
+    return (instruction.beside, 0) if plan is None else (plan.scratch, plan.most)
+
+
 def take(instruction: Instruction, needy: list[Binding]) -> bool:
     """Allocate for every output, or for none."""
     taken: list[Copy] = []

@@ -207,6 +207,10 @@ class Instruction:
             raise IllegalTransition(f"{self!r}: {self.status} -> {status}\n{story(self)}")
         self.status = status
 
+    def move_to_outcome(self) -> None:
+        """Take the last transition."""
+        self.move(self.outcome())
+
     @property
     def retired(self) -> bool:
         """Has it been erased?"""

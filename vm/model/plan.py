@@ -51,6 +51,7 @@ class Plan:
         "output",
         "outputs",
         "pending",
+        "prompt",
         "reports",
         "scalars",
         "scratch",
@@ -75,6 +76,7 @@ class Plan:
         session: int,
     ) -> None:
         self.op = op
+        self.prompt = op.prompt
         self.session = session
         self.label = op.name
         self.counted = device.tally.of(op.name)

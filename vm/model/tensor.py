@@ -233,6 +233,13 @@ class Moved(Tensor):
         self.bound = True
 
 
+def made(id_: int, meta: Meta | None, home: DeviceState, nbytes: int) -> tuple[Tensor, Copy]:
+    """A tensor with a storage of its own, whose first version is in one copy at home. `nbytes`: those of the copy."""
+    copy = Copy(id_, home, nbytes, 1)
+    storage = Storage(-1 if meta is None else meta.nbytes, home, copy)
+    return Tensor(meta, storage, home), copy
+
+
 class Binding(NamedTuple):
     """One tensor operand bound to a copy. `strides` is None where the copy holds the tensor packed."""
 

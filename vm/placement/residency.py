@@ -28,7 +28,7 @@ from ..model.device_state import DeviceState, add_to
 from ..model.instruction import PENDING, Instruction
 from ..model.reason import RETURN
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Copy, Moved, Storage, Tensor
+from ..model.tensor import Binding, Copy, Moved, Storage, Tensor, made
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 from .routes import Routes, is_in_pieces
@@ -73,11 +73,15 @@ class Residency:
 
     def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
         """A new tensor with its storage and the one copy at home."""
+        self.copies += 1
         nbytes = -1 if meta is None else meta.nbytes
-        copy = self.new_copy(home, nbytes, 1)
-        storage = Storage(nbytes, home, copy)
-        hold(copy, storage)
-        return Tensor(meta, storage, home), copy
+        takes = home.backend.footprint(nbytes)
+        if takes > 0:
+            home.planned += takes
+        tensor, copy = made(self.copies, meta, home, takes)
+        if home.ceiling or home.short:
+            hold(copy, tensor.storage)
+        return tensor, copy
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +92,8 @@ class Residency:
         """
         copy = tensor.storage.copies.get(device)
         if copy is not None:
-            touch(tensor.storage, device)
+            if device.short:
+                touch(tensor.storage, device)
             self.scheduler.bound.append(copy)
             return Binding(copy, tensor, tensor.offset, tensor.strides)
         session = cause.session

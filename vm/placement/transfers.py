@@ -79,7 +79,8 @@ class Transfers:
         instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, cause.location)
         instruction.author = self.causing or cause.session
         instruction.inputs, instruction.outputs = (source,), (target,)
-        source.tensor.await_meta(instruction)
+        if source.tensor.meta is None:
+            source.tensor.await_meta(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         return instruction
 

@@ -135,7 +135,7 @@ class Dispatcher:
             if stream.ordered and not has_room(queue):
                 self.wait_for_room(instruction, queue)
                 return
-        if not reserve(instruction):
+        if (instruction.outputs or instruction.beside) and not reserve(instruction):
             instruction.stream = chosen
             if self.await_launches is not None and self.await_launches(instruction.device):
                 return
@@ -146,10 +146,11 @@ class Dispatcher:
         if not instruction.traits.copies:  # a transfer's record is about the device whose stream carries it
             instruction.used = instruction.device.backend.allocated
         instruction.move(Status.DISPATCHED)
-        try:
-            bind_arguments(instruction)
-        except BaseException as error:
-            instruction.fail(error)
+        if instruction.inputs or instruction.outputs:
+            try:
+                bind_arguments(instruction)
+            except BaseException as error:
+                instruction.fail(error)
         if stream is None or queue is None:
             self.run_inline(instruction)
         else:
@@ -228,8 +229,9 @@ class Dispatcher:
         if stream is None or queue is None:
             raise AssertionError(f"{instruction!r} was reported, but no stream had it")
         stream.queued -= 1
-        if not stream.queued:
-            release_drained(self.devices[stream.device], stream)
+        device = self.devices[stream.device]
+        if not stream.queued and device.reusable:
+            release_drained(device, stream)
         queue.leave(instruction)
         if queue.waiting:
             self.refills[queue] = None
@@ -258,7 +260,7 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
     """Is it small and bounded, with all its sources done? Then it is cheaper on the driving thread than on a worker."""
     plan = instruction.plan
     if plan is not None:
-        instruction.quick = plan.op.prompt and plan.work <= instruction.device.inline_work
+        instruction.quick = plan.prompt and plan.work <= instruction.device.inline_work
     elif is_on_disk(instruction, stream):
         instruction.quick = False
     else:

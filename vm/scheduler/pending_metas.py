@@ -125,10 +125,11 @@ class PendingMetas:
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
     """Before admission: make the instruction wait for the pending metas of its inputs and of `targets`."""
     for value in instruction.inputs:
-        if type(value) is Binding:
+        if type(value) is Binding and value.tensor.meta is None:
             value.tensor.await_meta(instruction)
     for target in targets:
-        target.await_meta(instruction)
+        if target.meta is None:
+            target.await_meta(instruction)
 
 
 def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:

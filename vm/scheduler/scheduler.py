@@ -28,9 +28,9 @@ from ..memory.making_room import Room, evict_idle, make_room
 from ..memory.refusals import Refusals, question
 from ..memory.release import leave_plan
 from ..memory.reservation import (
+    beside_results,
     is_first,
     is_stuck,
-    most_of,
     need_alone,
     new_copies,
     out_of_memory,
@@ -157,7 +157,10 @@ class Scheduler:
 
     def admit(self, instruction: Instruction) -> None:
         """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
-        self._plan_room(instruction)
+        needs_memory = bool(instruction.outputs or instruction.beside)
+        scratch, most = beside_results(instruction) if needs_memory else (0, 0)
+        if needs_memory and instruction.device.planned + scratch + most > instruction.device.backend.limit:
+            self._plan_room(instruction, scratch + most)
         if self.launching:
             self.fences.order(instruction)
         self.enter(instruction)
@@ -165,7 +168,8 @@ class Scheduler:
             if isinstance(value, Binding):
                 value.tensor.bound = True
         self._consume(instruction)
-        self._expect_memory(instruction)
+        if needs_memory and instruction.error is None:
+            self._expect_memory(instruction, scratch, most)
         if instruction.error is not None and instruction.on_doom is not None:
             self.doom((instruction,), instruction.error)  # reports a lost value at once
         else:
@@ -212,24 +216,20 @@ class Scheduler:
         for copy in copies:
             copy.device.live[instruction] = None
 
-    def _expect_memory(self, instruction: Instruction) -> None:
-        """Tell the ledger what the instruction will reserve, unless it is doomed."""
-        if instruction.error is not None:
-            return
+    def _expect_memory(self, instruction: Instruction, scratch: int, most: int) -> None:
+        """Tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the `most` that
+        results may have whose size data decide."""
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
-        scratch = scratch_of(instruction)
         if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
-            if most := most_of(instruction):
+            if most:
                 plan_most(instruction, most)
-            need = sum(max(copy.nbytes, 0) for copy in new) + instruction.most + scratch
+            need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
 
-    def _plan_room(self, instruction: Instruction) -> None:
-        """Let copies leave its device, if the plan exceeds that. What is evicted moves in front of the instruction."""
-        device, beside = instruction.device, scratch_of(instruction) + most_of(instruction)
-        if device.planned + beside <= device.backend.limit:
-            return
+    def _plan_room(self, instruction: Instruction, beside: int) -> None:
+        """The plan exceeds its device: let copies leave that. What is evicted moves in front of the instruction."""
+        device = instruction.device
         if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
             return
         if need_alone(instruction) > device.backend.limit:
@@ -377,7 +377,8 @@ class Scheduler:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
         if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan):
             return False
-        instruction.settle_late_errors()
+        if instruction.traits.tolerant:
+            instruction.settle_late_errors()
         if instruction.error is not None or instruction.failures is not None:
             errors.settle_late(instruction)
         self.retire(instruction)
@@ -394,7 +395,7 @@ class Scheduler:
         """Erase an instruction: drop its accesses, release its successors, report its outcome."""
         if instruction.status in PENDING:
             instruction.settle_poison()
-        instruction.move(instruction.outcome())
+        instruction.move_to_outcome()
         if self.launching and instruction.plan is not None and instruction.error is None:
             note_warm(instruction)
         edges.release_accesses(instruction)
@@ -405,8 +406,9 @@ class Scheduler:
         self.retired += 1
         if instruction.origin:
             self.tell(errors.whose(instruction) or self.nobody, instruction.error)
-        for error in instruction.own_failures():
-            self.tell(instruction.author, error)
+        if instruction.failures is not None or instruction.traits.tolerant:
+            for error in instruction.own_failures():
+                self.tell(instruction.author, error)
         if self.launching and isinstance(instruction, Fence):
             self.fences.passed(instruction)
         if instruction.on_retire is not None:
@@ -421,7 +423,9 @@ class Scheduler:
         """Take the instruction off every list; retry others that wait for memory."""
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
-        settle(instruction.device, instruction)
+        device = instruction.device
+        if device.behind or instruction in device.unreserved:
+            settle(device, instruction)
         if instruction.most:
             plan_most(instruction, 0)
         for copy in instruction.reads + instruction.writes:

@@ -50,6 +50,7 @@ class SegmentPlan(Plan):
         metas = tuple([known_meta(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known_meta(program, variable) for variable in (*recipe.written, *recipe.made)])
         self.op = RUN
+        self.prompt = RUN.prompt
         self.session = session
         self.label = f"{RUN.name} {routine.name}".rstrip()
         self.attributes = ()
