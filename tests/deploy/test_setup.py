@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +44,15 @@ def test_every_pattern_names_modules_of_the_machine_and_none_of_the_client(load)
     assert not [
         path for path in found if path.name == "__init__.py" or "client" in path.parts or "service" in path.parts
     ]
+
+
+def test_a_wheel_has_the_files_of_the_page(tmp_path):
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - our own build
+    place = "vm/tracing/analysis/page/static"
+    built = {path.name: path.read_bytes() for path in (tmp_path / "tensord" / place).iterdir()}
+    assert built == {path.name: path.read_bytes() for path in (ROOT / place).iterdir()}
+    assert {"index.html", "style.css", "main.js"} <= set(built)
 
 
 @pytest.mark.parametrize("command", ["bdist_wheel", "build", "build_ext", "install"])

@@ -43,13 +43,15 @@ COMMANDS: Final = {
     "verify": Listed(
         "traces.trace", "Recompute every edge, compare compiled routines with their programs: report mismatches."
     ),
-    "timeline": Listed("traces.trace", "Write a timeline that https://ui.perfetto.dev or chrome://tracing opens."),
+    "timeline": Listed(
+        "traces.trace", "Write a timeline: a page, or a file for https://ui.perfetto.dev or chrome://tracing."
+    ),
     "why": Listed(
         "traces.trace",
         "Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.",
     ),
 }
-FORMATS: Final = ("chrome",)
+FORMATS: Final = ("chrome", "html")
 _PROBLEMS_SHOWN = 50
 
 
@@ -88,29 +90,39 @@ def verify(file: Path | None, address: str | None) -> None:
 @source
 @options.address
 @output_option
-@click.option("--format", "wanted", type=click.Choice(FORMATS), default="chrome", help="What to write.")
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(FORMATS),
+    help="What to write; by default html to a file whose name ends so, else chrome.",
+)
 @selects
-@click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows for edges.")
-@options.json_flag("Reports and errors as JSON, too; the timeline always is.")
+@click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows in chrome's.")
+@options.json_flag("Reports and errors as JSON, too.")
 def timeline(
     file: Path | None,
     *,
     address: str | None,
     output: Path | None,
-    wanted: str,
+    wanted: str | None,
     chooses: Filter,
     flows: int,
 ) -> None:
-    """Write a timeline that https://ui.perfetto.dev or chrome://tracing opens.
+    """Write a timeline: a page, or a file for https://ui.perfetto.dev or chrome://tracing.
 
-    Example: tensord trace timeline -o run.json
+    html is one file that shows the trace without a network, chrome is for the viewers.
+
+    Example: tensord trace timeline run.trace -o run.html
     """
-    from ....vm.tracing.analysis.sums import timeline
+    from ....vm.tracing.analysis.page.whole import is_page, page_of
+    from ....vm.tracing.analysis.sums.timeline import to_chrome
 
     trace = load(file, address)
     chosen = trace.only(chooses.select(trace.records)) if chooses else trace
-    writer = {"chrome": timeline.to_chrome}[wanted]
-    write(writer(chosen, flows=flows), output)
+    if wanted == "html" or (wanted is None and output is not None and is_page(output)):
+        write(page_of(chosen, "a daemon" if file is None else file.name), output)
+    else:
+        write(to_chrome(chosen, flows=flows), output)
     if output is not None:
         from .record import report
 

@@ -82,11 +82,13 @@ class Trace(Records):
         return to_json(graph) if format == "json" else drawn(graph, format)
 
     def timeline(self, path: str | Path) -> None:
-        """Write a timeline that https://ui.perfetto.dev opens, whole or not at all; raises OSError."""
+        """Write a timeline, whole or not at all: a page if the name ends in .html, else what https://ui.perfetto.dev
+        opens. Raises OSError."""
         from ....interpreter.whole_file import write_whole
+        from .page.whole import is_page, page_of
         from .sums.timeline import to_chrome
 
-        write_whole(path, to_chrome(self))
+        write_whole(path, page_of(self, "") if is_page(path) else to_chrome(self))
 
     def why(self, instruction: int | Record, *, depth: int = 6) -> str:
         """Why an instruction, a record or its id, took as long as it did: what it waited for and the critical path, as

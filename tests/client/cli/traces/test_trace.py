@@ -214,6 +214,15 @@ class TestPictures:
         assert code == 0
         assert json.loads(out)["traceEvents"]
 
+    def test_a_timeline_is_a_page_by_its_name_or_on_request(self, run, good, tmp_path):
+        for arguments in (("-o", str(tmp_path / "run.html")), ("--format", "html", "-o", str(tmp_path / "page"))):
+            assert run("trace", "timeline", good, *arguments)[0] == 0
+            assert (tmp_path / Path(arguments[-1]).name).read_text().startswith("<!DOCTYPE html>")
+        code, out, _ = run("trace", "timeline", good, "--format", "html", "--op", "nothing")
+        assert (code, out.partition("\n")[0]) == (0, "<!DOCTYPE html>")
+        run("trace", "timeline", good, "--format", "chrome", "-o", str(tmp_path / "page.html"))
+        assert json.loads((tmp_path / "page.html").read_text())["traceEvents"]
+
     def test_a_timeline_in_a_file_is_reported_as_a_dump_is(self, run, good, tmp_path):
         path = tmp_path / "run.json"
         code, out, err = run("trace", "timeline", good, "-o", path)

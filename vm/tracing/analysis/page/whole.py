@@ -1,0 +1,97 @@
+"""The page as one file: its modules, its style and a view, which works without a network and asks for nothing.
+
+The modules are written for browsers as they are. Here each becomes a function that returns what it exports, in the
+order of their imports, in one script: modules of their own can neither be loaded by a page that is opened from a file
+nor be told from others by its policy. The policy names the digests of that script and of the style, and forbids all
+else. `<` cannot appear in the view, so no text in it ends its element.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..recorded.records import Records
+from .view import view_of
+
+STATIC: Final = Path(__file__).parent / "static"
+MAIN: Final = "main.js"
+_IMPORT: Final = re.compile(r'^import \{([\w, ]+)\} from "\./([\w.]+)";\n', re.MULTILINE)
+_EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
+_POLICY: Final = re.compile(r'(http-equiv="Content-Security-Policy" content=)"[^"]*"')
+
+
+def is_page(path: str | Path) -> bool:
+    """Is a file of this name a page?"""
+    return Path(path).suffix.lower() in {".html", ".htm"}
+
+
+def page_of(trace: Records, source: str) -> str:
+    """The page of a trace. `source`: where it is from."""
+    return whole_page(view_of(trace, source))
+
+
+class _Parts(NamedTuple):
+    """The page around its view."""
+
+    before: str
+    after: str
+
+
+def whole_page(view: Mapping[str, object]) -> str:
+    """The page with that view in it."""
+    before, after = _parts()
+    return f'{before}<script type="application/json" id="view">{in_script(view)}</script>\n{after}'
+
+
+def in_script(value: object) -> str:
+    """JSON that can stand within a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+@cache
+def _parts() -> _Parts:
+    style = (STATIC / "style.css").read_text(encoding="utf-8")
+    script = bundled({path.name: path.read_text(encoding="utf-8") for path in STATIC.glob("*.js")})
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    sources = f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; img-src data:"
+    page = _POLICY.sub(rf'''\1"{sources}; base-uri 'none'; form-action 'none'"''', page, count=1)
+    page = page.replace('<link rel="stylesheet" href="static/style.css">', f"<style>{style}</style>")
+    before, found, after = page.partition('<script type="module" src="static/main.js"></script>')
+    assert found, "index.html loads the main module"  # noqa: S101 - a file of the package
+    return _Parts(before, f"<script>{script}</script>{after}")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def bundled(modules: Mapping[str, str], main: str = MAIN) -> str:
+    """The modules as one script, each after those that it imports."""
+    order = dict.fromkeys(_in_order(modules, main, ()))
+    return '\n"use strict";\n' + "".join(_wrapped(name, modules[name]) for name in order)
+
+
+def _in_order(modules: Mapping[str, str], name: str, within: tuple[str, ...]) -> Iterator[str]:
+    if name in within:
+        raise ValueError(f"modules import each other in a circle: {' -> '.join((*within, name))}")
+    for _, imported in _IMPORT.findall(modules[name]):
+        yield from _in_order(modules, imported, (*within, name))
+    yield name
+
+
+def _wrapped(name: str, text: str) -> str:
+    """A module as a constant that holds its exports."""
+    exports = ", ".join(_EXPORT.findall(text))
+    body = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {{{found[1]}}} = {_constant(found[2])};\n", text))
+    return f"const {_constant(name)} = (() => {{\n{body}return {{{exports}}};\n}})();\n"
+
+
+def _constant(name: str) -> str:
+    return f"${name.removesuffix('.js')}"
