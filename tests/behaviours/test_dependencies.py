@@ -201,18 +201,17 @@ def test_a_submitter_that_is_too_fast_is_slowed_and_loses_nothing(session, monke
     """Behaviour 6: 5,000 independent ops against a stream that stands still: at most a window of them is alive."""
     assert machine_module.WINDOW <= 1 << 14
     monkeypatch.setattr(machine_module, "WINDOW", 512)
-    machine, inner = machine_of(session), session._core.transport._session
+    machine, transport = machine_of(session), session._core.transport
     x = session.asarray(ones(4))
     session.sync()
-    peak = 0
-    submit = machine.submit
+    inner, peak, send = transport._session, 0, transport.send
 
-    def watched(*arguments: Any) -> None:
+    def watched(messages: Any) -> None:
         nonlocal peak
-        submit(*arguments)
+        send(messages)
         peak = max(peak, len(inner.live) + machine.engine.waiting().total())
 
-    monkeypatch.setattr(machine, "submit", watched)
+    monkeypatch.setattr(transport, "send", watched)
     results: list[Any] = []
     submitter = threading.Thread(target=lambda: results.extend(x + float(n) for n in range(5000)))
     with held(session, "cpu:0", "compute"):

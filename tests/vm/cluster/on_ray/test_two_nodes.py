@@ -55,7 +55,8 @@ def every_node_serves_and_clients_get_in(nodes):
     for row in nodes.rows.values():
         assert (row["state"], row["incarnation"], row["wrong"]) == ("serving", 1, "")
         assert row["devices"] == [f"{row['node']}/cpu:0", f"{row['node']}/sim:0"]
-    assert nodes.seen("node0", "node1") == nodes.seen("node1", "node0") == ("up", 1)
+    nodes.await_seen("node0", "node1", ("up", 1))  # the others hear of it a moment after `up` does
+    nodes.await_seen("node1", "node0", ("up", 1))
     with td.connect_cluster(nodes.rows["node0"]["address"], keys=nodes.keys) as session:
         x = session.asarray([1.0, 2.0], device="node1/sim:0")
         assert (x + x).tolist() == [2.0, 4.0]
