@@ -78,7 +78,8 @@ def test_the_table_of_ops_has_what_their_definitions_say(tmp_path, monkeypatch):
         if text is not None:
             table.write_text(text)
         monkeypatch.setattr(op_descriptions, "TABLE", table)
-        assert {name: read_table()[name] for name in REGISTRY} == described
+        found = read_table()
+        assert {name: found[name] for name in REGISTRY} == described
 
 
 def test_the_types_of_the_module_are_those_of_the_namespace():

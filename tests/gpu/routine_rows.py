@@ -95,7 +95,7 @@ class RoutineRows(Yardstick):
         with self.session(address, routines="auto") as s:
             network, put = self.network(s, batches, routine=False)
             for _ in range(WARM):
-                self.step(s, network, put, MANY if self.given.is_real else 20)
+                self.step(s, network, put, MANY if self.given.is_real else 8)
             row = Row("training step in a plain loop, daemon", "ms", 0.4, 0.15)
             self.compare(row, partial(self.step, s, network, put, steps), self.alone(batches, steps))
             periods = s.stats()["periods"]

@@ -18,7 +18,7 @@ from ...each_case import each_case
 from ...gpu.op_cases import SPECIAL, Case, cases, dtypes_of
 from .checking import call_of, check, check_on_grid
 
-EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("TENSORD_CONFORMANCE_EXAMPLES", "2"))
 LARGEST = 5000  # elements of a result: more cost time, and show nothing
 RULED = [name for name, op in REGISTRY.items() if not isinstance(op.layouts, str)]
 
