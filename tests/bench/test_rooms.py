@@ -22,6 +22,8 @@ MOST = {
     "eviction": Counts(616, 64, 209, 45),
     "checkpoint": Counts(876, 75, 217, 33),
 }
+ALONE = ("small op", "run")  # one thread does all of it
+TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,8 @@ def counts():
 
 @each_case("trip", MOST)
 def test_a_trip_passes_through_no_more_rooms_than_before(counts, trip):
-    most = MOST[trip]._asdict()
-    grown = {name: value for name, value in counts[trip].items() if value > most[name]}
+    most, share = MOST[trip]._asdict(), 0 if trip in ALONE else TURNS
+    grown = {name: value for name, value in counts[trip].items() if value > most[name] * (1 + share) + 100 * share}
     assert not grown, (
         f"{trip}: {grown} where {most} was reached; `python -m bench.rooms --list {trip!r}` shows the calls"
     )
