@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.collectives.choice import schedule_of
-from ...interpreter.collectives.over_nodes import asked_over_nodes
+from ...interpreter.collectives.over_nodes import asked_over_nodes, count_of
 from ...interpreter.collectives.request import Asked
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
@@ -56,7 +55,7 @@ def send_parts(
 ) -> dict[int, Tensor]:
     """Send each node its part; the results, by rank."""
     kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
-    transfer = cluster.transfer(len(schedule_of(asked.collective).steps))
+    transfer = cluster.transfer(count_of(asked.collective))
     metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
     incarnations = tuple([core.transport.incarnation for core in cores.values()])
     made: dict[int, Tensor] = {}

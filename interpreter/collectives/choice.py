@@ -14,6 +14,7 @@ CHUNK: Final = 64 << 10  # bytes: below, the time that a step takes by itself co
 RINGS: Final = frozenset({Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST})
 DIRECT: Final[Communicator] = Direct()
 RING: Final[Communicator] = Ring()
+OVER_NODES: Final[Communicator] = Ring(over_nodes=True)
 
 
 class Schedule(NamedTuple):
@@ -23,15 +24,17 @@ class Schedule(NamedTuple):
     steps: Steps
 
 
-def communicator_of(given: Collective) -> Communicator:
+def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communicator:
     """The ring for what is large, and has chunks that go around; else direct."""
     large = given.ranks > 1 and given.nbytes >= given.ranks * CHUNK
-    return RING if large and given.kind in RINGS else DIRECT
+    if not large or given.kind not in RINGS:
+        return DIRECT
+    return OVER_NODES if over_nodes else RING
 
 
-def schedule_of(given: Collective) -> Schedule:
-    """The steps of a collective."""
-    chosen = communicator_of(given)
+def schedule_of(given: Collective, *, over_nodes: bool = False) -> Schedule:
+    """The steps of a collective; with devices of several nodes these are fewer and larger, and give the same bits."""
+    chosen = communicator_of(given, over_nodes=over_nodes)
     make: dict[Kind, Callable[[Collective], Steps]] = {
         Kind.ALL_REDUCE: chosen.all_reduce,
         Kind.ALL_GATHER: chosen.all_gather,

@@ -7,13 +7,63 @@ node's memory to another's is a transfer, whose name is that of the request's fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError
+from ..types.device_names import node_of
 from ..types.meta import Meta
+from .choice import schedule_of
+from .collective import Collective
 from .request import Asked, asked_for
+from .steps import Step, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
+KEPT: Final = 64  # parts that are remembered
+
+
+class Task(NamedTuple):
+    """A step of which a node has to do something. `number`: among those of all nodes; `text`: as of `numbered`;
+    `source`, `target`: the nodes that have the chunk, and that receive it."""
+
+    number: int
+    step: Step
+    text: str
+    source: str
+    target: str
+
+
+class Part(NamedTuple):
+    """What one node has to do, and the name of the algorithm."""
+
+    algorithm: str
+    tasks: Sequence[Task]
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps alone."""
+        return [task.step for task in self.tasks]
+
+
+@lru_cache(KEPT)
+def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> Part:
+    """What a node has to do of a collective on tensors with these homes, and ranks with these devices.
+
+    Training repeats a few collectives for ever, so parts are remembered: they are small, since a node has few devices.
+    """
+    algorithm, steps = schedule_of(given, over_nodes=True)
+    tasks = []
+    for number, (step, text) in enumerate(zip(steps, numbered(steps, given.ranks), strict=True)):
+        origin = (homes if step.source.is_input else devices)[step.source.rank]  # a broadcast's tensor has number 0
+        task = Task(number, step, text, node_of(origin), node_of(devices[step.rank]))
+        if node in {task.source, task.target}:
+            tasks.append(task)
+    return Part(algorithm, tasks)
+
+
+def count_of(given: Collective) -> int:
+    """How many steps there are, of all nodes."""
+    return len(schedule_of(given, over_nodes=True).steps)
 
 
 def asked_over_nodes(

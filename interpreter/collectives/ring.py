@@ -17,6 +17,7 @@ from .regions import Region, along, cut, whole
 from .steps import Place, Step, Steps
 
 SLICED: Final = 1 << 20  # bytes of a chunk
+SLICED_OVER_NODES: Final = 4 << 20  # where each slice costs a transfer, and pieces are merged as they come
 
 
 class Ring(Direct):
@@ -24,9 +25,12 @@ class Ring(Direct):
 
     name = "ring"
 
+    def __init__(self, *, over_nodes: bool = False) -> None:
+        self.over_nodes = over_nodes
+
     def all_reduce(self, given: Collective) -> Steps:
         """A chunk begins at the rank behind the one that has it merged at last, and goes around."""
-        ranks, slices = given.ranks, slices_of(given)
+        ranks, slices = given.ranks, slices_of(given, over_nodes=self.over_nodes)
         if ranks == 1:
             return super().all_reduce(given)
         regions = [one for chunk in cut((given.inputs[0].size,), 0, ranks) for one in sliced(chunk, slices)]
@@ -73,7 +77,7 @@ def sliced(chunk: Region, slices: int) -> list[Region]:
     return [Region((begin + piece.begin[0],), piece.shape) for piece in cut(chunk.shape, 0, slices)]
 
 
-def slices_of(given: Collective) -> int:
+def slices_of(given: Collective, *, over_nodes: bool) -> int:
     """Into how many slices a chunk is cut that goes around: while a rank hears that one has arrived, and passes it on,
     the other one is on the link."""
-    return 2 if given.nbytes >= given.ranks * SLICED else 1
+    return 2 if given.nbytes >= given.ranks * (SLICED_OVER_NODES if over_nodes else SLICED) else 1

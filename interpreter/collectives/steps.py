@@ -72,6 +72,15 @@ class Communicator(Protocol):
         """Each rank's result is its parts of all inputs behind one another."""
 
 
+def numbered(steps: Steps, ranks: int) -> list[str]:
+    """`step 3 of 8` for each: which of its rank's it is, of how many there are at the most."""
+    done, found = [0] * ranks, []
+    for step in steps:
+        done[step.rank] += 1
+        found.append(f"step {done[step.rank]} of ")
+    return [f"{text}{max(done)}" for text in found]
+
+
 def without_empty(steps: Steps) -> Steps:
     """The steps that move anything."""
     return [step for step in steps if step.target.region.size]

@@ -27,7 +27,7 @@ import numpy as np
 from ...interpreter.errors import KernelError, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
 from .failures import Failures
-from .link import Array, Told
+from .link import Array, Into, Told
 
 Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies so many bytes
 Call: TypeAlias = tuple[Told, TensordError | None]
@@ -35,10 +35,11 @@ Call: TypeAlias = tuple[Told, TensordError | None]
 
 @dataclass(slots=True)
 class Half:
-    """`told` is called next; None while it is the machine's turn."""
+    """`told` is called next; None while it is the machine's turn. `array`: of a receiver, None while it has none, or
+    what merges."""
 
     meta: Meta
-    array: Array
+    array: Into
     told: Told | None
 
     def call(self, error: TensordError | None) -> list[Call]:
@@ -76,6 +77,9 @@ class Exchange:
 
     def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
         self._begin(transfer, Half(meta, None, offered), sends=False)
+
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
+        self._begin(transfer, Half(meta, into, done), sends=False)
 
     def receive(self, transfer: bytes, array: Array, done: Told) -> None:
         with self._lock:
@@ -130,8 +134,11 @@ class Exchange:
         sender, receiver = found.sender, found.receiver
         if sender is None or receiver is None:
             return []
-        if sender.meta == receiver.meta:
+        if sender.meta == receiver.meta and receiver.array is None:
             return receiver.call(None)
+        if sender.meta == receiver.meta:
+            found.copying = True
+            return [(lambda _: self._carry(receiver.meta.nbytes, lambda: self._copy(transfer, sender, receiver)), None)]
         del self._open[transfer]
         error = MetadataError(f"a {sender.meta} was sent to where a {receiver.meta} was expected")
         return sender.call(error) + receiver.call(error)
@@ -170,7 +177,10 @@ class Exchange:
         """Copy the bytes, and tell both halves."""
         failed: TensordError | None = None
         try:
-            np.copyto(receiver.array, sender.array)
+            if callable(receiver.array):
+                receiver.array(0, sender.array.reshape(-1))
+            else:
+                np.copyto(receiver.array, sender.array)
         except Exception as error:
             failed = KernelError(f"a value could not be copied: {type(error).__name__}: {error}")
         with self._lock:

@@ -30,7 +30,7 @@ from ..model.session import VmSession
 from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
-from ..tracing.link_labels import RECV, read_label
+from ..tracing.link_labels import read_label
 from .names import Names
 
 CANCELLED = "the session was cancelled"
@@ -84,7 +84,7 @@ class Cancellation:
 
     def withdraw(self, session: VmSession, node: object) -> int:
         """Fail what of the session waits for another node's half of a transfer; of how many. A value that was offered
-        arrives all the same."""
+        arrives all the same, but for a chunk of a collective, whose others may not."""
         live = session.live.values()
         victims = [one for one in live if one.error is None and node is not None and awaited_node(one) == node]
         for instruction in victims:
@@ -202,9 +202,9 @@ def awaits_others(instruction: Instruction) -> bool:
 
 
 def awaited_node(instruction: Instruction) -> str | None:
-    """The node for whose half of a transfer it waits."""
+    """The node for whose half of a transfer it waits. A Recv with outputs does not: its value was offered."""
     label = read_label(instruction.label) if awaits_others(instruction) else None
-    return None if label is None or label.doing == RECV else label.node
+    return None if label is None else label.node
 
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:

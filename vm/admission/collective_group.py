@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...interpreter.collectives.choice import schedule_of
+from ...interpreter.collectives.choice import Schedule, schedule_of
 from ...interpreter.collectives.collective import Collective
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import STREAM, Asked
-from ...interpreter.collectives.steps import Place, Step
+from ...interpreter.collectives.steps import Place, Step, numbered
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
@@ -51,7 +51,8 @@ class Origin(NamedTuple):
 
 
 class Group:
-    """The instructions of one collective, on the ranks whose `devices`, and the tensors whose `inputs`, are here."""
+    """The instructions of one collective, on the ranks whose `devices`, and the tensors whose `inputs`, are here.
+    `schedule`: the steps of which something is done here, if these are not all."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Group:
         asked: Asked,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
+        schedule: Schedule | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.residency = residency
@@ -68,7 +70,7 @@ class Group:
         self.request, self.given = asked.request, asked.collective
         self.devices = devices
         self.inputs = inputs
-        self.algorithm, self.steps = schedule_of(asked.collective)
+        self.algorithm, self.steps = schedule or schedule_of(asked.collective)
         self.limit = int(asked.request.timeout * 1e9)  # nanoseconds that an instruction may run
         self.number = scheduler.ids + 1
         self.results: dict[int, Binding] = {}
@@ -109,10 +111,15 @@ class Group:
         binding = Binding(copy, tensor, 0, None)
         instruction = self.new_instruction(Opcode.ALLOCATE, f"{name}, result", device)
         instruction.outputs, instruction.writes = (binding,), (copy,)
-        instruction.stream = device.backend.copy_stream(StreamKind.P2P)
+        instruction.stream = self.filling_stream(device)
+        instruction.on_control = instruction.stream is None
         instruction.limit = self.limit
         self.scheduler.admit(instruction)
         return binding
+
+    def filling_stream(self, device: DeviceState) -> Stream | None:
+        """The stream that fills a result, in whose order it may have its memory; None if no single one does."""
+        return device.backend.copy_stream(StreamKind.P2P)
 
     def complete(self, name: str) -> None:
         """All results are there, or none: an input that is empty, which no step reads, may have an error, too."""
@@ -244,11 +251,7 @@ def name_of(given: Collective, algorithm: str, number: int) -> str:
 
 def labels_of(name: str, steps: Sequence[Step], ranks: int) -> list[str]:
     """The labels of steps: which of its rank's each is, of how many there are at the most."""
-    done, labels = [0] * ranks, []
-    for step in steps:
-        done[step.rank] += 1
-        labels.append(f"{name}, step {done[step.rank]} of ")
-    return [f"{label}{max(done)}" for label in labels]
+    return [f"{name}, {text}" for text in numbered(steps, ranks)]
 
 
 def unread_inputs(given: Collective, steps: Sequence[Step]) -> list[int]:

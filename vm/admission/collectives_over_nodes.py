@@ -1,12 +1,14 @@
 """Collectives with devices of several nodes: each node admits the steps that read or write memory of its own.
 
 All nodes get the same request and make the same steps (`interpreter.collectives.over_nodes`). A step from this node's
-memory to another's is a Send of the chunk; one from there is an Expect and a Recv. A chunk that is merged, or does not
-lie packed in the result, is received into a value of its own, which goes with the step that reads it; any other one
-into its place in the result. All else is as on one machine (`collectives`).
+memory to another's is a Send of the chunk; one from there is a Recv, which puts the chunk into its place in the result,
+or merges it there while its pieces arrive. Where the place does not lie packed, or links do not reach it (a GPU), the
+chunk is expected and received as a value of its own on the host, which goes with the step that reads it. All else is as
+on one machine (`collectives`).
 
-No deadlock: transfers match by name, not by order, and a chunk has memory once it is offered. Results have theirs from
-the beginning, so two clients whose collectives do not fit side by side wait for each other until their `timeout`.
+No deadlock: transfers match by name, not by order, and a chunk of its own has memory once it is offered. Results have
+theirs from the beginning, so two clients whose collectives do not fit side by side wait for each other until their
+`timeout`.
 
 A node that refuses its part tells the other nodes, for each of its transfers: their results carry the same error.
 """
@@ -16,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...interpreter.collectives.choice import schedule_of
-from ...interpreter.collectives.over_nodes import asked_over_nodes, transfer_of
+from ...interpreter.collectives.choice import Schedule
+from ...interpreter.collectives.over_nodes import Part, Task, asked_over_nodes, part_of, transfer_of
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import Asked
 from ...interpreter.collectives.steps import Place, Step
@@ -25,15 +27,15 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, decode_meta
-from ...streams.links.link import Link
-from ...streams.stream import StreamKind
+from ...streams.links.link import Link, Merge
+from ...streams.stream import Stream, StreamKind
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Tensor
 from .collective_group import Group, Origin, part
 from .collectives import Collectives, known
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
-from .node_transfers import Half, NodeTransfers, Piece
+from .node_transfers import Half, Landing, NodeTransfers, Piece
 from .rejection import located
 
 
@@ -57,13 +59,9 @@ class Participation(NamedTuple):
         """The tensors of this node."""
         return [number for number, name in enumerate(self.homes) if node_of(name) == self.node]
 
-    def nodes(self, step: Step) -> tuple[str, str]:
-        """The node that has the chunk of a step, and the one that receives it."""
-        return node_of(self.home(step.source)), node_of(self.asked.devices[step.rank])
-
-    def home(self, place: Place) -> str:
-        """The device that has a place. The one tensor of a broadcast has the number 0."""
-        return (self.homes if place.is_input else self.asked.devices)[place.rank]
+    def part(self) -> Part:
+        """What this node has to do."""
+        return part_of(self.asked.collective, tuple(self.homes), tuple(self.asked.devices), self.node)
 
 
 class CollectivesOverNodes:
@@ -135,22 +133,21 @@ class CollectivesOverNodes:
 
     def withdraw(self, mine: Participation, error: TensordError) -> None:
         """Tell the other nodes that nothing comes of this node's part."""
-        for number, step in enumerate(schedule_of(mine.asked.collective).steps):
-            source, target = mine.nodes(step)
-            if mine.node in {source, target} and source != target:
-                self.withdraw_step(mine, number, source, target, error)
+        for task in mine.part().tasks:
+            if task.source != task.target:
+                self.withdraw_task(mine, task, error)
 
     def link_to(self, mine: Participation, node: str) -> Link:
         """The link to another node that takes part."""
         return self.transfers.link_to(node, mine.incarnations.get(node, 0))
 
-    def withdraw_step(self, mine: Participation, number: int, source: str, target: str, error: TensordError) -> None:
-        name = transfer_of(mine.first, number)
+    def withdraw_task(self, mine: Participation, task: Task, error: TensordError) -> None:
+        sends = task.source == mine.node
         try:
-            link = self.link_to(mine, target if source == mine.node else source)
+            link = self.link_to(mine, task.target if sends else task.source)
         except TensordError:
             return  # a node that is gone is not told
-        (link.fail if source == mine.node else link.refuse)(name, error)
+        (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
 
 
 class GroupOverNodes(Group):
@@ -164,24 +161,29 @@ class GroupOverNodes(Group):
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
     ) -> None:
-        here = admission.here
-        super().__init__(here.scheduler, here.residency, cause, mine.asked, devices, inputs)
+        here, part = admission.here, mine.part()
+        schedule = Schedule(part.algorithm, part.steps)
+        super().__init__(here.scheduler, here.residency, cause, mine.asked, devices, inputs, schedule)
         self.transfers = admission.transfers
-        self.participation = mine
+        self.first, self.node, self.tasks = mine.first, mine.node, part.tasks
         self.received = 0  # chunks, each of which waits for those before
-        others = {node for step in self.steps for node in mine.nodes(step)} - {mine.node}
+        others = {node for task in part.tasks for node in (task.source, task.target)} - {mine.node}
         self.links = {node: admission.link_to(mine, node) for node in others}
 
-    def admit_step(self, number: int, label: str) -> None:
-        """Admit what this node does of a step."""
-        step, node = self.steps[number], self.participation.node
-        source, target = self.participation.nodes(step)
-        if source == target == node:
-            super().admit_step(number, label)
-        elif source == node:
-            self.send_chunk(step.source, label, transfer_of(self.participation.first, number), target)
-        elif target == node:
-            self.receive_chunk(step, label, transfer_of(self.participation.first, number), source)
+    def filling_stream(self, device: DeviceState) -> Stream | None:
+        """None where links put chunks into the result."""
+        return None if device.backend.linked else super().filling_stream(device)
+
+    def admit_steps(self, name: str) -> None:
+        """Admit what this node does of the steps."""
+        for index, (number, step, text, source, target) in enumerate(self.tasks):
+            label = f"{name}, {text}"
+            if source == target:
+                self.admit_step(index, label)
+            elif source == self.node:
+                self.send_chunk(step.source, label, transfer_of(self.first, number), target)
+            else:
+                self.receive_chunk(step, label, transfer_of(self.first, number), source)
 
     def send_chunk(self, source: Place, label: str, transfer: bytes, node: str) -> None:
         """Send a chunk: from where it lies, or from a packed copy of it on the host."""
@@ -199,10 +201,10 @@ class GroupOverNodes(Group):
 
     def receive_chunk(self, step: Step, label: str, transfer: bytes, node: str) -> None:
         """Receive a chunk into its place, or into a value of its own that the step then copies or merges."""
-        device, result, region = self.devices[step.rank], self.results[step.rank], step.target.region
+        device = self.devices[step.rank]
         meta = Meta.of(step.source.region.shape, self.given.inputs[0].dtype)
-        if step.base is None and self.is_in_reach(result, region):
-            self.admit_recv(Piece(result, meta, self.taking(region), (self.token(step.target),)), transfer, node)
+        if self.lands(step):
+            self.land_chunk(step, meta, transfer, node)
             return
         host, chunk = self.host_of(device), whole(step.source.region.shape)
         scratch = self.scratch(chunk, host)
@@ -213,6 +215,43 @@ class GroupOverNodes(Group):
             origin = Origin(scratch, chunk, [], StreamKind.H2D, device.backend.copy_in, meta.nbytes, False)
         self.receive(step, label, origin)
         self.drop(scratch)
+
+    def lands(self, step: Step) -> bool:
+        """Can the link put the chunk into its place, and read what it is merged with?"""
+        base, result = step.base, self.results[step.rank]
+        if base is not None:
+            own = self.binding(base)
+            if own.copy.device is not result.copy.device or not self.is_in_reach(own, base.region):
+                return False
+        return self.is_in_reach(result, step.target.region)
+
+    def land_chunk(self, step: Step, meta: Meta, transfer: bytes, node: str) -> None:
+        """Receive a chunk into its place, or merge it there. It may take as long as the chunks before it may."""
+        base, link = step.base, self.links[node]
+        own = () if base is None else (self.binding(base),)
+        bindings, into = (self.results[step.rank], *own), self.landing(step)
+        landing = Landing(bindings, meta, into, self.tokens_read(base), (self.token(step.target),))
+        self.received += 1
+        limit = self.limit * (self.received + 1)
+        self.transfers.admit_landing(self.cause, link, Half(transfer, link.refuse), landing, node, limit)
+
+    def landing(self, step: Step) -> Callable[..., Any]:
+        """What takes the place of the chunk in the result's array, or makes what merges pieces with the base's."""
+        place, base, flat = step.target.region, step.base, self.given.flat
+        if base is None:
+            return self.taking(place)
+        device, function, own = self.devices[step.rank].backend, self.given.merge, base.region
+
+        def into(result: Any, given: Any) -> Merge:
+            target, source = part(result, place, flat).reshape(-1), part(given, own, flat).reshape(-1)
+
+            def merge(first: int, piece: Any) -> None:
+                some = slice(first, first + len(piece))
+                device.merge(target[some], source[some], piece, function)
+
+            return merge
+
+        return into
 
     def admit_recv(self, piece: Piece, transfer: bytes, node: str) -> None:
         """Admit the Expect and the Recv of a chunk. Its offer may take as long as the chunks before it may."""

@@ -7,6 +7,8 @@ A transfer has two halves, one on each node, which its links join (`streams.link
 - A RECV is two instructions. An Expect is done when the other node offers the value; it writes a token, a copy without
   data. A Recv reads the token, so that it has memory only then, and makes the tensor: at home, or on the host if home
   is a GPU, whence an ordinary move brings it.
+- Where memory is there already, a chunk's place in the result of a collective, a RECV is one instruction: it takes the
+  value as soon as it is offered, and merges it piece by piece if it has to.
 
 All are on the link stream of their device, whose tasks end in any order, and all their edges are hard. So they hold up
 no stream and no other session, and wherever a half stands it ends when its peer's does. Whoever withdraws a half (a
@@ -93,13 +95,24 @@ class Half:
 
 
 class Piece(NamedTuple):
-    """What is sent or received: a value, or a part of it. `take`: from the value's array; `tokens`: of the part, as
-    `collectives` has them."""
+    """What is sent or received: a value, or, if it is sent, a part of it. `take`: from the value's array; `tokens`: of
+    the part, as `collectives` has them."""
 
     binding: Binding
     meta: Meta
     take: Callable[[Any], Any] = whole_of
     tokens: Sequence[Copy] = ()
+
+
+class Landing(NamedTuple):
+    """A chunk that is received into its place in a result. `bindings`: of the result, and of the base with which it is
+    merged, if it is; `meta`: of the chunk; `into`: from their arrays what the link takes; `reads`, `writes`: tokens."""
+
+    bindings: tuple[Binding, ...]
+    meta: Meta
+    into: Callable[..., Any]
+    reads: Sequence[Copy]
+    writes: tuple[Copy, ...]
 
 
 class NodeTransfers:
@@ -244,25 +257,36 @@ class NodeTransfers:
     def admit_recv(
         self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
     ) -> None:
-        """Admit both instructions, which may take so many nanoseconds each. Of a part of a value that is being made,
-        the Recv writes the token; else it makes the value."""
-        target, meta, take, tokens = piece
+        """Admit both instructions, which may take so many nanoseconds each."""
+        target, meta = piece.binding, piece.meta
         device, label = target.copy.device, LinkLabel.of(RECV, node, half.transfer)
         offered = self.residency.new_copy(device, 0, 1)
         first = self.new_instruction(cause, Opcode.EXPECT, str(label._replace(doing=OFFER)), device)
         first.writes, first.remote, first.limit = (offered,), True, limits[0]
         self.admit(first, half, lambda ended: link.expect(half.transfer, meta, half.on_error(ended)))
         second = self.new_instruction(cause, Opcode.RECV, str(label), device)
-        if tokens:
-            second.reads, second.inputs, second.writes = (offered, target.copy), (target,), tuple(tokens)
-        else:
-            second.reads, second.outputs, second.writes = (offered,), (target,), (target.copy,)
+        second.reads, second.outputs, second.writes = (offered,), (target,), (target.copy,)
         second.bytes_moved, second.limit = meta.nbytes, limits[1]
 
         def receive(array: Any, ended: Told) -> None:
-            link.receive(half.transfer, take(array), half.until(ended))
+            link.receive(half.transfer, array, half.until(ended))
 
         self.admit(second, half, receive, self.received, node)
+
+    def admit_landing(self, cause: Cause, link: Link, half: Half, landing: Landing, node: str, limit: int) -> None:
+        """Admit the one instruction of a Recv whose memory is there, which may take so many nanoseconds."""
+        bindings, meta, into, tokens, writes = landing
+        device, label = bindings[0].copy.device, str(LinkLabel.of(RECV, node, half.transfer))
+        instruction = self.new_instruction(cause, Opcode.RECV, label, device)
+        copies = dict.fromkeys([binding.copy for binding in bindings])
+        instruction.inputs, instruction.reads, instruction.writes = bindings, (*copies, *tokens), writes
+        instruction.bytes_moved, instruction.limit, instruction.remote = meta.nbytes, limit, True
+
+        def take(*arguments: Any) -> None:
+            *arrays, ended = arguments
+            link.take(half.transfer, meta, into(*arrays), half.until(ended))
+
+        self.admit(instruction, half, take, self.received, node)
 
     def refuse(self, session: VmSession, message: Recv, error: TensordError) -> None:
         """Define the tensor with the error."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ....interpreter.errors import ProtocolError, TensordError
@@ -36,6 +37,7 @@ META_BYTES: Final = 1 << 10
 ERROR_BYTES: Final = 1 << 14
 TEXT: Final = 2000  # characters of an error's text
 NO_TRANSFER: Final = bytes(16)
+KEPT: Final = 256  # metas whose bytes are remembered
 _LENGTH: Final = struct.Struct("<H")
 
 
@@ -98,11 +100,13 @@ def frame(kind: Kind, transfer: bytes, number: int, payload: bytes = b"") -> byt
 # -- payloads ----------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(KEPT)
 def meta_payload(meta: Meta) -> bytes:
     return Encoder().encode([0, meta.plain])
 
 
-def read_meta(payload: Any) -> Meta:
+@lru_cache(KEPT)
+def read_meta(payload: bytes) -> Meta:
     """ProtocolError for what is no meta."""
     try:
         _, plain = decode(payload, META_BYTES)

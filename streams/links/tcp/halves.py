@@ -14,7 +14,7 @@ import numpy as np
 
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
-from ..link import Array, Told
+from ..link import Array, Into, Told
 
 Call: TypeAlias = tuple[Told, TensordError | None]
 
@@ -89,7 +89,8 @@ class Violation(ProtocolError):  # noqa: N818 - named for the event
 class Half:
     """One half. `told` is the machine's callback that is due, None while it is the machine's turn. `view`: the bytes of
     the machine's array, or of a small value; `moved` of them are through. While a thread reads or writes them (`busy`),
-    nothing is told: that thread does so, with `error`. `counted`: its bytes in the window of small values."""
+    nothing is told: that thread does so, with `error`. `counted`: its bytes in the window of small values.
+    `into`: of a receiver that had memory before the offer, its array, or what merges; `fault`: a piece could not be."""
 
     transfer: bytes
     state: State
@@ -101,6 +102,8 @@ class Half:
     counted: int = 0
     busy: bool = False
     error: TensordError | None = None
+    into: Into = None
+    fault: TensordError | None = None
     table: dict[State, dict[Event, State]] = field(default_factory=lambda: SENDER)
 
     def on(self, event: Event) -> None:

@@ -31,7 +31,7 @@ from typing import Any, Final
 from ....interpreter.errors import NodeLost, TensordError, node_lost
 from ....interpreter.types.meta import Meta
 from ...stream import LOG
-from ..link import Array, Told
+from ..link import Array, Into, Told
 from .frames import BEAT, HEADER, PIECE_BYTES, Frame, Kind
 from .halves import Call
 from .pairing import Pairing, Verdict
@@ -57,12 +57,15 @@ class TcpLink:
         self._bandwidth = bandwidth
         self._pairing = Pairing()
         self._protocol = Protocol(_piece(bandwidth, patience), self._pairing.own)
-        self._changed = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._another_life = threading.Condition(lock)  # on which the writer waits while the simulated link is busy
         self._out: Connection | None = None
         self._into: Connection | None = None
         self._dead: list[Connection] = []  # cut, to be closed
         self._down_since = time.monotonic()
         self._writing = False  # some thread does
+        self._queueing = False  # the writer waits for that thread
         self._free_at = 0.0  # when the simulated link has carried what it was given
         self._why = "nobody has answered there yet"
         self._called = False  # the peer has dialled us, so dialling will be answered
@@ -86,6 +89,9 @@ class TcpLink:
     def receive(self, transfer: bytes, array: Array, done: Told) -> None:
         self._do(lambda protocol: protocol.receive(transfer, array, done))
 
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
+        self._do(lambda protocol: protocol.take_value(transfer, meta, into, done), done)
+
     def refuse(self, transfer: bytes, error: TensordError) -> None:
         self._do(lambda protocol: protocol.refuse(transfer, error))
 
@@ -97,23 +103,23 @@ class TcpLink:
             else:
                 calls = act(self._protocol)
             at_once = self._take_frames()
-            if self._protocol.has_output:
-                self._changed.notify_all()
         if at_once is not None:
             self._write_now(*at_once)
         make(calls)
 
     def _take_frames(self) -> tuple[Connection, bytes, int] | None:
         """Frames to be written on this thread, while the writer has nothing to do: a thread less until the peer knows
-        them. The caller holds the lock."""
+        them. Anything else is left to the writer. The caller holds the lock."""
         protocol = self._protocol
-        if self._writing or not protocol.up or protocol.sender.active or not protocol.outgoing or self._out is None:
+        if self._writing or not protocol.has_output:
             return None
-        out = protocol.next()
-        if out is None:
-            return None
-        self._writing = True
-        return self._out, out.buffers[0], self._pairing.own
+        if protocol.up and not protocol.sender.active and self._out is not None:
+            out = protocol.next()
+            if out is not None:
+                self._writing = True
+                return self._out, out.buffers[0], self._pairing.own
+        self._changed.notify_all()
+        return None
 
     def _write_now(self, connection: Connection, frames: bytes, life: int) -> None:
         """What the kernel does not take at once is left to the writer."""
@@ -125,7 +131,8 @@ class TcpLink:
                 self._writing = False
                 if life == self._pairing.own and rest:
                     self._protocol.outgoing.frames.appendleft(rest)
-                self._changed.notify_all()
+                if self._queueing or self._protocol.has_output:
+                    self._changed.notify_all()
 
     # -- the peer's connection -----------------------------------------------------------------------------------------
 
@@ -185,6 +192,7 @@ class TcpLink:
         self._down_since = time.monotonic()
         self._drop_stale()
         self._changed.notify_all()
+        self._another_life.notify_all()
 
     def _drop_stale(self) -> None:
         """Cut the connections that do not belong to the link any more."""
@@ -282,7 +290,7 @@ class TcpLink:
         while True:
             with changed:
                 changed.wait_for(lambda: self._is_due(life), self._patience / BEATS)
-                changed.wait_for(lambda: not self._writing)
+                self._queue()
                 if life != self._pairing.own:
                     return
                 out, self._writing = protocol.next() or Out([BEAT], None), True
@@ -300,17 +308,23 @@ class TcpLink:
         """Has the writer something to do?"""
         return life != self._pairing.own or (self._protocol.has_output and not self._writing)
 
+    def _queue(self) -> None:
+        """Wait until no other thread writes. The caller, which is the writer, holds the lock."""
+        self._queueing = True
+        self._changed.wait_for(lambda: not self._writing)
+        self._queueing = False
+
     def _pace(self, nbytes: int, life: int) -> None:
         """Wait as long as the simulated link takes."""
         now = time.monotonic()
         self._free_at = max(now, self._free_at) + nbytes / self._bandwidth
         with self._changed:
-            self._changed.wait_for(lambda: life != self._pairing.own, self._free_at - now)
+            self._another_life.wait_for(lambda: life != self._pairing.own, self._free_at - now)
 
     def _bury(self) -> None:
         """Close the connections that no thread uses any more."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._writing)
+            self._queue()
             dead, self._dead = self._dead, []
         for connection in dead:
             connection.close()
@@ -353,6 +367,7 @@ class TcpLink:
                         return
                     target = protocol.target(head)
                 connection.read_into(target)
+                protocol.merge(head.length)
             elif head.length:
                 payload = bytearray(head.length)
                 connection.read_into(memoryview(payload))
@@ -360,8 +375,9 @@ class TcpLink:
                 if life != self._pairing.own:
                     return
                 calls = protocol.filled(head.length) if head.kind is Kind.PIECE else protocol.take(head, bytes(payload))
-                if protocol.has_output:
-                    self._changed.notify_all()
+                at_once = self._take_frames()
+            if at_once is not None:
+                self._write_now(*at_once)
             make(calls)
 
 

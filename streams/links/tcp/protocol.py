@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import TensordError
 from ....interpreter.types.meta import Meta
-from ..link import Array, Told
+from ..link import Array, Into, Told
 from .frames import PIECE_BYTES, Frame, Kind, read_error, read_meta, read_small
 from .halves import Call, Half
 from .outgoing import Outgoing
@@ -65,6 +65,9 @@ class Protocol:
     def receive(self, transfer: bytes, array: Array, done: Told) -> list[Call]:
         return self.receiver.receive(transfer, array, done)
 
+    def take_value(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> list[Call]:
+        return self.receiver.take(transfer, meta, into, done)
+
     def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:
         return self.receiver.refuse(transfer, error)
 
@@ -101,11 +104,15 @@ class Protocol:
     # -- frames in -----------------------------------------------------------------------------------------------------
 
     def target(self, head: Frame) -> memoryview:
-        """Where the bytes of a PIECE go. Its reader calls `filled` afterwards, or `let_go`."""
+        """Where the bytes of a PIECE go. Its reader calls `merge` and `filled` afterwards, or `let_go`."""
         return self.receiver.target(head)
 
+    def merge(self, nbytes: int) -> None:
+        """The bytes are there: merge them, if they are to be. The one method that is called without the lock."""
+        self.receiver.merge(nbytes)
+
     def filled(self, nbytes: int) -> list[Call]:
-        """The piece is there."""
+        """The piece is where it belongs."""
         return self.receiver.filled(nbytes)
 
     def let_go(self) -> list[Call]:

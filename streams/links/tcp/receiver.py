@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from ....interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
+from ....interpreter.errors import KernelError, MetadataError, ProtocolError, QuotaError, TensordError
 from ....interpreter.types.meta import Meta
 from ....interpreter.wire.limits import Limits
 from ..failures import Failures
-from ..link import Array, Told
-from .frames import Frame, Kind
+from ..link import Array, Into, Merge, Told
+from .frames import PIECE_BYTES, Frame, Kind
 from .halves import RECEIVER, Call, Event, Half, State, Violation, bytes_of
 from .outgoing import Outgoing
 from .sender import WINDOW, cost, under_way
@@ -25,7 +26,7 @@ OFFERED_STATES: Final = frozenset({State.READY, State.FAILED})
 class Receiver:
     """`receiving`: the halves, of which `arrived` were offered and nobody has asked for them. `held`: bytes of small
     values that nobody has taken. `failed`: by the peer, of halves that have not begun here. `declined`: refused here,
-    before the peer's offer, which may be on its way."""
+    before the peer's offer, which may be on its way. `_buffer`: for a piece that is merged."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
@@ -34,19 +35,23 @@ class Receiver:
         self.held = 0
         self.failed, self.declined = Failures(), Failures()
         self._reading: Half | None = None
+        self._buffer = memoryview(b"")
 
-    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> list[Call]:
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> list[Call]:
+        return self.expect(transfer, meta, done, into)
+
+    def expect(self, transfer: bytes, meta: Meta, told: Told, into: Into = None) -> list[Call]:
         error = self.failed.pop(transfer)
         if error is not None:
-            return [(offered, error)]
+            return [(told, error)]
         half = self.receiving.get(transfer)
         if half is None:
-            self.receiving[transfer] = Half(transfer, State.EXPECTED, meta, offered, table=RECEIVER)
+            self.receiving[transfer] = Half(transfer, State.EXPECTED, meta, told, into=into, table=RECEIVER)
             return []
         if half.state is not State.ARRIVED:
-            return [(offered, under_way(transfer))]
+            return [(told, under_way(transfer))]
         half.on(Event.EXPECT)
-        half.told = offered
+        half.told, half.into = told, into
         self.arrived -= 1
         return self._meet(half, half.meta, meta)
 
@@ -54,15 +59,8 @@ class Receiver:
         half = self.receiving.get(transfer)
         if half is None or half.state not in OFFERED_STATES:
             return [(done, ProtocolError(f"transfer {transfer.hex()} was not offered"))]
-        half.told = done
-        if half.counted and half.state is State.READY:
-            return self._take_small(half, array)
-        half.on(Event.RECEIVE)
-        if half.state is State.ENDED:
-            return self._drop(half, half.error)
-        half.view = bytes_of(array)
-        self._outgoing.put(Kind.GRANT, transfer, half.number)
-        return []
+        half.told, half.into = done, array
+        return self._fill(half)
 
     def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:
         half = self.receiving.get(transfer)
@@ -102,22 +100,33 @@ class Receiver:
         half = self.receiving.get(head.transfer)
         if half is None or half.state is not State.FILLING or half.number != head.number:
             raise Violation(f"a piece of transfer {head.transfer.hex()}, which takes none")
-        left = len(half.view) - half.moved
-        if head.length > left or (left and not head.length):
-            raise Violation(f"a piece of {head.length} bytes where {left} are left")
+        left = half.meta.nbytes - half.moved
+        if head.length > left or (left and not head.length) or head.length % half.meta.dtype.itemsize:
+            raise Violation(f"a piece of {head.length} bytes where {left} are left of {half.meta}")
         half.busy, self._reading = True, half
+        if callable(half.into):
+            self._buffer = self._buffer or memoryview(bytearray(PIECE_BYTES))
+            return self._buffer[: head.length]
         view: memoryview = half.view[half.moved : half.moved + head.length]
         return view
+
+    def merge(self, nbytes: int) -> None:
+        """Merge the piece that is in the buffer, if that is where it was read to. Needs no lock: nobody else has it."""
+        half = self._reading
+        if half is not None and callable(half.into) and half.fault is None:
+            dtype = half.meta.dtype
+            piece = np.frombuffer(self._buffer[:nbytes], dtype)
+            half.fault = fault_of(half.into, half.moved // dtype.itemsize, piece)
 
     def filled(self, nbytes: int) -> list[Call]:
         """The piece is there."""
         half, calls = self._reading, self.let_go()
         if half is not None and half.state is State.FILLING:
             half.moved += nbytes
-            if half.moved == len(half.view):
+            if half.moved == half.meta.nbytes:
                 half.on(Event.LAST)
                 self._outgoing.put(Kind.DONE, half.transfer, half.number)
-                calls += self._drop(half, None)
+                calls += self._drop(half, half.fault)
         return calls
 
     def let_go(self) -> list[Call]:
@@ -188,18 +197,33 @@ class Receiver:
         return []
 
     def _meet(self, half: Half, sent: Meta, wanted: Meta) -> list[Call]:
-        """Both halves are there: tell the machine; both ends, if they do not fit."""
+        """Both halves are there: tell the machine, unless it has memory already; both ends, if they do not fit."""
         if sent is wanted:
-            return half.call(None)
+            return half.call(None) if half.into is None else self._fill(half)
         error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
         half.on(Event.WITHDRAWN)
         self._outgoing.tell(Kind.REFUSE, half.transfer, half.number, error)
         return self._drop(half, error)
 
-    def _take_small(self, half: Half, array: Array) -> list[Call]:
-        """Copy a small value, and say that it has arrived."""
+    def _fill(self, half: Half) -> list[Call]:
+        """There is memory: take a small value, or have the peer send its pieces."""
+        if half.counted and half.state is State.READY:
+            return self._take_small(half)
+        half.on(Event.RECEIVE)
+        if half.state is State.ENDED:
+            return self._drop(half, half.error)
+        half.view = None if callable(half.into) else bytes_of(half.into)
+        self._outgoing.put(Kind.GRANT, half.transfer, half.number)
+        return []
+
+    def _take_small(self, half: Half) -> list[Call]:
+        """Copy a small value, or have it merged, and say that it has arrived."""
         half.on(Event.SMALL_TAKEN)
-        array[...] = np.frombuffer(half.view, half.meta.dtype).reshape(half.meta.shape)
+        values = np.frombuffer(half.view, half.meta.dtype)
+        if callable(half.into) and half.told is not None:
+            half.told = partial(tell_merged, half.into, values, half.told)
+        else:
+            half.into[...] = values.reshape(half.meta.shape)
         self._outgoing.put(Kind.DONE, half.transfer, half.number)
         return self._drop(half, None)
 
@@ -219,3 +243,17 @@ class Receiver:
         if half.counted:
             self.held -= half.counted
             half.counted, half.view = 0, None
+
+
+def fault_of(merge: Merge, first: int, piece: Array) -> TensordError | None:
+    """Merge a piece; the error, if it cannot be."""
+    try:
+        merge(first, piece)
+    except Exception as error:
+        return KernelError(f"a chunk could not be merged: {type(error).__name__}: {error}")
+    return None
+
+
+def tell_merged(merge: Merge, values: Array, told: Told, error: TensordError | None) -> None:
+    """Merge a whole value, unless there is an error, and tell."""
+    told(error or fault_of(merge, 0, values))

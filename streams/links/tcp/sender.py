@@ -78,7 +78,8 @@ class Sender:
 
     def piece_of(self, half: Half) -> list[bytes | memoryview]:
         """The header and the bytes of its next piece."""
-        piece = half.view[half.moved : half.moved + self._piece]
+        size = self._piece - self._piece % half.meta.dtype.itemsize  # whole elements, which may be merged
+        piece = half.view[half.moved : half.moved + size]
         half.moved += len(piece)
         if half.moved == len(half.view):
             half.on(Event.LAST)

@@ -12,12 +12,14 @@ import pytest
 from tensord.interpreter.collectives import ring
 from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
 from tensord.interpreter.collectives.collective import Collective, Kind, collective
+from tensord.interpreter.collectives.over_nodes import count_of, part_of
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
 from tensord.interpreter.collectives.request import check_devices
-from tensord.interpreter.collectives.ring import SLICED
+from tensord.interpreter.collectives.ring import SLICED, SLICED_OVER_NODES
 from tensord.interpreter.collectives.steps import Step, Steps, without_empty
 from tensord.interpreter.collectives.values import carry_out, compute
 from tensord.interpreter.errors import MetadataError
+from tensord.interpreter.types.device_names import node_of
 from tensord.interpreter.types.meta import Meta
 
 RANKS = (1, 2, 3, 4, 7)
@@ -119,6 +121,28 @@ def test_large_chunks_go_around_in_two_slices() -> None:
     assert {step.target.region.size for step in steps} == {SLICED // 2}
     small = collective(Kind.ALL_REDUCE, [Meta.of((size - 1,), "int8")] * ranks, ranks)
     assert len(RING.all_reduce(small)) == len(steps) // 2
+
+
+def test_over_nodes_only_chunks_of_megabytes_are_sliced() -> None:
+    for chunk, slices in ((SLICED_OVER_NODES, 2), (SLICED_OVER_NODES - 1, 1)):
+        given = collective(Kind.ALL_REDUCE, [Meta.of((2 * chunk,), "int8")] * 2, 2)
+        assert len(schedule_of(given, over_nodes=True).steps) == count_of(given) == 4 * slices
+
+
+def test_each_step_is_a_task_of_the_nodes_that_have_and_receive_its_chunk() -> None:
+    devices = ("a/sim:0", "a/sim:1", "b/sim:0", "c/sim:0")
+    for kind in Kind:
+        given = collective(kind, [Meta.of((8, 9), "float32")] * (1 if kind is Kind.BROADCAST else 4), 4, root=2)
+        homes = devices[2:3] if kind is Kind.BROADCAST else devices
+        steps = schedule_of(given, over_nodes=True).steps
+        tasks = [(node, task) for node in "abc" for task in part_of(given, homes, devices, node).tasks]
+        assert len({task.number for _, task in tasks}) == len(steps)
+        for node, task in tasks:
+            assert node in {task.source, task.target}
+            assert task.step == steps[task.number]
+            assert task.target == node_of(devices[task.step.rank])
+        crossing = [task for _, task in tasks if task.source != task.target]
+        assert all(crossing.count(task) == 2 for task in crossing)
 
 
 def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, NodeLost, ProtocolError, TensordError
 from tensord.interpreter.types.meta import Meta
@@ -43,6 +45,15 @@ class Halves:
     def receive(self) -> None:
         self.link.receive(self.name, self.target, self.received.append)
 
+    def take(self, meta: Meta = META) -> None:
+        self.link.take(self.name, meta, self.target, self.received.append)
+
+    def merge(self) -> None:
+        def merge(first: int, piece: NDArray[Any]) -> None:
+            self.target[first : first + len(piece)] += piece
+
+        self.link.take(self.name, META, merge, self.received.append)
+
 
 class Held:
     """A carrier whose steps are run later."""
@@ -76,10 +87,24 @@ class TestAValue:
         assert halves.target.tolist() == halves.source.tolist()
         assert halves.link.pending() == 0
 
-    def test_of_another_meta_fails_both(self, halves: Halves) -> None:
+    @each_case("steps", ["offer take", "take offer", "offer merge", "merge offer"])
+    def test_comes_at_once_where_memory_is_there_already(self, steps: str) -> None:
+        halves = Halves(Exchange(held := Held()))
+        halves.target[:] = 10
+        for step in steps.split():
+            getattr(halves, step)()
+        assert halves.sent == halves.received == []
+        held.run_all()
+        assert halves.sent == halves.received == [None]
+        assert halves.target.tolist() == [each + 10 * ("merge" in steps) for each in halves.source.tolist()]
+        assert halves.link.pending() == 0
+
+    @each_case("half", ["expect", "take"])
+    def test_of_another_meta_fails_both(self, half: str) -> None:
+        halves = Halves(Exchange())
         halves.offer()
-        halves.expect(OTHER)
-        (error,) = halves.offered
+        getattr(halves, half)(OTHER)
+        (error,) = halves.offered + halves.received
         assert halves.sent == [error]
         assert isinstance(error, MetadataError)
         assert halves.link.pending() == 0
@@ -92,13 +117,20 @@ class TestAValue:
         assert isinstance(halves.sent[0], KernelError)
         assert halves.received == halves.sent
 
-    @each_case("half", ["offer", "expect"])
+    def test_that_cannot_be_merged_fails_both(self, halves: Halves) -> None:
+        halves.target = np.zeros(2)
+        halves.offer()
+        halves.merge()
+        assert isinstance(halves.received[0], KernelError)
+        assert halves.sent == halves.received
+
+    @each_case("half", ["offer", "expect", "take"])
     def test_is_not_sent_nor_received_twice(self, half: str) -> None:
         halves, again = Halves(link := Exchange()), Halves(link)
         getattr(halves, half)()
         getattr(again, half)()
-        assert isinstance((again.sent + again.offered)[0], ProtocolError)
-        assert halves.sent == halves.offered == []
+        assert isinstance((again.sent + again.offered + again.received)[0], ProtocolError)
+        assert halves.sent == halves.offered == halves.received == []
 
     def test_that_was_not_offered_is_not_received(self, halves: Halves) -> None:
         halves.receive()

@@ -11,6 +11,7 @@ from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolEr
 from tensord.interpreter.wire.messages import Collective, Send
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
+from tensord.vm.tracing.flat import Place
 
 from ...each_case import each_case
 from ..bare_engine import Bare
@@ -70,6 +71,23 @@ def test_both_parts_together_give_the_sum_on_each_node(nodes: tuple[Node, Node])
     made = [node.reduce() for node in nodes]
     drain(nodes)
     assert [node.client.fetch(id_) for node, id_ in zip(nodes, made, strict=True)] == [[2.0, 4.0, 6.0, 8.0]] * 2
+    check_idle(nodes)
+
+
+@each_case("size", [4, 1 << 15])
+def test_a_chunk_that_is_merged_is_received_by_one_instruction(nodes: tuple[Node, Node], size: int) -> None:
+    """Direct, and around a ring: without a value for the chunk, and without waiting for the offer."""
+    metas = (((size,), "float64"),) * 2
+    before = {node: len(node.bare.engine.scheduler.ring.entries) for node in nodes}
+    made = [node.reduce(inputs=(node.client.upload(range(size)),), metas=metas) for node in nodes]
+    drain(nodes)
+    for node, id_ in zip(nodes, made, strict=True):
+        assert node.client.fetch(id_) == [2.0 * each for each in range(size)]
+        records = node.bare.engine.scheduler.ring.records(lambda *_: Place())
+        found = [record.opcode for record in records[before[node] :]]
+        direct_and_last = size == 4 and node is nodes[1]  # it copies what the first one has, and merges its own
+        assert (found.count("Expect"), found.count("MergeChunk")) == (0, int(direct_and_last))
+        assert found.count("Recv") == found.count("Send") == (1 if size == 4 else 2)
     check_idle(nodes)
 
 

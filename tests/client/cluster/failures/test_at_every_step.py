@@ -28,7 +28,13 @@ STEPS = {
 }
 FAULTS = ("kill node0", "kill node1", "stop node0", "stop node1", "cut", "client")
 VALUES = np.arange(3 << 17, dtype=np.float64)  # 3 pieces
-PARTS = 2 << 18  # elements of float32: two slices of each chunk, so 4 transfers to each node
+PARTS = 3 << 18  # elements of float32: of each of two chunks two pieces, the first of which are merged
+CHUNKS = {
+    "the first offer": (Kind.OFFER, 1),
+    "a merge": (Kind.PIECE, 2),
+    "the second offer": (Kind.OFFER, 2),
+    "a copy": (Kind.PIECE, 4),
+}
 
 
 @pytest.fixture
@@ -92,13 +98,13 @@ def test_each_fault_at_each_step_of_a_transfer(room: Room, step: str, fault: str
 
 
 @each_case(
-    ("chunk", "fault"),
-    [(chunk, fault) for chunk in (1, 2, 3, 4) for fault in ("kill node0", "kill node1", "cut", "client")]
-    + [(chunk, f"stop {node}") for chunk in (1, 4) for node in ("node0", "node1")],
+    ("place", "fault"),
+    [(place, fault) for place in CHUNKS for fault in ("kill node0", "kill node1", "cut", "client")]
+    + [(place, f"stop {node}") for place in ("a merge", "a copy") for node in ("node0", "node1")],
 )
-def test_each_fault_at_each_chunk_of_an_all_reduce(room: Room, chunk: int, fault: str) -> None:
+def test_each_fault_at_each_chunk_of_an_all_reduce(room: Room, place: str, fault: str) -> None:
     room.check_arrives()
-    room.hold_at("node1", Kind.OFFER, chunk)
+    room.hold_at("node1", *CHUNKS[place])
     with ExitStack() as stack:
         results, client = [], None
         if fault == "client":

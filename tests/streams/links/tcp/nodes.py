@@ -83,6 +83,20 @@ class Transfer:
         self.target.to(self.source.node).expect(self.id, self.meta, self._offered)
         return self
 
+    def take(self) -> Self:
+        self.target.to(self.source.node).take(self.id, self.meta, self.into, self._received)
+        return self
+
+    def merge(self) -> Self:
+        """Take the value by adding it to zeros."""
+        flat = self.into.reshape(-1)
+
+        def merge(first: int, piece: Any) -> None:
+            flat[first : first + len(piece)] += piece
+
+        self.target.to(self.source.node).take(self.id, self.meta, merge, self._received)
+        return self
+
     def start(self) -> Self:
         return self.expect().offer()
 

@@ -58,6 +58,16 @@ def test_values_of_all_kinds_arrive(tls):
             send(nodes[0], nodes[0], value)
 
 
+def test_values_arrive_where_memory_was_there_before_and_pieces_are_merged(tls):
+    values = [noise(100), noise(3 * MIB), np.arange(300_001, dtype=np.complex128), np.ones((3, 0), np.int16)]
+    with Nodes(tls=tls) as nodes:
+        for value in values:
+            for source, target in ((nodes[0], nodes[1]), (nodes[1], nodes[0]), (nodes[0], nodes[0])):
+                transfers = [Transfer(source, target, value).take().offer(), Transfer(source, target, value).offer()]
+                transfers += [Transfer(source, target, value).merge().offer(), transfers[1].merge()]
+                assert [transfer.wait() for transfer in transfers] == [(None, None)] * 4
+
+
 def test_many_values_go_both_ways_and_to_many_nodes_at_once(tls):
     sizes = [10, 5 * MIB, 1000, 100_000, 0]
     with Nodes(3, tls=tls) as nodes:
@@ -308,7 +318,8 @@ def test_a_connection_that_is_cut_at_any_byte_ends_values_whole_or_with_node_los
                 Transfer(nodes[way % 2], nodes[1 - way % 2], noise(int(rng.choice([10, 50_000, 2 * MIB])), way))
                 for way in range(6)
             ]
-            calls = [call for one in transfers for call in (one.offer, one.expect)]
+            calls: list[Any] = [one.offer for one in transfers]
+            calls += [(one.expect, one.take, one.merge)[rng.integers(3)] for one in transfers]
             rng.shuffle(calls)
             for call in calls:
                 call()

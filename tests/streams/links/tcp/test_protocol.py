@@ -51,7 +51,7 @@ class Ear:
 class End:
     """A protocol, what it has written and the other end has not read, and what it reads right now."""
 
-    def __init__(self, piece: int = 1000) -> None:
+    def __init__(self, piece: int = 1003) -> None:
         self.protocol = Protocol(piece)
         self.wire: deque[tuple[bytes, Any]] = deque()
         self.busy: Any = None
@@ -88,6 +88,7 @@ class End:
             target = self.protocol.target(head)
             if payload:
                 target[:] = payload
+            self.protocol.merge(head.length)
             self.make(self.protocol.filled(head.length))
         else:
             self.make(self.protocol.take(head, payload))
@@ -143,6 +144,26 @@ def receive(end: End, transfer: bytes, array: Any) -> Ear:
     return ear
 
 
+def take(end: End, transfer: bytes, into: Any, meta: Meta) -> Ear:
+    ear = Ear()
+    end.make(end.protocol.take_value(transfer, meta, into, ear))
+    return ear
+
+
+class Sums:
+    """Adds pieces, which have to come in their order, to a base. `fails`: from that element on."""
+
+    def __init__(self, base: Any, fails: int | None = None) -> None:
+        self.result, self.fails, self.seen = base.copy(), fails, 0
+
+    def __call__(self, first: int, piece: Any) -> None:
+        assert first == self.seen
+        if self.fails is not None and first >= self.fails:
+            raise FloatingPointError("no sum")
+        self.seen += len(piece)
+        self.result[first : self.seen] += piece
+
+
 # -- one transfer ------------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +187,70 @@ def test_a_value_arrives(first, nbytes):
     run(one, other)
     assert (arrived.error, done.error) == (None, None)
     np.testing.assert_array_equal(into, sent)
+    assert is_clean(one)
+    assert is_clean(other)
+
+
+@each_case("first", ["offer", "take"])
+@each_case("nbytes", [0, 8, SMALL, SMALL + 8, 100_000])
+@each_case("merged", [False, True])
+def test_a_value_arrives_where_memory_was_there_before(first, nbytes, merged):
+    one, other = pair()
+    sent, base = np.arange(nbytes // 8, dtype=float), np.arange(nbytes // 8, dtype=float) ** 2
+    sums, into, meta = Sums(base), np.zeros_like(base), Meta.of((nbytes // 8,), "float64")
+    if first == "offer":
+        done = offer(one, T[0], sent)
+        run(one, other)
+        arrived = take(other, T[0], sums if merged else into, meta)
+    else:
+        arrived = take(other, T[0], sums if merged else into, meta)
+        done = offer(one, T[0], sent)
+    run(one, other)
+    assert (arrived.heard, done.heard) == ([None], [None])
+    np.testing.assert_array_equal(sums.result if merged else into, sent + base if merged else sent)
+    assert is_clean(one)
+    assert is_clean(other)
+
+
+@each_case("nbytes", [80, LARGE - LARGE % 8 + 8])
+def test_a_value_that_cannot_be_merged_fails_the_receivers_half_at_its_end(nbytes):
+    one, other = pair()
+    sent = np.ones(nbytes // 8)
+    sums = Sums(np.zeros_like(sent), fails=0 if nbytes == 80 else 100)
+    arrived = take(other, T[0], sums, Meta.of(sent.shape, "float64"))
+    done = offer(one, T[0], sent)
+    run(one, other)
+    assert done.heard == [None]
+    assert isinstance(arrived.error, KernelError)
+    assert "FloatingPointError: no sum" in str(arrived.error)
+    assert sums.seen == (0 if nbytes == 80 else 125)  # one piece, of whole elements
+    assert is_clean(other)
+
+
+@each_case("what", ["another meta", "a failure", "a refusal", "a break", "twice"])
+@each_case("nbytes", [80, LARGE - LARGE % 8 + 8])
+def test_what_is_taken_ends_with_the_error_if_nothing_comes(what, nbytes):
+    one, other = pair()
+    sent, error = np.ones(nbytes // 8), KernelError("no")
+    meta = Meta.of((7,) if what == "another meta" else sent.shape, "float64")
+    arrived = take(other, T[0], sent.copy(), meta)
+    if what == "twice":
+        assert isinstance(take(other, T[0], sent.copy(), meta).error, ProtocolError)
+        return
+    if what == "a failure":
+        one.make(one.protocol.fail(T[0], error))
+    elif what == "a refusal":
+        other.make(other.protocol.refuse(T[0], error))
+    done = offer(one, T[0], sent) if what != "a failure" else None
+    if what == "a break":
+        while nbytes > SMALL and one.write() | other.read(one):  # the memory is granted, and that is on its way
+            pass
+        one.breaks()
+        other.breaks()
+    run(one, other)
+    expected = {"another meta": MetadataError, "a break": NodeLost}.get(what, KernelError)
+    assert isinstance(arrived.error, expected)
+    assert done is None or isinstance(done.error, expected)
     assert is_clean(one)
     assert is_clean(other)
 
@@ -398,6 +483,8 @@ def test_whatever_happens_both_halves_end_and_agree(random):
     count = random.randint(1, 12)
     sizes = [random.choice([0, 5, SMALL, LARGE, 3 * LARGE]) for _ in range(count)]
     done: list[Ear | None] = [None] * count
+    takes = [random.random() < 0.4 for _ in range(count)]
+    sums = [Sums(np.zeros(size, np.uint8)) if random.random() < 0.5 else None for size in sizes]
     into = [np.zeros(size, np.uint8) for size in sizes]
     offered: list[Ear | None] = [None] * count
     arrived: list[Ear | None] = [None] * count
@@ -411,6 +498,8 @@ def test_whatever_happens_both_halves_end_and_agree(random):
             done[number] = offer(end, T[number], values(sizes[number]))
         elif side == 0:
             end.make(end.protocol.fail(T[number], KernelError("failed")))
+        elif takes[number] and random.random() < 0.85:
+            arrived[number] = take(end, T[number], sums[number] or into[number], Meta.of((sizes[number],), "uint8"))
         elif random.random() < 0.85:
             offered[number] = expect(end, T[number], Meta.of((sizes[number],), "uint8"))
         else:
@@ -467,7 +556,9 @@ def test_whatever_happens_both_halves_end_and_agree(random):
             assert last is not None
             assert last.error is None
         if last is not None and last.error is None:
-            np.testing.assert_array_equal(into[number], values(sizes[number]))
+            merged = sums[number] if first is None else None
+            found = into[number] if merged is None else merged.result
+            np.testing.assert_array_equal(found, values(sizes[number]))
     assert all(is_clean(end) for end in ends)
 
 
@@ -501,6 +592,18 @@ def test_what_no_peer_sends_is_a_violation(sent):
     liar.wire.append((sent[: HEADER.size], sent[HEADER.size :]))
     with pytest.raises(ProtocolError):
         other.read(liar)
+
+
+@each_case("nbytes", [7, 9, 0])
+def test_a_piece_of_half_an_element_is_a_violation(nbytes):
+    """Of what is merged, each piece is given to a kernel as an array."""
+    _, other = pair()
+    meta = Meta.of((LARGE,), "float64")
+    take(other, T[0], Sums(np.zeros(LARGE)), meta)
+    payload = frames.meta_payload(meta)
+    other.protocol.take(Frame(Kind.OFFER, len(payload), 1, T[0]), payload)
+    with pytest.raises(Violation, match="a piece of"):
+        other.protocol.target(Frame(Kind.PIECE, nbytes, 1, T[0]))
 
 
 @each_case(
