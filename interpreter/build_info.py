@@ -1,7 +1,7 @@
-"""What runs: plain Python, or the engine compiled ahead of time (docs/compiled.md).
+"""Whether the engine runs as plain Python or compiled ahead of time (docs/compiled.md).
 
-The build leaves `compiled.json` in the package's root, with each compiled module and the digest of its source. What is
-told is what Python loads, not what the build meant to install.
+The build writes `compiled.json` into the package's root: each compiled module with the digest of its source. The answer
+describes what Python loads here, which may differ from what the build has installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loading: from a file of tensors to handles. The bytes stay in the file until an op needs them.
 
-The client opens the file, so whoever may read it here may load it, and describes it: what is wrong with its header is
-raised at the user's line. The machine gets the entries, and opens the client's descriptor.
+The client opens the file and reads its header. So file permissions are those of the client's user, and a damaged header
+is an error at the user's line. The machine receives the header's entries and the client's file descriptor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The nodes of a graph that take other arguments: kernels of our own, and copies for the kernels of libraries.
+"""The nodes of a CUDA graph whose arguments change between launches of the graph.
 
-The node of a kernel of our own takes any arguments. What a library has launched is baked in, addresses included: an
-argument that moves lies at a fixed place in the graph's memory, and the node of a copy in front of the call, or
-behind it, takes the address where the argument lies this time. A copy has the argument's alignment, on which libraries
-base their choice of a kernel.
+A kernel of our own is one node, which takes any arguments. A library's launch is baked into the graph with its
+addresses. So an argument that moves has a fixed place in the graph's memory: a copy node before the library's call
+brings the argument there, another behind the call takes the result away, and only these two nodes are patched. The
+fixed place has the alignment of the argument, since libraries choose kernels by alignment.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class OwnNode:
             struct.pack_into(f"{SLOT}s", packed, SLOT * n, number)
 
 
-class Copy:
-    """An argument at its fixed place. `before`, `behind`: the nodes that copy it there, and from there; 0 if none."""
+class CopiedArgument:
+    """An argument at its fixed place. `before`, `behind`: the copy nodes to that place and from it; 0 for none."""
 
     def __init__(self, fixed: Any, argument: Any, context: Any) -> None:
         self.fixed = fixed
@@ -74,7 +74,7 @@ class Copy:
         return is_array(argument) and form_of(argument) == self._form
 
     def patch(self, driver: Driver, executable: int, argument: Any) -> None:
-        """Copy that argument from now on."""
+        """CopiedArgument that argument from now on."""
         here, there, nbytes = self.fixed.data.ptr, argument.data.ptr, argument.nbytes
         if self.before:
             driver.set_copy(executable, self.before, here, there, nbytes, self._context)
@@ -85,7 +85,7 @@ class Copy:
 class FixedNodes:
     """The nodes of a call that a library has launched. `copies`: by the place of the argument that moves."""
 
-    def __init__(self, arguments: Sequence[Any], copies: Mapping[int, Copy]) -> None:
+    def __init__(self, arguments: Sequence[Any], copies: Mapping[int, CopiedArgument]) -> None:
         self._baked = [None if place in copies else baked(each) for place, each in enumerate(arguments)]
         self._copies = dict(copies)
         self._last = {place: arguments[place].data.ptr for place in copies}
@@ -110,17 +110,17 @@ def is_array(argument: Any) -> bool:
 
 
 def form_of(array: Any) -> tuple[Any, ...]:
-    """What a kernel of a library may depend on, but for the address as a whole."""
+    """All that a library's choice of a kernel may depend on: shape, dtype, strides, alignment."""
     return array.shape, array.dtype, array.strides, array.data.ptr % ALIGNMENT
 
 
 def baked(argument: Any) -> tuple[Any, ...]:
-    """What a node has of an argument: the memory of an array, a number to the last bit."""
+    """The part of an argument that is baked into a node: an array's address and form, a number's bits."""
     return (argument.data.ptr, *form_of(argument)) if is_array(argument) else (type(argument), repr(argument))
 
 
 def is_dense(array: Any) -> bool:
-    """Is it an array without gaps, so that a copy of its bytes is a copy of it? Not one that is too large to copy."""
+    """Can one copy node copy the array: has it no gaps, and at most `LARGEST` bytes?"""
     if not is_array(array) or not 0 < array.nbytes <= LARGEST:
         return False
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)

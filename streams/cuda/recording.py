@@ -9,7 +9,7 @@ from typing import Any
 from ...interpreter.ops.positions import LATE, Check
 from ..graph import Call, Moving, Refused
 from .driver import Driver, DriverError
-from .nodes import ALIGNMENT, Copy, FixedNodes, OwnNode, Patchable, is_dense
+from .nodes import ALIGNMENT, CopiedArgument, FixedNodes, OwnNode, Patchable, is_dense
 from .own_kernel import OwnKernel
 
 
@@ -92,7 +92,7 @@ class Recording:
         given, context = list(arguments), self._driver.context() if copies else None
         made = {}
         for place, each in copies.items():
-            copy = made[place] = Copy(self.memory.place_for(arguments[place]), arguments[place], context)
+            copy = made[place] = CopiedArgument(self.memory.place_for(arguments[place]), arguments[place], context)
             given[place] = copy.fixed
             if each.read:
                 copy.before = self._copy(copy.fixed, arguments[place])
@@ -104,7 +104,7 @@ class Recording:
         self.calls.append(FixedNodes(arguments, made))
 
     def _copy(self, target: Any, source: Any) -> int:
-        """Copy the bytes of an array; the node."""
+        """CopiedArgument the bytes of an array; the node."""
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToDevice
         runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, kind, self._stream.ptr)

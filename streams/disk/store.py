@@ -1,15 +1,16 @@
-"""The store: the tier below the host, on disk. A device with memory and streams, on which nothing computes.
+"""The store: the tier below the host, on disk. A device with memory and streams that runs no kernels.
 
-Its memory are blocks of one file (`spill`), of which `limit` bytes may be used; none unless a directory was given. A
-value takes whole pages of the disk, and that is what is planned and counted for it (docs/decisions/0043). Files of the
-user's (`stored.LoadedStretch`) are buffers here, too: they take none of that memory.
+The store's memory is blocks of one file (`spill`), of which at most `limit` bytes are used. Without a directory the
+store has no memory. A value takes whole pages of the disk, and these are planned and counted for it
+(docs/decisions/0043). A user's files (`stored.LoadedStretch`) are buffers of the store, too, but take none of its
+memory.
 
     write0          evictions from the host
-    save0           what users save, and checkpoints
-    read0, read1    values that come back, or for the first time, to the host
+    save0           users' saves, and checkpoints
+    read0, read1    values on their way to the host
 
-What goes to another device from here, or comes from there past a full host, is carried by that device's own stream,
-through a few MiB of host memory.
+A transfer between the store and a device other than the host runs on that device's stream, through a few MiB of host
+memory.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class StoreDevice(HostDevice):
         self.segments = False
         self.computes = False
         self.ceiling = ceiling_of(options.ceiling, self.limit)
-        self.closing: list[Callable[[], None]] = []  # what else ends with the store's threads
+        self.closing: list[Callable[[], None]] = []  # called when the store's threads have ended
         self.file = SpillFile(options.directory, self.limit) if self.limit else None
         self.readers = [self._stream(StreamKind.READ, n, sink) for n in range(READERS)]
         writers = {kind: self._stream(kind, 0, sink) for kind in (StreamKind.WRITE, StreamKind.SAVE)}
@@ -120,7 +121,7 @@ class StoreDevice(HostDevice):
             raise MemoryError("the store has no directory")
         return self.file.block(nbytes)
 
-    def adopt(self, array: Array) -> Buffer | None:  # noqa: ARG002 - nobody calls it
+    def adopt(self, array: Array) -> Buffer | None:  # noqa: ARG002 - never called
         raise AssertionError("no kernel makes a result in the store")
 
     def bind(self, buffer: Buffer, meta: Meta) -> Array:
@@ -129,13 +130,13 @@ class StoreDevice(HostDevice):
     def bind_view(self, buffer: Buffer, meta: Meta, offset: int, strides: tuple[int, ...]) -> Array:
         return StoredArray(buffer.raw, meta, offset, strides)
 
-    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:  # noqa: ARG002 - nobody calls it
+    def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:  # noqa: ARG002 - never called
         raise AssertionError("what comes to the store is drained from its device")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         read_into(source, target)
 
-    def peer_copy(self, target: Array, source: Array) -> None:  # noqa: ARG002 - nobody calls it
+    def peer_copy(self, target: Array, source: Array) -> None:  # noqa: ARG002 - never called
         raise AssertionError("no device is a peer of the store")
 
     def close(self, timeout: float) -> bool:

@@ -25,15 +25,15 @@ import heapq
 
 from ..model.account import Account
 from ..model.device_state import DeviceState
-from ..model.expected import Expected
 from ..model.instruction import HELD_BY_MEMORY, Instruction, Status
+from ..model.remote_needs import RemoteNeeds
 
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
     """At admission: the instruction will reserve that many bytes (None: not known yet)."""
     if instruction.remote or (device.behind and instruction.author in device.behind):
         instruction.remote = True  # so is what reads its result
-        device.behind.setdefault(instruction.author, Expected()).put(instruction, -1 if nbytes is None else nbytes)
+        device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, -1 if nbytes is None else nbytes)
     elif nbytes is None:
         device.unknown += 1
         device.unreserved[instruction] = -1
@@ -45,7 +45,7 @@ def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) ->
 def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """After admission: the instruction will reserve that many bytes, at its position in program order."""
     if instruction.remote:
-        device.behind.setdefault(instruction.author, Expected()).put(instruction, nbytes)
+        device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, nbytes)
     elif instruction not in device.unreserved:
         device.unreserved_bytes += nbytes
         device.unreserved[instruction] = nbytes
@@ -104,7 +104,7 @@ def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> No
         theirs.put(instruction, nbytes)
 
 
-def behind(device: DeviceState, instruction: Instruction) -> Expected | None:
+def behind(device: DeviceState, instruction: Instruction) -> RemoteNeeds | None:
     """Where it is expected, if that is behind another node."""
     return device.behind.get(instruction.author) if device.behind and instruction.remote else None
 

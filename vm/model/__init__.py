@@ -2,8 +2,8 @@
 
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
 - `instruction`: instructions and their states; `reason`: why one waits for another
-- `device_state`: the engine's state of one device; `expected`: what will be reserved there behind other
-  nodes; `session_queue`: one session's queue on a stream
+- `device_state`: the engine's state of one device; `remote_needs`: memory that is reserved there once another node
+  has answered; `session_queue`: one session's queue on a stream
 - `launches`: what was launched at admission on a device, and how far the device has got
 - `session`: one client's ids and tables, and a place in its program
 - `account`, `charges`: a session's memory, and what counts for it

@@ -8,7 +8,8 @@ Only `memory` writes the fields of the ledger. Their invariants:
   all current copies here, as far as they are known, and what those may have that data decide (`Instruction.most`);
 - `unreserved` holds, in program order, the instructions that have not reserved their memory yet, with how much they
   need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
-- `behind` has, by author, those of them that wait for other nodes (`model.expected`), which are not in `unreserved`;
+- `behind` has, by author, those of them that wait for other nodes (`model.remote_needs`): they are not in
+  `unreserved`;
 - `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
   since are dropped when they come up;
 - `short`: memory was short once. From then on uses of storages are stamped (`memory.victims`);
@@ -42,7 +43,7 @@ from ...interpreter.errors import DeviceMemoryError, TensordError
 from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
-from .expected import Expected
+from .remote_needs import RemoteNeeds
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class DeviceState:
         self.unreserved: dict[Instruction, int] = {}
         self.unreserved_bytes = 0
         self.unknown = 0
-        self.behind: dict[VmSession, Expected] = {}
+        self.behind: dict[VmSession, RemoteNeeds] = {}
         self.waiting: list[tuple[int, Instruction]] = []
         self.short = False
         self.candidates: dict[Copy, Storage] = {}

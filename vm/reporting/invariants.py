@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ..memory.run_memory import run_bytes
 from ..model.device_state import DeviceState
-from ..model.expected import Expected
 from ..model.instruction import PENDING, Instruction, Status
+from ..model.remote_needs import RemoteNeeds
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage, Tensor
 
@@ -203,7 +203,7 @@ def the_ledger_adds_up(census: Census) -> Iterator[str]:
             yield from wrong_behind(device, author, theirs)
 
 
-def wrong_behind(device: DeviceState, author: VmSession, theirs: Expected) -> Iterator[str]:
+def wrong_behind(device: DeviceState, author: VmSession, theirs: RemoteNeeds) -> Iterator[str]:
     """What is wrong with what a session's instructions expect that wait for other nodes."""
     needs, order = list(theirs.needs.values()), [one.admitted for one in theirs.needs]
     if theirs.nbytes != sum(need for need in needs if need > 0) or theirs.unknown != needs.count(-1) or not needs:

@@ -1,7 +1,7 @@
-"""Errors that follow RAW edges: a reader of a failed value is doomed with the same error, and no other instruction is.
+"""Errors follow RAW edges: an instruction that reads a failed value is doomed with the same error; no other one is.
 
-The poison slot of a copy is set when the failed instruction runs or retires, at its place in program order. It is never
-set before: an earlier reader must not see the poison.
+A copy is poisoned when the failed instruction runs or retires, which is its place in program order. It is never
+poisoned before: an earlier reader must not see the error.
 """
 
 from __future__ import annotations

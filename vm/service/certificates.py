@@ -1,7 +1,7 @@
-"""The certificate with which this daemon takes values by TLS, made anew at each start.
+"""The self-signed certificate with which this daemon receives values by TLS, made anew at each start.
 
-Nobody signs it. Who dials compares its fingerprint with the one in the table of members, which came over the control
-connections. Its key is never in a file system.
+A daemon that connects compares the certificate's fingerprint with the one in its table of members, which arrived over
+the control connections (CURVE). The private key is never written to a file system.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MISSING = (
 
 
 def make_tls(node: str) -> Tls:
-    """A new certificate, and what uses it. StartError without `cryptography`."""
+    """TLS contexts with a new certificate. StartError without `cryptography`."""
     certificate, key = certified(node)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.num_tickets = 0
@@ -40,13 +40,13 @@ def make_tls(node: str) -> Tls:
 
 
 def wrapped(context: ssl.SSLContext, connection: socket, *, server_side: bool = False) -> ssl.SSLSocket:
-    """The connection by TLS. OSError if it has ended: `wrap_socket` would raise that, too, and leave it open."""
+    """The connection by TLS. OSError if the peer has gone: `wrap_socket` raises it, too, but leaves the socket open."""
     connection.getpeername()
     return context.wrap_socket(connection, server_side=server_side)
 
 
 def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
-    """The connection by TLS to the daemon with that certificate. ProtocolError if it has another one."""
+    """A TLS connection to the daemon with that certificate. ProtocolError if the fingerprint is another one."""
     secure = wrapped(context, connection)
     try:
         found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()

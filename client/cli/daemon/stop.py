@@ -1,7 +1,7 @@
-"""`tensord stop`: end the daemon as SIGTERM does, wait until it has ended, and say who is told.
+"""`tensord stop`: send the daemon SIGTERM, wait for its end, and list the sessions that it serves.
 
-A signal needs no daemon that answers, and the kernel says who may send it. The process is the one that holds the lock
-of the address, and it is signalled by a descriptor, so that no other process gets the signal.
+A signal works even if the daemon does not answer, and the kernel checks the sender's permission. The daemon is the
+process that holds the lock of the address. It is signalled through a pidfd, so that a reused process id does no harm.
 """
 
 # ruff: noqa: T201
