@@ -191,7 +191,7 @@ class Inline:
             elif output <= session.newest:
                 return message
             else:
-                copy, dying = None, released & plan.heirs
+                copy, dying = None, released & plan.donatable
                 if dying and plan.two:
                     if dying & 1 and first != second:
                         copy, inherited = self.inherit(session, plan, x, a, first, output, location), 1

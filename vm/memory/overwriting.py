@@ -58,10 +58,10 @@ def is_free_for(copy: Copy, nbytes: int, others: int) -> bool:
 
 def forward(instruction: Instruction, needy: list[Binding]) -> bool:
     """At dispatch: let the single result reuse the memory of an input whose last use is this instruction."""
-    if not instruction.aliases or len(needy) != 1 or len(instruction.outputs) != 1:
+    if not instruction.donated or len(needy) != 1 or len(instruction.outputs) != 1:
         return False
     target = needy[0].copy
-    for copy in instruction.aliases:
+    for copy in instruction.donated:
         others = copy.uses - 1
         if others and copy.queued == others and copy.stream is instruction.stream is not None:
             others = 0  # all of them are ahead of this instruction on its own stream

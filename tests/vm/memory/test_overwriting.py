@@ -76,7 +76,7 @@ class TestForward:
     def instruction(self, parts: Parts, source: Copy) -> Instruction:
         y = parts.tensor(filled=False)
         made: Any = parts.op()
-        made.aliases, made.outputs = (source,), (Binding(copy_of(y), y, 0, None),)
+        made.donated, made.outputs = (source,), (Binding(copy_of(y), y, 0, None),)
         made.stream = parts.device.compute[0]
         return made
 
@@ -86,7 +86,7 @@ class TestForward:
         assert instruction.forwarded is source
 
     def test_not_without_an_input_that_dies(self, instruction: Instruction) -> None:
-        instruction.aliases = ()
+        instruction.donated = ()
         assert not forward(instruction, list(instruction.outputs))
 
     def test_not_where_there_are_several_results(self, instruction: Instruction) -> None:

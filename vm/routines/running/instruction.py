@@ -76,7 +76,7 @@ class SegmentPlan(Plan):
         self.kernel = nothing
         self.number = None
         self.forward = ()
-        self.heirs = 0
+        self.donatable = 0
         self.layouts = {}
         part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
         common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(routine, recipe.steps), recipe.work)
