@@ -10,7 +10,7 @@ from tensord.interpreter.wire.messages import Fetch
 from tensord.vm.memory.overwriting import dies_with_call, forward, is_free_for
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Binding, Copy
-from tensord.vm.placement.views import twin
+from tensord.vm.placement.views import alias
 
 from ..bare_engine import Bare, Client
 from ..parts import Parts, copy_of
@@ -37,7 +37,7 @@ class TestDying:
 
     def test_not_where_another_tensor_shares_the_storage(self, parts: Parts) -> None:
         x = parts.tensor()
-        twin(x, x.home)
+        alias(x, x.home)
         assert not dies_with_call(x)
 
     def test_not_where_it_is_a_view(self, parts: Parts) -> None:
