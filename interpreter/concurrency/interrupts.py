@@ -7,7 +7,7 @@ released; between taking a batch and handing it over it would lose the batch.
 
 Theory of operation. Such code runs in a region: `with SHIELD`. Signals and thrown exceptions are noted there, and
 happen when the thread's outermost region ends. That is soon, since kernels that run there are small. A sleep in a
-region is `exposed`: what comes, or was noted before, happens at once, and the way out is covered again.
+region is `interruptible`: what comes, or was noted before, happens at once, and the way out is covered again.
 
 - Signals. The main thread's outermost region covers the handlers that Python has (`signal_handlers`).
 - Thrown exceptions come through a door in `ctypes.pythonapi`, which keeps those for a thread in a region (`thrown`).

@@ -55,7 +55,7 @@ class TestFree:
         assert not is_free_for(copy, nbytes, others)
 
     def test_memory_that_a_client_can_see_is_not_free(self, copy: Copy) -> None:
-        copy.exposed = 1
+        copy.client_mappings = 1
         assert not is_free_for(copy, 8, 0)
 
     def test_nor_is_memory_that_is_not_there(self, copy: Copy) -> None:
