@@ -92,7 +92,7 @@ class HostDevice(PooledDevice):
         self._compute = tuple(compute)
         self._copies = MappingProxyType(copies)
         self._streams = tuple(dict.fromkeys((*self._compute, *copies.values())))
-        self.faults.steer(self._streams)
+        self.faults.attach(self._streams)
 
     @property
     def streams(self) -> tuple[WorkerStream, ...]:
@@ -166,7 +166,7 @@ class HostDevice(PooledDevice):
             else:
                 merge_in_pieces(self, (target, base, source), merge, receive, self._own)
 
-    # -- steering, for tests and for chaos ---------------------------------------------------------------------
+    # -- interception, for tests and for chaos ---------------------------------------------------------------------
 
     def inject(self, fault: Fault) -> None:
         """Arm a fault. Thread-safe; it concerns tasks that have not started."""

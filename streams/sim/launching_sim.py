@@ -64,7 +64,7 @@ class LaunchingStream(LaunchStream):
     # What `Faults` asks of a stream.
 
     def refresh(self, *, interfered: bool) -> None:
-        self.steered = interfered
+        self.intercepted = interfered
 
     def hold(self) -> None:
         """Stop before the next item."""
