@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import LATE, Check
 from ..stream import StreamKind, Task
-from ..threads.events import EXECUTED, TURNSTILE
+from ..threads.events import EXECUTED, LAUNCH_CONDITION
 from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
 from .marks import Events, Mark
 
@@ -142,7 +142,7 @@ class Launcher:
         """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
-        with TURNSTILE.awaited(self._nudge):
+        with LAUNCH_CONDITION.awaited(self._nudge):
             if any(self.is_free(stream) for stream in self._streams):
                 return None  # launched between the check and the registration
             return self._inbox.get()
@@ -266,8 +266,8 @@ class Launcher:
         self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
         for task in burst.tasks:
             task.event = EXECUTED if mark is None else mark
-        if TURNSTILE.waiting:
-            TURNSTILE.notify()
+        if LAUNCH_CONDITION.waiting:
+            LAUNCH_CONDITION.notify()
 
     def _mark(self, stream: LaunchStream, burst: Burst) -> Mark:
         event = self.events.take()

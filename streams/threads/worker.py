@@ -45,7 +45,7 @@ import numpy as np
 
 from ...interpreter.errors import KernelError
 from ..stream import LOG, Sink, Stream, StreamKind, Task
-from .events import EXECUTED, TURNSTILE
+from .events import EXECUTED, LAUNCH_CONDITION
 
 # A task that took longer than SLOW_NS is reported at once. A finished one waits at most STALE_NS after the last report.
 SLOW_NS = 50_000
@@ -166,7 +166,7 @@ class WorkerStream(Stream):
         if not self._thread.is_alive():
             return True
         self.abandoned = self.intercepted = True
-        TURNSTILE.notify()
+        LAUNCH_CONDITION.notify()
         self._interceptor.release_hangs()
         return False
 
@@ -201,7 +201,7 @@ class WorkerStream(Stream):
             if self.events and task.event is None:
                 task.event = EXECUTED
         self._current = None
-        TURNSTILE.notify()
+        LAUNCH_CONDITION.notify()
         with suppress(BaseException):
             self._report(drained=True)
 
@@ -229,8 +229,8 @@ class WorkerStream(Stream):
             self._current = None
             if self.events:
                 task.event = EXECUTED
-                if TURNSTILE.waiting:
-                    TURNSTILE.notify()
+                if LAUNCH_CONDITION.waiting:
+                    LAUNCH_CONDITION.notify()
             if now - started > SLOW_NS or now - self._reported > STALE_NS:
                 self._report()
 
@@ -255,7 +255,7 @@ class WorkerStream(Stream):
         for source in task.event_sources:
             if source.event is None:
                 self._report()
-                if not TURNSTILE.wait(source, lambda: self.abandoned):
+                if not LAUNCH_CONDITION.wait(source, lambda: self.abandoned):
                     raise KernelError(f"{self.name} was closed before {source.label} ran, which {task.label} follows")
             if source.event is not EXECUTED:
                 source.event.synchronize()  # a source on a CUDA device: launched is not executed
