@@ -91,11 +91,11 @@ class Owner(Protocol):
 class Burst:
     """Tasks with one mark behind them; no mark if the launch failed. `keep` lives until the mark has passed."""
 
-    __slots__ = ("aside", "finish", "keep", "mark", "tasks")
+    __slots__ = ("deferred", "finish", "keep", "mark", "tasks")
 
-    def __init__(self, *, aside: bool = False) -> None:
+    def __init__(self, *, deferred: bool = False) -> None:
         self.tasks: list[Task] = []
-        self.aside = aside  # not launched yet: the stream's thread does that
+        self.deferred = deferred  # not launched yet: the stream's thread does that
         self.mark: Mark | None = None
         self.keep: list[Any] = []
         self.finish: list[Callable[[], None]] = []
@@ -110,7 +110,7 @@ class LaunchStream(Stream):
         self.late_errors = True
         self.raw = raw
         self.backlog: deque[Task] = deque()
-        self.aside = False  # its thread is to launch a task: nothing else may be launched
+        self.deferred = False  # its thread is to launch a task: nothing else may be launched
         self.launched: SimpleQueue[Burst | None] = SimpleQueue()
         self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
         self.last: Mark | None = None
@@ -208,10 +208,10 @@ class LaunchStream(Stream):
             self._sink(done)
 
     def follow(self, burst: Burst) -> None:
-        """Launch the burst if it came aside, and wait until it is done. Before a wait the done tasks are reported."""
-        if burst.aside:
+        """Launch the burst if it was deferred, and wait until it is done. Before a wait the done tasks are reported."""
+        if burst.deferred:
             self.report()
-            self._launcher.launch_aside(self, burst)
+            self._launcher.launch_deferred(self, burst)
         self._await(burst)
         self._done += self._stamp(burst)
 

@@ -90,9 +90,9 @@ class Launcher:
         """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
         the device has nothing to do."""
         launching = self.launching
-        if launching.stream is not None and launching.burst is not None and launching.burst.aside:
+        if launching.stream is not None and launching.burst is not None and launching.burst.deferred:
             return [launching.stream.raw]
-        return [stream.raw for stream in self._streams if not stream.aside]
+        return [stream.raw for stream in self._streams if not stream.deferred]
 
     def close(self, deadline: float) -> bool:
         """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
@@ -160,7 +160,7 @@ class Launcher:
         """May the head of the stream's backlog be launched?"""
         if not stream.backlog or self._abandoned:
             return bool(stream.backlog)
-        return not stream.aside and all(source.event is not None for source in stream.backlog[0].event_sources)
+        return not stream.deferred and all(source.event is not None for source in stream.backlog[0].event_sources)
 
     def _launch_ready(self, stream: LaunchStream) -> bool:
         """Launch from one backlog until its head is blocked; returns whether any task was launched."""
@@ -175,9 +175,9 @@ class Launcher:
     def launch_next(self, stream: LaunchStream) -> None:
         """Launch a burst from the stream's backlog, or leave its head to the stream's thread."""
         task = stream.backlog.popleft()
-        if goes_aside(stream, task):
-            burst = Burst(aside=True)
-            stream.aside = True
+        if is_deferred(stream, task):
+            burst = Burst(deferred=True)
+            stream.deferred = True
             self._enter(stream, burst, task)
         else:
             burst = Burst()
@@ -190,7 +190,7 @@ class Launcher:
             stream.taken += len(burst.tasks)
         stream.launched.put(burst)
 
-    def launch_aside(self, stream: LaunchStream, burst: Burst) -> None:
+    def launch_deferred(self, stream: LaunchStream, burst: Burst) -> None:
         """Launch a task on its stream's thread: wait for the sources first, the host's part of them, too."""
         for source in burst.tasks[0].event_sources:
             if source.event is not EXECUTED and not self._abandoned:
@@ -200,7 +200,7 @@ class Launcher:
         self._launch(stream, burst)
         self.end(stream, burst)
         stream.taken += 1
-        stream.aside = False
+        stream.deferred = False
         self._inbox.put(None)
 
     def launch_fence(self, stream: LaunchStream, burst: Burst, task: Task) -> None:
@@ -280,7 +280,7 @@ class Launcher:
         return mark
 
 
-def goes_aside(stream: LaunchStream, task: Task) -> bool:
+def is_deferred(stream: LaunchStream, task: Task) -> bool:
     """Would the launch of the task make its thread wait?
 
     Kernels say so themselves. A copy of more than a little is staged by the host; and one from the host's memory has to
@@ -299,7 +299,7 @@ def extends(stream: LaunchStream, burst: Burst) -> bool:
     if not stream.backlog or not burst.tasks[-1].quick or len(burst.tasks) == LONGEST:
         return False
     head = stream.backlog[0]
-    return head.quick and not head.event_sources and not goes_aside(stream, head)
+    return head.quick and not head.event_sources and not is_deferred(stream, head)
 
 
 def marks_of(tasks: Iterable[Task]) -> list[Mark]:
