@@ -21,7 +21,7 @@ from ...interpreter.ops.positions import LATE, Check
 from ..stream import StreamKind, Task
 from ..threads.events import EXECUTED, LAUNCH_CONDITION
 from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
-from .marks import Events, Mark
+from .stream_fences import Events, StreamFence
 
 Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; None and memory to be dropped
 
@@ -227,9 +227,9 @@ class Launcher:
         elif owner.lost is None:  # else the stream's thread fails the task
             try:
                 self._make_current(stream, burst)
-                for mark in marks_of([task]):
-                    if mark.owner.lost is None:
-                        stream.raw.wait_event(mark.event)
+                for fence in fences_of([task]):
+                    if fence.owner.lost is None:
+                        stream.raw.wait_event(fence.event)
                 self._execute(task)
             except BaseException as error:  # a kernel's own errors stay in `execute`: these are the device's
                 owner.lose(error)
@@ -255,29 +255,29 @@ class Launcher:
             launching.stream = stream
 
     def end(self, stream: LaunchStream, burst: Burst) -> None:
-        """Record the mark of a burst and let others follow it."""
-        mark = None
+        """Record the fence of a burst and let others follow it."""
+        fence = None
         if self.owner.lost is None and not self._abandoned:
             try:
-                mark = self._mark(stream, burst)
+                fence = self._fence(stream, burst)
             except BaseException as error:
                 self.owner.lose(error)
-        burst.mark = mark
+        burst.fence = fence
         self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
         for task in burst.tasks:
-            task.event = EXECUTED if mark is None else mark
+            task.event = EXECUTED if fence is None else fence
         if LAUNCH_CONDITION.waiting:
             LAUNCH_CONDITION.notify()
 
-    def _mark(self, stream: LaunchStream, burst: Burst) -> Mark:
+    def _fence(self, stream: LaunchStream, burst: Burst) -> StreamFence:
         event = self.events.take()
         event.record(stream.raw)
-        sources = marks_of(burst.tasks)
+        sources = fences_of(burst.tasks)
         if burst.finish and sources:  # two copies to one place: the later one's bytes are to stay
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
-        stream.last = mark = Mark(self.owner, self.events, event, chain(before, sources), burst.finish)
-        return mark
+        stream.last = fence = StreamFence(self.owner, self.events, event, chain(before, sources), burst.finish)
+        return fence
 
 
 def is_deferred(stream: LaunchStream, task: Task) -> bool:
@@ -302,13 +302,13 @@ def extends(stream: LaunchStream, burst: Burst) -> bool:
     return head.quick and not head.event_sources and not is_deferred(stream, head)
 
 
-def marks_of(tasks: Iterable[Task]) -> list[Mark]:
-    """The marks that the tasks' sources have."""
+def fences_of(tasks: Iterable[Task]) -> list[StreamFence]:
+    """The fences that the tasks' sources have."""
     return [s.event for task in tasks for s in task.event_sources if s.event is not None and s.event is not EXECUTED]
 
 
-def settle(marks: Iterable[Mark]) -> None:
-    """Have the host's part of other marks done; an error there is for their own streams."""
-    for mark in marks:
+def settle(fences: Iterable[StreamFence]) -> None:
+    """Have the host's part of other fences done; an error there is for their own streams."""
+    for fence in fences:
         with suppress(Exception):
-            mark.synchronize()
+            fence.synchronize()
