@@ -8,6 +8,7 @@
 - `files/`: files of tensors: what is in them, reading and writing them
 - `checkpoints/`: generations of what has a name, on disk: writing, reading, collecting them
 - `collectives/`: what several devices compute together, as steps between two of them
+- `recordings/`: files with the messages of sessions and the values that came with them
 - `wire/`: messages, frames, addresses
 - `metrics/`: what the figures of a daemon are called where it is monitored
 - `types/`: metas and dtypes

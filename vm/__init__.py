@@ -5,6 +5,7 @@
 - `reporting/`: questions about an engine, statistics, tables
 - `engine`: composes admission and scheduler: receive, schedule
 - `admission/`: messages become instructions, or run at once
+- `recording/`: what sessions send and fetch, kept for a recorder
 - `routines/`: programs that run as one message; `durability/`: checkpoints of what is published, and restoring
 - `placement/`: where values are; which transfers an instruction needs
 - `scheduler/`: what runs when: edges, phases, fair queues, pending metas, lost devices

@@ -50,6 +50,7 @@ from .model.instruction import Instruction
 from .model.session import ReplySink, VmSession, rest_of_run
 from .model.tally import Tally
 from .placement.residency import Residency
+from .recording.starting import Recorders
 from .scheduler.fences import is_unfenced
 from .scheduler.lost_devices import abandon_lost, launched_since
 from .scheduler.scheduler import Scheduler
@@ -119,6 +120,8 @@ class Engine:
         # with all others; and batches of flooded sessions. Nothing of such a session overtakes them.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._fenced = self.scheduler.fences.streams
+        self.recorders = Recorders(self.admission.take)
+        self._beginning = self.recorders.beginning
         self._opened = 0
         self.fault: BaseException | None = None
 
@@ -152,11 +155,13 @@ class Engine:
         self._opened += 1
         session = VmSession(self._opened, reply, name, strict=strict, trusted=trusted, limits=limits)
         self.directory.sessions[session.id] = session
+        self.recorders.opened(session)
         return session
 
     def receive(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
         """Take a batch of a session's messages, in program order."""
-        self.pending.append((session, iter(messages)))
+        tap = session.tap
+        self.pending.append((session, iter(messages) if tap is None else tap.through(messages)))
 
     def waiting(self) -> Counter[int]:
         """How many received messages are not yet admitted, by the session's id."""
@@ -171,7 +176,7 @@ class Engine:
         if self._fenced:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        busy = busy or self._due
+        busy = busy or self._due or self._beginning
         if not busy and not (self.held and self.in_run()):
             return False
         try:
@@ -186,6 +191,8 @@ class Engine:
     def _pass(self, session: VmSession | None) -> None:
         scheduler, dispatcher = self.scheduler, self.scheduler.dispatcher
         scheduler.stamp(scheduler.clock())
+        if self._beginning:
+            self.recorders.begin(self.directory.sessions, self.pending)
         if self.finished:
             scheduler.release_finished()
             for device in self.tiers.values():
@@ -325,6 +332,7 @@ class Engine:
         with self._step():
             self.admission.cancellation.close(session)
             self.held.pop(session, None)
+            self.recorders.closed(session)
 
     def forget_names(self) -> None:
         """The machine ends: release what only names hold. Else its memory and files would wait for the collector."""
@@ -358,7 +366,7 @@ class Engine:
         """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
         with self._step():
             try:
-                self.admission.durable.checkpoints.keep_durable(self.scheduler.system_session, told)
+                self.admission.durable.checkpoints.keep_durable(self.scheduler.nobody, told)
             except TensordError as error:
                 told(None, error)
             self.scheduler.bound.clear()

@@ -131,6 +131,7 @@ class VmSession:
         "stores",
         "strict",
         "synced",
+        "tap",
         "tensors",
         "trusted",
         "unfolding",
@@ -199,6 +200,7 @@ class VmSession:
         self.synced = 0  # as many of them were known to the latest sync
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
+        self.tap: Any = None  # what records it (`recording.tapped`)
 
     def in_run(self) -> bool:
         """Is it in the middle of a run that is admitted op by op?"""

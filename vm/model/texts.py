@@ -32,6 +32,10 @@ class Texts(Generic[Text]):
     def values(self) -> Iterable[Text]:
         return self._found.values()
 
+    def items(self) -> Iterable[tuple[int, Text]]:
+        """Numbers and texts, oldest first."""
+        return self._found.items()
+
     def keep(self, number: int, text: Text) -> None:
         """Keep a text under its number, in place of what had the number before."""
         self.forget(number)

@@ -16,6 +16,8 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..plugins.loading import loaded
 from ..process import Process, resident_memory
+from ..recording.starting import BOUND
+from ..recording.tap import Tap
 from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 
 ERRORS = 20  # recent errors in a status
 FILES = 20  # that have changed, in a status
-ACTS: Final = frozenset({"evict", "join", "withdraw"})  # the questions that do something, in program order
+ACTS: Final = frozenset(
+    {"evict", "join", "withdraw", "record", "recorded", "unrecord"}
+)  # the questions that do something, in program order
 
 
 @dataclass(slots=True)
@@ -280,6 +284,21 @@ def _drain(asked: Asked) -> None:
     asked.about.drain()
 
 
+def _record(asked: Asked, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
+    """Have messages and values of sessions recorded, of all for none: from the next batch on, with what is there."""
+    engine, session, _ = asked
+    if not isinstance(sessions, list | tuple):
+        raise ProtocolError("the sessions to be recorded are a list of their numbers")
+    chosen = frozenset(session_or_any(one, engine.directory.sessions) for one in sessions)
+    if chosen != {session.id} and not session.may_store:
+        raise ProtocolError(
+            "a session may record its own values; those of others are recorded by the daemon's own user, over ipc"
+        )
+    tap = Tap(engine.scheduler.clock, min(natural("bound", bound), BOUND), everybody=not chosen - {0})
+    engine.recorders.ask(session, tap, chosen - {0})
+    return {"devices": list(engine.devices), "session": session.id, "version": version()}
+
+
 _ANSWERS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "residency": lambda asked, id_: residency(tensor_asked(asked.session, natural("id", id_))),
@@ -305,5 +324,9 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "members": _members,
     "join": _join,
     "drain": _drain,
+    "record": _record,
+    "recorded": lambda asked: asked.engine.recorders.drain(asked.session),
+    "recording": lambda asked: {"reads": asked.engine.recorders.reads(asked.session)},
+    "unrecord": lambda asked: asked.engine.recorders.end(asked.session),
     "withdraw": lambda asked, node: asked.engine.admission.cancellation.withdraw(asked.session, node),
 }

@@ -313,7 +313,8 @@ class Front:
 
         For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
         """
-        inbox, scheduler, most = peer.inbox, self.engine.scheduler, self.limits.window_bytes
+        scheduler, most = self.engine.scheduler, self.limits.window_bytes
+        inbox = peer.inbox if session.tap is None else session.tap.inbox(peer.inbox)
         last = until + (QUANTA - 1) * QUANTUM_NS
         run = rest_of_run(session, LARGEST) if session.in_run() else None
         while run is not None or inbox:

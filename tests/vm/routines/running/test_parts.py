@@ -155,15 +155,15 @@ def test_a_cancellation_takes_effect_between_two_ops() -> None:
     it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))  # something interferes
     it.run()
     (stream,) = it.sim.compute
-    intercept = stream.intercept
+    steer = stream.steer
 
     def cancelling(part: Any) -> None:
-        intercept(part)
+        steer(part)
         passed.append(part.label)
         if part.label == "square":
             it.parts.engine.cancel(it.client.session)
 
-    stream.intercept = cancelling
+    stream.steer = cancelling
     it.parts.drain()
     assert passed == ["negative", "square"]
     it.close()
@@ -172,7 +172,7 @@ def test_a_cancellation_takes_effect_between_two_ops() -> None:
 def test_where_nothing_interferes_there_are_no_parts() -> None:
     it = OnSim()
     (stream,) = it.sim.compute
-    stream.intercept = None
+    stream.steer = None
     assert it.results(it.run()) == [FIRST, SECOND]
     it.close()
 
@@ -205,13 +205,13 @@ return %4, %5"""
     labels: list[str] = []
     it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))
     (stream,) = it.sim.compute
-    intercept = stream.intercept
+    steer = stream.steer
 
     def listening(part: Any) -> None:
         labels.append(part.label)
-        intercept(part)
+        steer(part)
 
-    stream.intercept = listening
+    stream.steer = listening
     results = it.run()
     assert it.segment
     assert it.results(results) == [[-2.0], [2.0, 4.0]]

@@ -31,6 +31,8 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.opcodes import Opcode
+from .....interpreter.recordings.chunks import MARK
+from .....interpreter.recordings.reader import Reader as Recording
 from .....interpreter.whole_file import write_whole
 from ...record import Holding, Record, RoutineRecord, RunRecord
 from ..recorded.records import Memory, Records
@@ -58,7 +60,17 @@ _Records = TypeVar("_Records", bound=Records)
 def load(path: str | Path, kind: type[_Records]) -> _Records:
     """Read a trace, as that class. Raises OSError, or ProtocolError if the file is not a whole, valid trace."""
     with Path(path).open("rb") as file:
+        if file.peek(len(MARK)).startswith(MARK):
+            return _recorded(path, kind)
         return _Reader(file, str(path)).read(kind)
+
+
+def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
+    """The trace in a recording of values."""
+    with Recording(path) as recording:
+        if not recording.has_trace:
+            raise ProtocolError(f"{path} is a recording without a trace: `tensord trace replay` runs it")
+        return _Reader(recording.trace(), str(path)).read(kind)
 
 
 def save(trace: Records, path: str | Path) -> None:

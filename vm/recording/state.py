@@ -1,0 +1,86 @@
+"""What a session has at a moment, as the messages that would make it: lines, spans, signatures, programs, routines.
+
+Its tensors are not among them: their values are read (`Tapped.waiting`). A routine's program that was released gets the
+id below the routine's, which the program had unless others came in between; if that id is taken, the routine is left
+out, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from ...interpreter.errors import TensordError
+from ...interpreter.programs.program import Program
+from ...interpreter.programs.records import wire_records
+from ...interpreter.wire.messages import (
+    Chain,
+    Link,
+    Location,
+    Message,
+    ProgramPart,
+    Signature,
+    Span,
+    encode_message,
+    encode_meta,
+)
+from ..model.linked import Linked
+from ..model.plan import Plan
+from ..model.session import PRIVATE, VmSession
+from ..routines.programs import RECORDS
+
+
+def state_of(session: VmSession) -> Iterator[Message | str]:
+    """The messages; and texts, what could not be expressed."""
+    for number, line in session.locations.items():
+        yield encode_message(Location(number, line))
+    for number, path in session.spans.items():
+        yield encode_message(Span(number, path))
+    for number, plan in session.plans.items():
+        if number < PRIVATE and isinstance(plan, Plan):
+            yield encode_message(signature_of(number, plan))
+    for chain in sorted(session.chains):
+        yield encode_message(Chain(chain))
+    yield from programs_of(session)
+
+
+def signature_of(number: int, plan: Plan) -> Signature:
+    """The message that a plan was made of."""
+    metas = [encode_meta(meta) for meta in plan.metas]
+    targets = [encode_meta(meta) for meta in plan.outputs] if plan.in_place else None
+    return Signature(number, plan.op.name, plan.attributes, metas, plan.device.name, targets)
+
+
+def programs_of(session: VmSession) -> Iterator[Message | str]:
+    """Programs and routines, in the order of their ids."""
+    known: dict[int, int] = {}
+    for id_ in sorted({*session.programs, *session.routines}):
+        program, routine = session.programs.get(id_), session.routines.get(id_)
+        if isinstance(program, Program):
+            known[id(program)] = id_
+            yield from parts_of(id_, program)
+        elif isinstance(routine, Linked):
+            yield from routine_of(session, id_, routine, known)
+        elif not isinstance(program or routine, TensordError):
+            yield f"program {id_} of session {session.id} was being sent"
+
+
+def parts_of(id_: int, program: Program) -> Iterator[Message]:
+    records = wire_records(program)
+    while some := list(islice(records, RECORDS)):
+        yield encode_message(ProgramPart(id_, some))
+
+
+def routine_of(session: VmSession, id_: int, routine: Linked, known: dict[int, int]) -> Iterator[Message | str]:
+    program = known.get(id(routine.source))
+    if program is None:
+        program = id_ - 1
+        taken: Any = (session.tensors, session.programs, session.routines, session.chains)
+        if program < 1 or any(program in there for there in taken):
+            yield f"routine {routine.name or id_} of session {session.id} is missing: its program was released"
+            return
+        known[id(routine.source)] = program
+        yield from parts_of(program, routine.source)
+    passes = sorted(routine.passes) or ("none",)
+    yield encode_message(Link(id_, program, routine.devices, routine.captured, routine.location, routine.name, passes))

@@ -1,0 +1,105 @@
+"""The tap of one recorder: entries that it has not fetched yet, in a bounded buffer.
+
+A slow recorder stops nobody. A value that finds no room is lost, and is named; where messages find none, the recording
+ends, and says so. All methods are called by the driving thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.recordings.entries import LONGEST, LOST, NOTE, PIECE, PIECE_BYTES, VALUE
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.arrays import name_of
+from ...interpreter.wire.codec import Encoder
+
+SLACK: Final = 1 << 25  # bytes of messages beyond the bound of values
+ENTRY: Final = 80  # bytes of memory that an entry takes besides its own
+SLICE: Final = 1 << 19  # bytes of one slice of an answer
+
+TOO_SLOW: Final = "the recorder was too slow: what came later is missing"
+
+
+class Tap:
+    """`bound`: bytes of values that wait for the recorder. `reserved`: of values that are being read for it. `over`:
+    why nothing is recorded any more, or "". `everybody`: are sessions that open later recorded, too?"""
+
+    def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:
+        self.clock = clock
+        self.bound = bound
+        self.everybody = everybody
+        self.reserved = 0
+        self.over = ""
+        self._entries: deque[bytes] = deque()
+        self._nbytes = 0
+        self._encoder = Encoder()
+        self._numbers = count(1)
+
+    def put(self, *entry: Any) -> None:
+        """Keep an entry. One that cannot travel leaves a note in its place."""
+        if self.over:
+            return
+        try:
+            body = self._encoder.encode(entry)
+            missing = f"it has {len(body)} bytes" if len(body) > LONGEST else ""
+        except MetadataError as error:
+            missing = error.message[:200]
+        if missing:
+            body = self._encoder.encode((NOTE, f"a message is not in the recording: {missing}"))
+        if self._nbytes + len(body) > self.bound + SLACK:
+            self.end(TOO_SLOW)
+            return
+        self._keep(body)
+
+    def end(self, why: str) -> None:
+        """Record no more."""
+        if not self.over:
+            self._keep(self._encoder.encode((NOTE, why)))
+            self.over = why
+
+    def _keep(self, body: bytes) -> None:
+        self._entries.append(body)
+        self._nbytes += len(body) + ENTRY
+
+    def has_room(self, nbytes: int) -> bool:
+        return self._nbytes + self.reserved + nbytes <= self.bound
+
+    def value(self, array: NDArray[Any], what: str) -> int:
+        """Keep a copy of a value, if there is room; its number."""
+        if not self.has_room(array.nbytes):
+            meta = Meta.of(array.shape, array.dtype)
+            return self.lose(f"{what}: {array.nbytes} bytes found no room, since the recorder is slow", meta)
+        number = next(self._numbers)
+        packed = np.ascontiguousarray(array)
+        self.put(VALUE, number, name_of(packed.dtype), array.shape, packed.nbytes)
+        flat = packed.reshape(-1).view(np.uint8)
+        for start in range(0, packed.nbytes, PIECE_BYTES):
+            self.put(PIECE, number, flat[start : start + PIECE_BYTES].tobytes())
+        return number
+
+    def lose(self, why: str, meta: Meta | None = None) -> int:
+        """Note that a value, of this meta, is not recorded; its number."""
+        number = next(self._numbers)
+        if meta is not None:
+            self.put(VALUE, number, name_of(meta.dtype), meta.shape, meta.nbytes)
+        self.put(LOST, number, why)
+        return number
+
+    def drain(self) -> Iterator[list[bytes]]:
+        """Hand out what is there, slice by slice."""
+        while self._entries:
+            part: list[bytes] = []
+            size = 0
+            while self._entries and size < SLICE:
+                body = self._entries.popleft()
+                self._nbytes -= len(body) + ENTRY
+                size += len(body)
+                part.append(body)
+            yield part

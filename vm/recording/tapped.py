@@ -1,0 +1,292 @@
+"""A session that is recorded: its messages are noted where admission takes them, its fetched values where they leave.
+
+Messages are noted in the order in which all sessions' are admitted, with the bytes of uploads, which are copied: their
+memory may become a tensor's, and be written to. What comes from elsewhere (tensors that were looked up, received or
+loaded, results of host calls, arrays of a GPU) is read behind the message that brings it, by a FETCH that is put among
+the session's messages. The answers to those, whose requests are beyond a client's, go to the recorder alone.
+
+Nothing of this is on the path of a session that is not recorded: what is asked there, once a batch, is whether
+`VmSession.tap` is None.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from operator import length_hint
+from typing import Any, Final
+
+import numpy as np
+
+from ...interpreter.errors import TensordError
+from ...interpreter.programs.program import HOST_CALL, effects_of
+from ...interpreter.recordings.entries import ANSWER, BEGIN, END, IMPORT, MESSAGE
+from ...interpreter.wire.fields import Role, is_natural
+from ...interpreter.wire.forms import has_kind, name_fields
+from ...interpreter.wire.frames import encode_error
+from ...interpreter.wire.messages import (
+    ATOMIC,
+    COLLECTIVE,
+    EFFECT,
+    FETCH,
+    FILE,
+    FLUSH,
+    LOAD,
+    LOOKUP,
+    NAMES,
+    QUERY,
+    RECV,
+    RESTORE,
+    RUN,
+    SEND,
+    SHARE,
+    SYNC,
+    UPLOAD,
+    WAIT,
+    WRITE,
+    Atomic,
+    Collective,
+    Effect,
+    Message,
+    Run,
+    Upload,
+    encode_message,
+    with_payload,
+)
+from ...interpreter.wire.roles import ids_of, number_of
+from ..model.linked import Linked
+from ..model.session import VmSession
+from .tap import Tap
+
+OWN: Final = 1 << 62  # requests of recorders are from here on
+# What changes no value of the session, or concerns the world outside of it.
+LEFT_OUT: Final = frozenset({WAIT, SYNC, NAMES, QUERY, FILE, WRITE, FLUSH, RESTORE, SEND, SHARE})
+ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # what they define has come from elsewhere
+_NEW: Final = frozenset({Role.NEW})
+
+
+class Tapped:
+    """One session's part of a tap. `waiting`: ids whose values are to be read before the session goes on."""
+
+    def __init__(self, session: VmSession, tap: Tap) -> None:
+        self.session = session
+        self.tap = tap
+        self.waiting: deque[int] = deque()
+        self._arrived: Sequence[int] = ()  # what the message that was handed out last brings, if it is admitted
+        self._fetches: set[int] = set()
+        self._reads: dict[int, int] = {}  # own requests, and the bytes that were reserved for each
+        self._own = count(OWN)
+        self._reply = session.reply
+        session.reply = self.reply
+        session.tap = self
+        tap.put(BEGIN, session.id, session.name, session.strict, session.newest)
+
+    def leave(self) -> None:
+        """Record the session no more."""
+        self.waiting.clear()
+        self._arrived = ()
+        self.session.tap = None
+        self._stand_aside()
+
+    def _stand_aside(self) -> None:
+        """Take no answers any more, once none is for the recorder."""
+        if not self._reads and self.session.reply == self.reply:
+            self.session.reply = self._reply
+
+    def unread(self) -> int:
+        """How many values are still to be read."""
+        self._settle()
+        return len(self.waiting) + len(self._reads)
+
+    def ended(self) -> None:
+        """The session ends."""
+        self.tap.put(END, self.session.id)
+        self.tap.reserved -= sum(self._reads.values())
+        self._reads.clear()
+        self.waiting.clear()
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def through(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """The messages of a batch, each noted as it is taken."""
+        return Noted(self, iter(messages))
+
+    def inbox(self, inbox: deque[Message]) -> Inbox:
+        """An inbox whose messages are noted as they are taken."""
+        return Inbox(self, inbox)
+
+    def next_read(self, *, forced: bool = True) -> Message | None:
+        """The next FETCH of the recorder's own. One for which there is no room is lost if it is `forced`."""
+        self._settle()
+        while self.waiting:
+            id_ = self.waiting[0]
+            tensor = self.session.tensors.get(id_)
+            if tensor is None:
+                self.waiting.popleft()
+                continue
+            nbytes = tensor.meta.nbytes if tensor.meta is not None else 0
+            if not self.tap.has_room(nbytes) and not forced:
+                return None
+            self.waiting.popleft()
+            request = next(self._own)
+            self.tap.put(IMPORT, self.session.id, self.tap.clock(), id_, tensor.home.name, request)
+            if self.tap.has_room(nbytes):
+                self.tap.reserved += nbytes
+                self._reads[request] = nbytes
+                return (FETCH, id_, request, 0, 0)
+            what = f"tensor {id_} of session {self.session.id}: {nbytes} bytes found no room"
+            lost = self.tap.lose(what, tensor.meta)
+            self.tap.put(ANSWER, self.session.id, request, lost, None)
+        return None
+
+    def _settle(self) -> None:
+        """The message that was handed out last is admitted: what it has brought is to be read."""
+        arrived, self._arrived = self._arrived, ()
+        self.waiting += [id_ for id_ in arrived if id_ in self.session.tensors]
+
+    def note(self, message: Message) -> None:
+        """Keep what a replay needs of a message."""
+        if self.tap.over:
+            return
+        if self._arrives(message):
+            self._arrived = ids_of(message, _NEW)
+            return
+        values: list[int] = []
+        arrived: list[int] = []
+        plain = self._plain(message, values, arrived)
+        if plain is not None:
+            self.tap.put(MESSAGE, self.session.id, self.tap.clock(), plain, values)
+        self._arrived = arrived
+        if has_kind(message) and message[0] == FETCH:
+            self._fetches.add(number_of(message, Role.REQUEST))
+
+    def _arrives(self, message: Any) -> bool:
+        """Does all that the message defines come from elsewhere?"""
+        if not has_kind(message):
+            return False
+        if message[0] in ARRIVING:
+            return True
+        if message[0] == EFFECT:
+            effect = name_fields(message, Effect)
+            return effect is not None and bool(effect.outputs)
+        if message[0] == COLLECTIVE:
+            collective = name_fields(message, Collective)
+            return collective is not None and bool(collective.homes)
+        run = name_fields(message, Run)
+        return run is not None and self._has_host_calls(run)
+
+    def _has_host_calls(self, run: Run) -> bool:
+        routine = self.session.routines.get(run.routine) if is_natural(run.routine) else None
+        return isinstance(routine, Linked) and any(step.op == HOST_CALL for step, _ in effects_of(routine.program))
+
+    def _plain(self, message: Any, values: list[int], arrived: list[int]) -> Any:
+        """The message without objects of this process. Uploads become values; None for an array of a GPU."""
+        if not has_kind(message):
+            return message
+        kind = message[0]
+        if kind == ATOMIC:
+            group = name_fields(message, Atomic)
+            if group is None or type(group.messages) not in {list, tuple}:
+                return message
+            inner = [self._plain(one, values, arrived) for one in group.messages]
+            return [ATOMIC, [one for one in inner if one is not None]]
+        if kind == UPLOAD:
+            return self._upload(message, values, arrived)
+        if kind == EFFECT and (effect := name_fields(message, Effect)) is not None:
+            return encode_message(effect._replace(callback=None, request=0))
+        if kind == RUN and (run := name_fields(message, Run)) is not None and type(run.effects) in {list, tuple}:
+            return encode_message(run._replace(effects=[without_callback(one) for one in run.effects]))
+        return message
+
+    def _upload(self, message: Any, values: list[int], arrived: list[int]) -> Any:
+        upload = name_fields(message, Upload)
+        if upload is None:
+            return message
+        if isinstance(upload.payload, np.ndarray):
+            values.append(self.tap.value(upload.payload, f"the upload of tensor {upload.output!r:.20}"))
+            return with_payload(message, None)
+        arrived += ids_of(message, _NEW)
+        return None
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def reply(self, request: int, value: Any, error: TensordError | None) -> None:
+        """Note the answer to a FETCH, and hand it on unless the recorder has asked."""
+        if request >= OWN:
+            self.tap.reserved -= self._reads.pop(request, 0)
+            self._answer(request, value, error)
+            if error is not None:
+                error.heard = True
+            if self.session.tap is not self:
+                self._stand_aside()
+            return
+        if request in self._fetches:
+            self._fetches.discard(request)
+            self._answer(request, value, error)
+        self._reply(request, value, error)
+
+    def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
+        if self.tap.over:
+            return
+        kept = self.tap.value(value, f"the answer to request {request}") if isinstance(value, np.ndarray) else 0
+        self.tap.put(ANSWER, self.session.id, request, kept, None if error is None else encode_error(error))
+
+
+class Noted:
+    """The messages of a batch, behind the reads that come first. What changes no value waits for no read."""
+
+    def __init__(self, tapped: Tapped, rest: Iterator[Message]) -> None:
+        self.tapped = tapped
+        self.rest = rest
+        self.held: Message | None = None  # the next message, while reads come before it
+
+    def __iter__(self) -> Noted:
+        return self
+
+    def __next__(self) -> Message:
+        message = next(self.rest) if self.held is None else self.held
+        if changes_nothing(message):
+            return message
+        self.held = message
+        read = self.tapped.next_read()
+        if read is not None:
+            return read
+        self.held = None
+        self.tapped.note(message)
+        return message
+
+    def __length_hint__(self) -> int:
+        """At least one while a message is left; reads are not counted, but come before one."""
+        return length_hint(self.rest) + (self.held is not None)
+
+
+class Inbox:
+    """The part of an inbox that admission uses, likewise."""
+
+    def __init__(self, tapped: Tapped, inbox: deque[Message]) -> None:
+        self.tapped = tapped
+        self.rest = inbox
+
+    def __bool__(self) -> bool:
+        return bool(self.rest)
+
+    def popleft(self) -> Message:
+        if changes_nothing(self.rest[0]):
+            return self.rest.popleft()
+        read = self.tapped.next_read()
+        if read is not None:
+            return read
+        message = self.rest.popleft()
+        self.tapped.note(message)
+        return message
+
+
+def changes_nothing(message: Any) -> bool:
+    """Is the message of a kind that changes no value of its session?"""
+    return has_kind(message) and message[0] in LEFT_OUT
+
+
+def without_callback(effect: Any) -> Any:
+    """[chain, callback, request] as a replay has it: nobody is told."""
+    return [effect[0], None, 0] if type(effect) in {list, tuple} and len(effect) == 3 else effect
