@@ -23,9 +23,11 @@
 - `files/`: files of tensors, and checkpoints
 - `periods/`: what repeats, found by the client
 - `embedded/`: a machine in this process
+- `recording/`: what sessions do, with its values, written to a file
 - `session/`: the facade of all that
 - `cluster/`: sessions on several machines behind one facade
+- `replay/`: recordings run again on other machines, results compared
 - `cli/`: the command line
 
-`embedded` and `cli` reach into the machine; a thin client imports neither.
+`embedded`, `replay` and `cli` reach into the machine; a thin client imports none of them.
 """

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.errors import TensordError
+from ...interpreter.errors import MetadataError, TensordError
+from ..locations.locations import located
 from ..session.reports import counting
 from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps
@@ -26,6 +30,13 @@ class ClusterReports(ClusterFacet):
     def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
         """`counters = await session.stats_async()`: see `stats`."""
         return self._promised(counted(self._cluster, by))
+
+    def record(
+        self, path: str | os.PathLike[str], *, limit: int = 0, without: Sequence[str] = ()
+    ) -> AbstractContextManager[Any]:
+        """Refused: a recording is of one machine."""
+        del path, limit, without
+        raise located(MetadataError("a session on a cluster is not recorded: record one node's daemon (trace record)"))
 
     def trace(self) -> Any:
         """The trace of all nodes so far, on the clock of the first one; see `Session.trace`, and docs/cluster.md.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -42,6 +44,23 @@ class Reports(Facet):
         if not isinstance(name, str) or not name:
             raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))
         return Span(self._core.outbox.locations.spans, name)
+
+    def record(
+        self, path: str | os.PathLike[str], *, limit: int = 1 << 30, without: Sequence[str] = ()
+    ) -> AbstractContextManager[Any]:
+        """`with session.record("bug.rec"):` what this session does inside, for `tensord trace replay`.
+
+        The file holds data: what the session has when the block begins, what it uploads, and what it fetches. It ends
+        at `limit` bytes. `without`: patterns of published names, and of lines (`train.py:12`), whose values are left
+        out. Raises OSError with the path; at the end of the block, too, as does a machine that has ended.
+        """
+        from ..recording.session_recording import SessionRecording
+
+        if isinstance(without, str) or not all(isinstance(one, str) for one in without):
+            raise located(MetadataTypeError(f'without= is a list of patterns, such as ["weights/*"], not {without!r}'))
+        query = self._core.answers.query
+        number = int(query("stats")["session"]["id"])
+        return SessionRecording(query, os.fspath(path), limit=limit, without=list(without), session=number)
 
     def trace(self) -> Any:
         """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""

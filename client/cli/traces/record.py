@@ -11,21 +11,24 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ....interpreter.errors import ProtocolError
+from ....interpreter.whole_file import partial_of
 from ..daemon.ask import connected
 from ..drawing.figures import count, plural, size
 from ..line import options
 from ..line.options import in_json, print_json
+from .recorded_values import Size, Values, facts_of, recording_values, tell_values
 from .recorder import Recorder, Stop
 from .source import all_nodes, load
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
     from ....vm.tracing.record import Record
+    from ...recording.recorder import ValueRecorder
 
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
@@ -108,8 +111,16 @@ def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     flag_value=1,
     help="Time each call inside of a routine's runs, of every Nth run: --detail=10.",
 )
+@click.option("--values", is_flag=True, help="Keep messages and values, too, for `trace replay`. The file holds data.")
+@click.option(
+    "--session", "sessions", type=int, multiple=True, help="Only the values of this session; may be repeated."
+)
+@click.option("--limit", type=Size(), default="1GiB", help="End a recording of values at this size.")
+@click.option(
+    "--without", multiple=True, metavar="NAME", help="Leave out values of this name, or line; a pattern: 'weights/*'."
+)
 @options.as_json
-def record(output: Path, address: str | None, length: float | None, detail: int | None) -> None:
+def record(output: Path, address: str | None, length: float | None, detail: int | None, **chosen: Any) -> None:
     """Record what the daemon does, until Ctrl-C.
 
     Or until the given time is over. The file is complete however the recording ends.
@@ -118,20 +129,29 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
     """
     if output.exists() and not output.is_file():
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
+    values = Values(**chosen)
+    if not values.values and (values.sessions or values.without):
+        raise click.BadParameter("--session and --without are about values: give --values, too")
     with connected(address) as session, _stop_signals() as stop:
-        recorder = Recorder(session, output, show=not in_json())
+        written = partial_of(output) if values.values else output
+        recorder = Recorder(session, written, show=not in_json())
+        recorder.named = output
         if detail is not None:
             session._core.answers.query("detail", detail, True)
-        recorder.run(stop, length)
-    report(output, recorder.file.records, recorder.lost, output.stat().st_size)
+        with recording_values(session, recorder, output, values) as kept:
+            recorder.run(stop, length)
+    report(output, recorder.file.records, recorder.lost, output.stat().st_size, values=kept)
 
 
-def report(output: Path, records: int, lost: int, written: int, which: str = "") -> None:
+def report(
+    output: Path, records: int, lost: int, written: int, which: str = "", values: ValueRecorder | None = None
+) -> None:
     if in_json():
-        print_json({"file": str(output), "records": records, "lost": lost, "bytes": written})
+        print_json({"file": str(output), "records": records, "lost": lost, "bytes": written, **facts_of(values)})
         return
     missing = f"; {count(lost)} {which}lost" if lost else ""
     click.echo(f"{plural(records, 'record')} in {output}, {size(written)}{missing}")
+    tell_values(output, values)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.files.parts import Picture
     from ....vm.tracing.analysis.files.recording import Recording
     from ....vm.tracing.record import RunRecord
+    from ...recording.recorder import ValueRecorder
 
 _PAUSE = 0.05  # seconds between two polls while little happens
 _PROGRESS = 0.2  # seconds between two progress lines
@@ -47,6 +48,7 @@ class Recorder:
         from ....vm.tracing.analysis.files.recording import Recording
 
         self.session = session
+        self.named = output  # the file as people are told of it
         self.line = Line() if show else None
         self.until: float | None = None  # when it is to end, whether the daemon answers or not
         self.last = self.ask(_NEVER, live=False, routines=0)
@@ -58,6 +60,7 @@ class Recorder:
         self.runs: list[RunRecord] = []
         self.lost = 0
         self.shown = 0.0
+        self.values: ValueRecorder | None = None
         self.file: Recording = Recording(output, self.last.devices)
 
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
@@ -75,7 +78,7 @@ class Recorder:
         self.until = None if length is None else began + length
         with self.file:
             try:
-                while not stop.asked and (length is None or time.monotonic() - began < length):
+                while not (stop.asked or self.is_full()) and (length is None or time.monotonic() - began < length):
                     busy = self.take(live=False) > self.last.capacity // 8
                     self.progress(time.monotonic() - began)
                     rest = _PAUSE if length is None else min(_PAUSE, began + length - time.monotonic())
@@ -90,6 +93,8 @@ class Recorder:
 
     def take(self, *, live: bool) -> int:
         """Write the new records; the number of newly finished instructions."""
+        if self.values is not None:
+            self.values.take()
         picture = self.ask(self.last.tick, live=live)
         finished = picture.finished
         missed = picture.retired - self.last.retired - finished
@@ -101,6 +106,10 @@ class Recorder:
         self.runs += picture.runs
         self.file.add(picture.records)
         return finished
+
+    def is_full(self) -> bool:
+        """Has a recording of values reached its limit?"""
+        return self.values is not None and self.values.full
 
     def finish(self) -> None:
         """Complete the file. Instructions that finished before the recording are not counted as lost."""
@@ -123,7 +132,7 @@ class Recorder:
     def ended_early(self, error: Exception) -> TensordError:
         """The error, with a note on what the file holds."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        kept = f"{self.file.path} holds the {plural(self.file.records, 'record')} until then"
+        kept = f"{self.named} holds the {plural(self.file.records, 'record')} until then"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
         return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
 

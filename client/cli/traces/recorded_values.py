@@ -1,0 +1,111 @@
+"""`tensord trace record --values`: messages and values beside the records, in a file that says that it holds data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..drawing.figures import plural, size
+from ..line.options import in_json
+from .recorder import Recorder
+
+if TYPE_CHECKING:
+    from ....interpreter.recordings.reader import Reader
+    from ...recording.recorder import ValueRecorder
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes: `64MiB`, `1GiB`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes; BadParameter for other texts."""
+        from ....streams.options import parse_size
+
+        try:
+            return parse_size(int(value) if isinstance(value, str) and value.isdecimal() else value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is to be recorded of values: the options of the command."""
+
+    values: bool
+    sessions: Sequence[int]
+    limit: int
+    without: Sequence[str]
+
+
+@contextmanager
+def recording_values(session: Any, recorder: Recorder, output: Path, chosen: Values) -> Iterator[ValueRecorder | None]:
+    """Record values to `output` while the block runs, and put the trace, which the recorder writes, behind them."""
+    if not chosen.values:
+        yield None
+        return
+    from ...recording.recorder import ValueRecorder
+
+    traced = recorder.file.path
+    try:
+        values = ValueRecorder(
+            session._core.answers.query, output, chosen.sessions, limit=chosen.limit, without=chosen.without
+        )
+        recorder.values = values
+        if not in_json():
+            click.echo(f"{output} will hold data: what sessions have, upload and fetch", err=True)
+        try:
+            yield values
+            values.end()
+        finally:
+            with traced.open("rb") if traced.exists() else BytesIO() as trace:
+                values.complete(trace)
+    except BaseException:
+        recorder.file.abandon()
+        raise
+    finally:
+        traced.unlink(missing_ok=True)
+
+
+def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
+    """What `--json` says of values."""
+    if values is None:
+        return {}
+    return {"values": values.values, "values_lost": values.lost, "notes": values.file.notes, "full": values.full}
+
+
+def tell_values(output: Path, values: ValueRecorder | None) -> None:
+    """Say what a recording holds."""
+    if values is None:
+        return
+    for note in dict.fromkeys(values.file.notes):
+        click.echo(f"note: {note}")
+    lost = f", {values.lost} of them lost or left out" if values.lost else ""
+    click.echo(f"{output} holds data: {plural(values.values, 'value')}{lost}. `tensord trace replay {output}` runs it")
+
+
+def tell_what_it_holds(file: Path) -> None:
+    """Say that a file holds data, if it does."""
+    from ....interpreter.recordings.chunks import MARK
+    from ....interpreter.recordings.reader import Reader
+
+    with file.open("rb") as opened:
+        if opened.read(len(MARK)) != MARK:
+            return
+    with Reader(file) as reader:
+        click.echo(holding(reader))
+
+
+def holding(reader: Reader) -> str:
+    there = len(reader.values.keys() - reader.lost.keys())
+    return (
+        f"{reader.path} holds data: {plural(there, 'value')}, {size(reader.nbytes())}; "
+        f"{plural(reader.messages, 'message')} of {plural(len(reader.sessions), 'session')}, for `tensord trace replay`"
+    )

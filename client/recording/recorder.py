@@ -1,0 +1,130 @@
+"""The recorder of values: fetches what the machine has noted, and writes it to a file, up to a limit.
+
+A value that would go beyond the limit is dropped; the recording ends where a message would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from ...interpreter.errors import MetadataError
+from ...interpreter.recordings.entries import LOST, NOTE, PIECE, VALUE, decode_entry
+from ...interpreter.recordings.writer import Writer
+from .left_out import LeftOut
+
+LIMIT: Final = 1 << 30  # bytes of a file
+PATIENCE: Final = 5.0  # seconds that values have which are still being computed at the end
+_PAUSE: Final = 0.02
+_BOUND: Final = 1 << 30  # bytes of values that wait in the machine
+
+Query = Callable[..., Any]
+
+
+class ValueRecorder:
+    """Records sessions, all for none, into `path`. `query` asks the machine. A context manager, which completes the
+    file. `full`: was the limit reached? `values`: how many were met, of which so many were `lost`. Raises OSError with
+    the path; MetadataError and ProtocolError of the machine.
+    """
+
+    def __init__(
+        self, query: Query, path: str | Path, sessions: Sequence[int] = (), *, limit: int = LIMIT, without: Any = ()
+    ) -> None:
+        if limit < 1:
+            raise MetadataError(f"the limit of a recording is a number of bytes, not {limit}")
+        self.query = query
+        self.limit = limit
+        self.full = self.over = False
+        self.noted_lost = 0
+        self._dropped = False  # are the next pieces those of a value that was dropped?
+        self.values = 0
+        about = query("record", list(sessions), _BOUND)
+        try:
+            head = {"devices": list(about["devices"]), "tensord": about["version"], "without": list(without)}
+            self.file = Writer(path, head)
+        except BaseException:
+            query("unrecord")
+            raise
+        self._left_out = LeftOut(self.file, without) if without else None
+
+    def take(self) -> int:
+        """Write what is new; how many entries that was. At the limit the machine records no more."""
+        if self.full:
+            return 0
+        count = self._write(self.query("recorded") or ())
+        if self.full:
+            self.query("unrecord")
+        return count
+
+    def _write(self, entries: Sequence[bytes]) -> int:
+        for body in entries:
+            if self._dropped and body[1] == PIECE:
+                continue
+            self._dropped = False
+            if self.file.nbytes + len(body) > self.limit:
+                self.full = True
+                self.file.note(f"the limit of {self.limit} bytes was reached: what came later is missing")
+                break
+            offset = self.file.add(body)
+            self._look(body, offset)
+            if body[1] == VALUE:
+                self._drop_beyond(decode_entry(body))
+        return len(entries)
+
+    def _drop_beyond(self, value: Any) -> None:
+        """Drop a value that the limit leaves no room for. All else goes on."""
+        _, number, _, _, nbytes = value
+        if self.file.nbytes + nbytes > self.limit:
+            self._dropped = True
+            self.noted_lost += 1
+            self.file.put(LOST, number, f"{nbytes} bytes would have gone beyond the limit of {self.limit}")
+
+    def _look(self, body: bytes, offset: int) -> None:
+        if body[1] == NOTE:
+            self.file.notes.append(str(decode_entry(body)[1]))
+        self.values += body[1] == VALUE
+        self.noted_lost += body[1] == LOST
+        if self._left_out is not None:
+            self._left_out.look(body, offset)
+
+    @property
+    def lost(self) -> int:
+        """How many values are not in the file."""
+        return self.noted_lost + (0 if self._left_out is None else self._left_out.count)
+
+    def finish(self) -> None:
+        """End the recording, and complete the file."""
+        try:
+            self.end()
+        finally:
+            self.complete()
+
+    def end(self) -> None:
+        """End the recording, once what is being read for it is there."""
+        if self.full:
+            return
+        until = time.monotonic() + PATIENCE
+        while not self.full and self.query("recording")["reads"] and time.monotonic() < until:
+            self.take()
+            time.sleep(_PAUSE)
+        if not self.full:
+            self._write(self.query("unrecord") or ())
+
+    def complete(self, trace: IO[bytes] | None = None) -> None:
+        """Complete the file with what it has. A machine that has ended is not asked any more."""
+        if self.over:
+            return
+        self.over = True
+        try:
+            if trace is not None:
+                self.file.add_trace(trace)
+            self.file.finish({"full": self.full})
+        finally:
+            self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()

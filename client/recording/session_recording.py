@@ -1,0 +1,51 @@
+"""`with session.record(path):` a session that records itself.
+
+A thread fetches what the machine has noted, so that little of it waits there. It stops at the first error, which the
+end of the block raises; the file is complete then as far as it goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from .recorder import ValueRecorder
+
+PAUSE: Final = 0.05  # seconds between two looks
+
+
+class SessionRecording:
+    """A context manager. `path`: the file."""
+
+    def __init__(
+        self, query: Callable[..., Any], path: str | Path, *, limit: int, without: Sequence[str], session: int
+    ) -> None:
+        self.path = Path(path)
+        self._recorder = ValueRecorder(query, path, (session,), limit=limit, without=without)
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._fetch, name="tensord-recording", daemon=True)
+        self._thread.start()
+
+    def _fetch(self) -> None:
+        try:
+            while not self._ended.wait(PAUSE):
+                self._recorder.take()
+        except Exception as error:
+            self._error = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None:
+            self._recorder.complete()
+            raise self._error
+        self._recorder.finish()
