@@ -71,8 +71,7 @@ class Task(Protocol):
 
     @property
     def composite(self) -> bool:
-        """Has it parts, each of which it gives to the stream's `intercept` as a task while the stream is
-        intercepted?"""
+        """Has it parts, each of which it gives to the stream's `steer` as a task while the stream is steered?"""
 
     @property
     def cancelled(self) -> bool:
@@ -101,7 +100,7 @@ class Stream(ABC):
     `late_errors`: a task's error may surface after its successors were executed.
     `unwatched`: fences, so far as the driving thread looks for them itself, which no other thread does then.
     `ordered`: tasks execute and end in the order of submission.
-    `intercepted`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
+    `steered`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
 
     def __init__(self, device: str, kind: StreamKind, index: int) -> None:
@@ -113,7 +112,7 @@ class Stream(ABC):
         self.inline = False
         self.events = False
         self.late_errors = False
-        self.intercepted = False
+        self.steered = False
         self.ordered = True
         self.merge_buffer: Any = None  # memory for pieces of what is merged here (`merging`)
         self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
@@ -122,7 +121,7 @@ class Stream(ABC):
     def submit(self, tasks: Sequence[Task]) -> None:
         """Append tasks, in order; wake the stream's thread only if it sleeps."""
 
-    def intercept(self, task: Task) -> None:
+    def steer(self, task: Task) -> None:
         """Execute a task, or a part of one, with all that interferes. Called on the stream's thread."""
         task.execute()
 

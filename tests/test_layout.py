@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("client", "interpreter", "streams", "vm")
 ROOMS = sorted(path.parent for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
 # Rooms of the client that reach into the machine; the thin client never imports them.
-REACHING = {"tensord.client.cli", "tensord.client.embedded"}
+REACHING = {"tensord.client.cli", "tensord.client.embedded", "tensord.client.replay"}
 
 
 def named(text: str) -> set[str]:

@@ -95,6 +95,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kept = {"s": session, "np": np}
         exec(compile(STEP, "train.py", "exec"), kept)  # noqa: S102 - our own program
         session.trace().save(path.with_name("step.trace"))
+        with session.record(path.with_name("bug.rec")):
+            exec(compile(STEP, "train.py", "exec"), kept)  # noqa: S102 - our own program
     with td.connect("local", devices=["cpu:0", "sim:0"]) as session:
         x = session.asarray(np.ones((256, 256), np.float32), device="sim:0")
         session.publish("weights", x)
@@ -109,6 +111,7 @@ def folder(tmp_path: Path, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for name in ("run.trace", "before.trace", "after.trace", "hang.trace"):
         shutil.copy(saved, tmp_path / name)
     shutil.copy(saved.with_name("step.trace"), tmp_path)
+    shutil.copy(saved.with_name("bug.rec"), tmp_path)
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "examples").mkdir()
     shutil.copy(ROOT / "examples/power.txt", tmp_path / "examples")

@@ -36,6 +36,10 @@ COMMANDS: Final = {
         "traces.diff", "Compare two traces, per op and line: what got slower, is called more often, is new, is gone."
     ),
     "advise": Listed("traces.advise", "Say what costs time and need not, at which lines, and what to do about it."),
+    "replay": Listed(
+        "traces.replay", "Run a recording again, on other devices or another machine, and compare every result."
+    ),
+    "bisect": Listed("traces.replay", "Find the first op of a recording whose result differs between two machines."),
     "memory": Listed(
         "traces.memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."
     ),

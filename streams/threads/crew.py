@@ -62,12 +62,12 @@ class Job:
             raise errors[0]
 
 
-class HelperPool:
+class Crew:
     """Up to `size` helping threads of a device, started when they are first needed. `streams`: those of its kernels."""
 
     def __init__(self, device: str, size: int, streams: Sequence[Stream]) -> None:
         self.size = size
-        self._name = f"tensord {device}/helpers"
+        self._name = f"tensord {device}/crew"
         self._streams = streams
         self._offers: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -127,10 +127,10 @@ class HelperPool:
 class InParts:
     """A kernel in parts, each called with the same arguments. `scratch`: bytes that a call takes besides those."""
 
-    def __init__(self, parts: Sequence[Any], helpers: HelperPool) -> None:
+    def __init__(self, parts: Sequence[Any], crew: Crew) -> None:
         self.parts = parts
-        self.helpers = helpers
+        self.crew = crew
         self.scratch = sum(part.scratch for part in parts)
 
     def __call__(self, *arrays: Any) -> None:
-        self.helpers.run(self.parts, arrays)
+        self.crew.run(self.parts, arrays)

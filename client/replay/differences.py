@@ -1,0 +1,74 @@
+"""How far two results are from each other: bit for bit, or in units of the rounding of the largest element."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of results of a GPU against the host's: sums in another order are off by some roundings of the largest element.
+BOUND_OF_GPUS: Final = 64.0
+
+
+class Difference(NamedTuple):
+    """Two results that differ. `size`: the largest difference, None for other shapes or dtypes, or an error;
+    `roundings`: the same in roundings of the largest element; `place`: where; `elements`: how many differ, of `of`."""
+
+    text: str
+    size: float | None = None
+    roundings: float | None = None
+    place: tuple[int, ...] = ()
+    elements: int = 0
+    of: int = 0
+
+
+def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Difference | None:
+    """How two values differ; None if they are equal bit for bit, or floats that differ by at most `within` roundings
+    of the largest element."""
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return Difference(f"{shown(first)} and {shown(second)}")
+    differing = _bits(first) != _bits(second)
+    count = int(np.count_nonzero(differing))
+    if not count:
+        return None
+    a, b = _wide(first), _wide(second)
+    with np.errstate(all="ignore"):
+        sizes = np.where(differing, np.abs(a - b), 0.0)
+        sizes = np.where(differing & ~(np.isfinite(a) & np.isfinite(b)), np.inf, sizes)
+        sizes = np.where(np.isnan(a) & np.isnan(b), 0.0, sizes)
+    place = np.unravel_index(int(np.argmax(np.where(differing, sizes, -1.0))), first.shape)
+    size = float(sizes[place])
+    roundings = size / _rounding(first, b)
+    if within and first.dtype.kind in "fc" and roundings <= within:
+        return None
+    where = tuple(int(n) for n in place)
+    text = f"{count} of {first.size} elements differ, most at {list(where)}: {first[place]!s} and {second[place]!s}"
+    return Difference(text, size, roundings, where, count, first.size)
+
+
+def shown(value: NDArray[Any]) -> str:
+    return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+
+
+def _bits(value: NDArray[Any]) -> NDArray[Any]:
+    """A number for each element, of its bits; a pair of them for complex ones is one, too."""
+    packed = np.ascontiguousarray(value)
+    if value.dtype.itemsize == 16:
+        halves = packed.reshape(-1).view(np.uint64).reshape(-1, 2)
+        return np.asarray(halves[:, 0] + halves[:, 1] * np.uint64(0x9E3779B97F4A7C15)).reshape(value.shape)
+    return packed.reshape(-1).view(f"u{value.dtype.itemsize}").reshape(value.shape)
+
+
+def _wide(value: NDArray[Any]) -> NDArray[Any]:
+    return value if value.dtype.kind == "c" else value.astype(np.float64)
+
+
+def _rounding(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """The rounding of the largest element; 1 for integers."""
+    if first.dtype.kind not in "fc":
+        return 1.0
+    finite = np.abs(second[np.isfinite(second)])
+    largest = float(finite.max()) if finite.size else 0.0
+    precision = np.finfo(first.dtype)
+    return float(max(largest * float(precision.eps), float(precision.tiny)))

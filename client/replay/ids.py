@@ -1,0 +1,36 @@
+"""The ids of a session, as a replay has them.
+
+What a session had when the recording began has lost its order, which ids have to keep: those of programs and tensors
+come as they are read. So it gets new ids, from 1; all others keep their distances, which leave room for runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+FIRST: Final = 1 << 40  # what is added to the ids of what came into being while the recording ran
+
+
+class Ids:
+    """`newest`: the session's newest id when the recording began. `last`: the newest one that the replay has used."""
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+        self.last = 0
+        self._old: dict[int, int] = {}
+
+    def of(self, id_: int) -> int:
+        """The id of what there is."""
+        return 0 if not id_ else self._old.get(id_, id_ + FIRST)
+
+    def all_of(self, ids: Iterable[int]) -> tuple[int, ...]:
+        return tuple([self.of(id_) for id_ in ids])
+
+    def new(self, id_: int) -> int:
+        """The id of what comes into being."""
+        if 0 < id_ <= self.newest and id_ not in self._old:
+            self._old[id_] = len(self._old) + 1
+        found = self.of(id_)
+        self.last = max(self.last, found)
+        return found

@@ -1,0 +1,381 @@
+"""Runs a recording on one side, or on two in lockstep, and compares.
+
+On two sides, every result of every op is read behind the op, on both, and compared; equal ones are forgotten.
+On one side only what was fetched while the recording ran is read, and compared with what was recorded. Both go in
+groups: reads are asked for in program order, and waited for once there are many, or their bytes are.
+
+A value that the recording lacks gets others in its place, the same on both sides. What depends on it is not compared
+with what was recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.recordings.reader import Answered, Reader
+from ...interpreter.wire.arrays import dtype_of
+from ...interpreter.wire.fields import Role
+from ...interpreter.wire.messages import (
+    Call,
+    Collective,
+    Fetch,
+    Link,
+    Location,
+    NamedMessage,
+    ProgramPart,
+    Release,
+    Run,
+    Signature,
+    Span,
+    ToDevice,
+    Upload,
+    encode_message,
+)
+from ...interpreter.wire.roles import OUTPUTS, ids_of
+from ..transport.interface import Reply
+from .differences import Difference, difference
+from .script import Begin, End, Missing, Step, steps
+from .sides import Side
+from .signatures import Places, known
+from .translation import Session, with_ids
+from .unrolled import Routines
+
+GROUP: Final = 128  # reads that are waited for together
+BYTES: Final = 1 << 26  # of their values
+CANCELLED: Final = "CancelledError"
+RECORDED: Final = "what was recorded"
+
+
+class Check(NamedTuple):
+    """A value that is to be compared: a result of a message, or what a fetch was answered."""
+
+    step: Step
+    message: Any
+    id: int
+    replies: Sequence[Reply]
+    answer: Answered | None = None
+
+
+class Finding(NamedTuple):
+    """Two values that differ. `message`: with the ids of the replay; `op`: of which the value is a result; `against`:
+    where the second value is from."""
+
+    step: Step
+    message: Any
+    id: int
+    op: str
+    line: str
+    span: str
+    against: str
+    difference: Difference
+
+
+class Watch(Protocol):
+    """Looks at each message that makes something, before it is sent and once that was looked at."""
+
+    def before(self, step: Step, message: Any) -> None: ...
+
+    def after(self) -> None: ...
+
+
+class Player:
+    """Plays a recording. `compared`: results of ops that were compared; `fetched`: values that were compared with what
+    was recorded, and `unknown`: those that were not; `findings`: the differences, up to `most`. `opened`: the step of a
+    run that is to be taken apart."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        sides: Sequence[Side],
+        *,
+        within: float = 0.0,
+        paced: bool = False,
+        most: int = 1000,
+        recorded: bool = True,
+    ) -> None:
+        self.reader = reader
+        self.sides = sides
+        self.within = within
+        self.paced = paced
+        self.most = most
+        self.recorded = recorded
+        self.opened = 0
+        self.steps = self.compared = self.fetched = self.unknown = self.differing = 0
+        self.findings: list[Finding] = []
+        self.first: tuple[Any, ...] = ()  # both values of the first of them
+        self.sessions: dict[int, Session] = {}
+        self.places: dict[int, Places] = {}
+        self.routines: dict[int, Routines] = {}
+        self.homes: dict[tuple[int, int], str] = {}  # the recorded devices of tensors
+        self.watch: Watch | None = None
+        self._tainted: set[tuple[int, int]] = set()  # what depends on values that are missing
+        self._checks: list[Check] = []
+        self._bytes = 0
+        self._began: tuple[float, int] | None = None
+
+    def play(self, until: int = 0) -> Step | None:
+        """Play all steps, or those before one; that one. ConnectionLost if a machine ends meanwhile."""
+        for step in steps(self.reader):
+            if until and step.number == until:
+                self.settle()
+                return step
+            self.take(step)
+            if len(self.findings) >= self.most:
+                return None
+        self.settle()
+        return None
+
+    def take(self, step: Step) -> None:
+        """Play one step."""
+        self.steps = step.number
+        message = step.message
+        if self.paced:
+            self._pace(step)
+        if type(message) is Begin:
+            self._begin(step.session, message)
+        elif type(message) is End:
+            self.settle()
+            for side in self.sides:
+                side.end(step.session)
+        elif isinstance(message, Location | Span):
+            self.places[step.session].keep(message)
+            self._send(step, message)
+        elif type(message) is Missing:
+            self._tainted.add((step.session, self.sessions[step.session].ids.new(message.id)))
+        elif type(message) is Fetch:
+            self._fetch(step, message)
+        else:
+            self._act(step, message)
+
+    def _begin(self, number: int, begin: Begin) -> None:
+        self.sessions[number] = Session(begin.name, begin.newest)
+        self.places[number] = Places()
+        self.routines[number] = Routines(list(self.reader.head["devices"]))
+        for side in self.sides:
+            side.open(number, begin.name, strict=begin.strict)
+
+    def _pace(self, step: Step) -> None:
+        """Sleep until as much time has passed as had when the step was recorded."""
+        if not step.time:
+            return
+        began, first = self._began = self._began or (time.monotonic(), step.time)
+        rest = began + (step.time - first) / 1e9 - time.monotonic()
+        if rest > 0:
+            for side in self.sides:
+                side.flush_all()
+            time.sleep(rest)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _act(self, step: Step, message: Any) -> None:
+        session = self.sessions[step.session]
+        if type(message) is Signature:
+            session.signatures[message.number] = known(message)
+            for side in self.sides:
+                side.check_op(message.op)
+        ready = with_ids(session, message)
+        if ready is None:
+            return
+        if isinstance(ready, ProgramPart | Link):
+            self.routines[step.session].keep(ready)
+        apart = None
+        if isinstance(ready, Run) and step.number == self.opened:
+            apart = self.routines[step.session].opened(ready, session.ids.last)
+        for one in apart if apart is not None else (ready,):
+            if type(one) is Signature:
+                session.signatures[one.number] = known(one)
+            self.act(step, one)
+
+    def act(self, step: Step, message: Any) -> None:
+        """Send a message that has the ids of the replay, and look at what it makes."""
+        self._note_taint(step, message)
+        self._note_homes(step.session, message)
+        if self.watch is not None:
+            self.watch.before(step, message)
+        self._do(step, message)
+        if self.watch is not None:
+            self.watch.after()
+
+    def _do(self, step: Step, message: Any) -> None:
+        if type(message) is Upload:
+            self._upload(step, message)
+        elif type(message) is Call and len(self.sides) > 1 and message.released:
+            self._send(step, message._replace(released=0))
+            self._look(step, message)
+            self._send(step, Release(released_by(message, self.sessions[step.session])))
+        else:
+            self._send(step, message)
+            self._look(step, message)
+
+    def _send(self, step: Step, message: NamedMessage) -> None:
+        for side in self.sides:
+            side.send(step.session, message)
+
+    def _upload(self, step: Step, message: Upload) -> None:
+        for side in self.sides:
+            value = self.reader.value(step.value)
+            if value is None:
+                value = in_place_of(step.value, message)
+            side.send(step.session, message._replace(payload=value.copy() if value.base is not None else value))
+
+    def _look(self, step: Step, message: Any) -> None:
+        """Ask both sides for the results."""
+        if len(self.sides) < 2 or not isinstance(message, Call | Run | ToDevice | Collective):
+            return
+        for id_ in results_of(self.sessions[step.session], message):
+            replies = [side.fetch(step.session, id_) for side in self.sides]
+            self._check(Check(step, message, id_, replies), self._nbytes(step, message))
+
+    def _fetch(self, step: Step, message: Fetch) -> None:
+        if not self.recorded:
+            return
+        id_ = self.sessions[step.session].ids.of(message.id)
+        known_answer = step.answer is not None and (step.session, id_) not in self._tainted
+        replies = [self.sides[0].fetch(step.session, id_)]
+        if not known_answer:
+            self.unknown += 1
+        self._check(Check(step, message, id_, replies, step.answer if known_answer else None), None)
+
+    def _nbytes(self, step: Step, message: Any) -> int | None:
+        found = self.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None
+        return None if found is None else found.nbytes
+
+    def _note_taint(self, step: Step, message: Any) -> None:
+        """Note what depends on values that are missing."""
+        session = step.session
+        if type(message) is Release:
+            self._tainted.difference_update([(session, id_) for id_ in message.ids])
+            for id_ in message.ids:
+                self.homes.pop((session, id_), None)
+        elif type(message) is Upload and self._is_missing(step.value):
+            self._tainted.add((session, message.output))
+        elif self._tainted and isinstance(message, Call | Run | ToDevice | Collective):
+            array = encode_message(message)
+            captured = self.sessions[session].captured.get(message.routine, ()) if type(message) is Run else ()
+            used = [*ids_of(array, {Role.USED, Role.WRITTEN}), *captured]
+            if any((session, id_) in self._tainted for id_ in used):
+                self._tainted.update((session, id_) for id_ in (*ids_of(array, OUTPUTS), *captured))
+
+    def _note_homes(self, session: int, message: Any) -> None:
+        """Note on which devices results are."""
+        if isinstance(message, Upload | ToDevice):
+            self.homes[session, message.output] = message.device
+        elif type(message) is Call and not self.sessions[session].signatures[message.signature].in_place:
+            device = self.sessions[session].signatures[message.signature].device
+            self.homes.update(((session, id_), device) for id_ in message.outputs)
+        elif type(message) is Run:
+            devices = self.routines[session].homes(message.routine)
+            self.homes.update(((session, id_), home) for id_, home in zip(message.outputs, devices, strict=False))
+
+    def _is_missing(self, number: int) -> bool:
+        return number in self.reader.lost or number not in self.reader.values
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def _check(self, check: Check, nbytes: int | None) -> None:
+        self._checks.append(check)
+        self._bytes += BYTES if nbytes is None else nbytes * len(check.replies)
+        if len(self._checks) >= GROUP or self._bytes >= BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for the values that were asked for, and compare them."""
+        checks, self._checks, self._bytes = self._checks, [], 0
+        for side in self.sides:
+            side.flush_all()
+        for check in checks:
+            for side, reply in zip(self.sides, check.replies, strict=False):
+                side.wait(check.step.session, reply)
+            self._compare(check)
+
+    def _compare(self, check: Check) -> None:
+        first = outcome(check.replies[0])
+        if len(check.replies) > 1:
+            second = outcome(check.replies[1])
+            self.compared += 1
+            if self._found(check, self.sides[1].spec.text, between(first, second, self.within)):
+                self.first = self.first or (first, second)
+        if check.answer is not None:
+            recorded = self._recorded(check.answer)
+            if recorded is None:
+                self.unknown += 1
+                return
+            self.fetched += 1
+            self._found(check, RECORDED, between(first, recorded, self.within))
+
+    def _recorded(self, answer: Answered) -> NDArray[Any] | str | None:
+        """What was recorded: a value, or the error; None if that says nothing."""
+        if answer.error is not None:
+            return None if answer.error[0] == CANCELLED else str(answer.error[0])
+        return self.reader.value(answer.value)
+
+    def _found(self, check: Check, against: str, found: Difference | None) -> bool:
+        """Keep a difference, if there is one."""
+        if found is None:
+            return False
+        self.differing += 1
+        if len(self.findings) < self.most:
+            places = self.places[check.step.session]
+            location = getattr(check.message, "location", 0)
+            op = self.name_of(check.step.session, check.message)
+            line, span = places.line(location), places.span(location)
+            self.findings.append(Finding(check.step, check.message, check.id, op, line, span, against, found))
+        return True
+
+    def name_of(self, session: int, message: Any) -> str:
+        """An op's name, or what else a message does."""
+        if type(message) is Call:
+            return self.sessions[session].signatures[message.signature].op
+        if type(message) is Run:
+            routine = self.routines[session].routines.get(message.routine)
+            return f"the routine {getattr(routine, 'name', '') or message.routine}"
+        return {ToDevice: "to_device", Fetch: "fetch"}.get(type(message)) or str(getattr(message, "kind", "upload"))
+
+
+def results_of(session: Session, message: Any) -> Iterator[int]:
+    """The ids of what a message makes, or overwrites as far as that is known."""
+    yield from ids_of(encode_message(message), OUTPUTS)
+    if type(message) is Run:
+        yield from session.captured.get(message.routine, ())
+
+
+def released_by(message: Call, session: Session) -> tuple[int, ...]:
+    """The ids that a call releases."""
+    scalars = session.signatures[message.signature].scalars
+    operands = (*message.inputs, *message.outputs)
+    found = [
+        id_ for place, id_ in enumerate(operands) if message.released >> place & 1 and not is_scalar(scalars, place)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def is_scalar(scalars: Sequence[bool], place: int) -> bool:
+    return place < len(scalars) and scalars[place]
+
+
+def outcome(reply: Reply) -> NDArray[Any] | str:
+    """A value, or the type of the error in its place."""
+    return type(reply.error).__name__ if reply.error is not None else np.asarray(reply.value)
+
+
+def between(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
+    """How two outcomes differ: two errors of one type do not."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return difference(first, second, within)
+    if isinstance(first, str) and isinstance(second, str):
+        return None if first == second else Difference(f"{first} and {second}")
+    one, other = (each if isinstance(each, str) else "a value" for each in (first, second))
+    return Difference(f"{one} and {other}")
+
+
+def in_place_of(number: int, message: Upload) -> NDArray[Any]:
+    """What takes the place of a value that the recording lacks: the same each time; no index is out of bounds."""
+    dtype = dtype_of(message.dtype)
+    if dtype.kind not in "fc":
+        return np.zeros(message.shape, dtype)
+    return np.random.default_rng(number).uniform(0.1, 1.0, message.shape).astype(dtype)

@@ -1,0 +1,64 @@
+"""What a session has told of its ops, and of the lines and spans behind its numbers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...interpreter.errors import TensordError
+from ...interpreter.schema.infer import infer_once
+from ...interpreter.schema.opdef import find
+from ...interpreter.types.meta import Meta
+from ...interpreter.wire.locations import line_of, span_of
+from ...interpreter.wire.messages import Location, Signature, Span, decode_meta
+
+
+class Known(NamedTuple):
+    """An op as a session calls it. `scalars`: which of its operands are numbers; `nbytes`: of its results, None if data
+    decide that."""
+
+    op: str
+    attributes: tuple[tuple[str, Any], ...]
+    scalars: tuple[bool, ...]
+    in_place: bool
+    device: str
+    nbytes: int | None
+
+
+def known(signature: Signature) -> Known:
+    """What a SIGNATURE says; ProtocolError for an op that this version does not have."""
+    given = signature.attributes
+    attributes = tuple(given.items()) if isinstance(given, dict) else tuple([tuple(pair) for pair in given])
+    scalars = tuple([isinstance(meta, str) for meta in signature.metas])
+    in_place = signature.targets is not None
+    return Known(signature.op, attributes, scalars, in_place, signature.device, bytes_of(signature, attributes))
+
+
+def bytes_of(signature: Signature, attributes: tuple[tuple[str, Any], ...]) -> int | None:
+    """The bytes of an op's results; None if they are not known before, or the signature is damaged."""
+    try:
+        op = find(signature.op)
+        metas = tuple([decode_meta(meta) for meta in signature.metas])
+        outputs = infer_once(op, metas, op.freeze(dict(attributes)))
+    except (TensordError, TypeError, ValueError, KeyError):
+        return None
+    return None if None in outputs else sum(meta.nbytes for meta in outputs if isinstance(meta, Meta))
+
+
+class Places:
+    """The lines and the names of spans of a session, by number."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+        self.spans: dict[int, tuple[str, ...]] = {}
+
+    def keep(self, message: Location | Span) -> None:
+        if isinstance(message, Location):
+            self.lines[message.number] = message.text
+        else:
+            self.spans[message.number] = tuple(message.path)
+
+    def line(self, location: int) -> str:
+        return self.lines.get(line_of(location), "")
+
+    def span(self, location: int) -> str:
+        return "/".join(self.spans.get(span_of(location), ()))

@@ -1,0 +1,108 @@
+"""A run of a routine as its ops, one by one, for finding the one that differs.
+
+The meaning of a run is the machine's own (`vm.routines.op_by_op.unfolding`). Ids of inner values lie in the room that
+the run leaves for them. Runs with control flow go on by values, and stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ...interpreter.programs.program import Program
+from ...interpreter.wire.forms import decode_message
+from ...interpreter.wire.limits import Limits
+from ...interpreter.wire.messages import EFFECT, Call, Link, ProgramPart, Run, Signature, ToDevice, encode_meta
+from ...interpreter.wire.messages import Message as Array
+from ...vm.model.linked import Linked
+from ...vm.routines.op_by_op.run import Ids
+from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of
+from ...vm.routines.programs import add_part, link
+
+SIGNATURES: Final = (1 << 16) - 1  # the numbers of the ops' signatures, from here down
+
+
+class Routines:
+    """The programs and routines of one session, by the ids of the replay."""
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self.limits = Limits()
+        self.newest = 0
+        self.steps = 0
+        self.programs: dict[int, Any] = {}
+        self.routines: dict[int, Any] = {}
+        self._devices = devices
+
+    def keep(self, message: object) -> None:
+        """Take a program, or a link."""
+        self.newest = 0  # ids are checked where the messages are sent
+        if isinstance(message, ProgramPart):
+            add_part(self, message, None)
+        elif isinstance(message, Link):
+            link(self, message, self._devices)
+
+    def homes(self, routine: int) -> list[str]:
+        """The devices of a routine's results."""
+        found = self.routines.get(routine)
+        return [home for _, home in found.results] if isinstance(found, Linked) else []
+
+    def opened(self, run: Run, newest: int) -> Iterator[Any] | None:
+        """The messages of a run's ops; None for one with control flow, or of which too little is known."""
+        routine = self.routines.get(run.routine)
+        if not isinstance(routine, Linked) or routine.program.asks or not isinstance(routine.source, Program):
+            return None
+        return _Opened(routine, run, newest).messages()
+
+
+class _Opened:
+    """A run that is taken apart: what unfolding asks of an engine (`unfolding.Engine`)."""
+
+    iterations = 0
+
+    def __init__(self, routine: Linked, run: Run, newest: int) -> None:
+        self.routine = routine
+        self.message = run
+        self.newest = newest
+        self._signed: list[Signature] = []
+
+    def messages(self) -> Iterator[Any]:
+        routine, run = self.routine, self.message
+        unfolder: Any = Unfolder(self, run.effects, run.location, self.newest)  # type: ignore[arg-type] # no blocks: nothing else is asked
+        ids = Ids(routine.program, (*run.inputs, *routine.captured), self.newest, unfolder.new)
+        routine.templates = [None] * len(routine.templates)
+        for array in unfolder.program(routine, ids, run.numbers):
+            yield from self._signed
+            self._signed.clear()
+            if array[0] != EFFECT:
+                yield decode_message(plain(array))
+        homes = [home for _, home in routine.results]
+        for variable, output, home in zip(routine.program.returned, run.outputs, homes, strict=True):
+            yield ToDevice(ids[variable], output, home, run.location)
+
+    def prepare(self, _routine: Linked) -> Iterator[None]:
+        return iter(())
+
+    def pieces(self, routine: Linked) -> Sequence[range]:
+        return (range(len(routine.program.steps)),)
+
+    def admit(self, *_: object) -> bool:
+        return False
+
+    def sign(self, routine: Linked, position: int, number: int) -> int:
+        """Note the signature of a step's op; its number."""
+        step = routine.program.steps[position]
+        metas, targets = metas_of(routine.program, position)
+        number = number or SIGNATURES - position
+        wanted = None if targets is None else [encode_meta(meta) for meta in targets]
+        device = routine.devices[step.device]
+        given = [encode_meta(meta) for meta in metas]
+        self._signed.append(Signature(number, step.op, step.attributes, given, device, wanted))
+        return number
+
+
+def plain(array: Array) -> Array:
+    """A call that releases nothing: its operands are looked at once more."""
+    found = list(array)
+    if len(found) == len(Call._fields) + 1 and found[0] == 0:
+        found[1 + Call._fields.index("released")] = 0
+    return found
