@@ -25,7 +25,7 @@ from ..interpreter.types.meta import Meta, OperandMeta
 from .graph import Call, LaunchGraph, Moving, Refused
 from .library import CollectiveLibrary
 from .stream import Stream, StreamKind
-from .threads.crew import Crew
+from .threads.helper_pool import HelperPool
 
 LOOKS: Final = 64  # at a stream, for a small value: some 50 us on a GPU
 MERGED: Final = 1 << 20  # bytes of a piece of what is merged
@@ -136,7 +136,7 @@ class Device(ABC):
         self.shared = False  # True: other processes can map its larger blocks
         self.bus_id = ""  # of a GPU, by which other processes find it
         self.cuda_number: int | None = None  # its number in CUDA, if others may read its memory where it lies
-        self.crew: Crew | None = None  # threads that help with large kernels
+        self.helpers: HelperPool | None = None  # threads that help with large kernels
         self.pins = False  # True: large copies are faster from and to what `host_array` gives
         # True: one task may call kernel after kernel, as segments of routines do.
         self.segments = False

@@ -1,11 +1,11 @@
-"""Fault injection and steering of one device: makes a chosen task or allocation fail, slow down or hang.
+"""Fault injection and interception of tasks on one device: makes a chosen task or allocation fail, slow down or hang.
 
 A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
 `count` are hit, then it is spent. While a fault is armed, no task of the device runs inline, so that every task
 passes `Faults.execute`, on its stream's thread. A task that was cancelled before it started matches no fault.
 
-Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `steered`): tests inject from
-any thread. No fault is carried out under the lock.
+Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `intercepted`): tests inject
+from any thread. No fault is carried out under the lock.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Fault:
         except TypeError as error:
             raise MetadataError(f"fault {kind}: {error}") from None
 
-    def matches(self, stream: Steered, label: str) -> bool:
+    def matches(self, stream: Intercepted, label: str) -> bool:
         """Does the fault concern a task of that label? Allocation faults concern none."""
         if self.kind is FaultKind.ALLOCATION or self.label not in (None, label):
             return False
         return self.stream in (None, stream.kind, stream.name)
 
 
-class Steered(Protocol):
+class Intercepted(Protocol):
     """A stream as the faults of its device see it."""
 
     @property
@@ -116,19 +116,19 @@ class _Armed:
 
 
 class Faults:
-    """The faults armed on one device, and the steering of its streams."""
+    """The faults armed on one device, and the interception of its streams' tasks."""
 
     def __init__(self, device: PooledDevice, *, late_errors: bool) -> None:
         self.hanging = threading.Event()  # set while a task hangs
         self._device = device
         self._late_errors = late_errors
         self.armed = False  # is there a fault that is not spent?
-        self._streams: tuple[Steered, ...] = ()
+        self._streams: tuple[Intercepted, ...] = ()
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
         self._hang = threading.Event()
 
-    def steer(self, streams: tuple[Steered, ...]) -> None:
+    def attach(self, streams: tuple[Intercepted, ...]) -> None:
         """Set the device's streams; called once."""
         with self._change():
             self._streams = streams
@@ -166,7 +166,7 @@ class Faults:
         with self._change():
             return self._take(lambda fault: fault.kind is FaultKind.ALLOCATION) is not None
 
-    def hits(self, stream: Steered, label: str) -> Fault | None:
+    def hits(self, stream: Intercepted, label: str) -> Fault | None:
         """The fault that hits a task of that label, if any; it counts for all that concern it."""
         with self._change():
             return self._take(lambda fault: fault.matches(stream, label))
@@ -245,7 +245,7 @@ class Faults:
             for stream in self._streams:
                 stream.refresh(interfered=lost or self.armed)
 
-    def _select(self, which: str) -> list[Steered]:
+    def _select(self, which: str) -> list[Intercepted]:
         chosen = [s for s in self._streams if which in (s.kind, s.name, s.name.rpartition("/")[2])]
         if not chosen:
             known = ", ".join(s.name for s in self._streams)

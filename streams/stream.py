@@ -71,7 +71,8 @@ class Task(Protocol):
 
     @property
     def composite(self) -> bool:
-        """Has it parts, each of which it gives to the stream's `steer` as a task while the stream is steered?"""
+        """Has it parts, each of which it gives to the stream's `intercept` as a task while the stream is
+        intercepted?"""
 
     @property
     def cancelled(self) -> bool:
@@ -100,7 +101,7 @@ class Stream(ABC):
     `late_errors`: a task's error may surface after its successors were executed.
     `unwatched`: fences, so far as the driving thread looks for them itself, which no other thread does then.
     `ordered`: tasks execute and end in the order of submission.
-    `steered`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
+    `intercepted`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
 
     def __init__(self, device: str, kind: StreamKind, index: int) -> None:
@@ -112,7 +113,7 @@ class Stream(ABC):
         self.inline = False
         self.events = False
         self.late_errors = False
-        self.steered = False
+        self.intercepted = False
         self.ordered = True
         self.merge_buffer: Any = None  # memory for pieces of what is merged here (`merging`)
         self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
@@ -121,7 +122,7 @@ class Stream(ABC):
     def submit(self, tasks: Sequence[Task]) -> None:
         """Append tasks, in order; wake the stream's thread only if it sleeps."""
 
-    def steer(self, task: Task) -> None:
+    def intercept(self, task: Task) -> None:
         """Execute a task, or a part of one, with all that interferes. Called on the stream's thread."""
         task.execute()
 

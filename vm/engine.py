@@ -366,7 +366,7 @@ class Engine:
         """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
         with self._step():
             try:
-                self.admission.durable.checkpoints.keep_durable(self.scheduler.nobody, told)
+                self.admission.durable.checkpoints.keep_durable(self.scheduler.system_session, told)
             except TensordError as error:
                 told(None, error)
             self.scheduler.bound.clear()

@@ -300,7 +300,7 @@ class VirtualMachine(Runtime):
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
         if not (self.engine.finished or predicate() or self.closed or self.look(predicate)):
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 self.bell.sleep(timeout)
         self.drive()
 

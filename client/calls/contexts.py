@@ -77,9 +77,9 @@ class Context:
 
         Takes a tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested at will.
         """
-        heir = open_from(self._opened().parent)
+        successor = open_from(self._opened().parent)
         for tensor in [self._own(tensor) for tensor in tensors_in(kept)]:
-            hand(tensor, heir)
+            hand(tensor, successor)
         return kept
 
     def stats(self) -> dict[str, Any]:

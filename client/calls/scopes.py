@@ -78,10 +78,10 @@ class Scopes:
             with suppress(ValueError):  # the token is of another copy of the contextvars
                 self._variable.reset(token)
 
-    def pass_over(self, scope: Scope, heir: Scope | None) -> None:
-        """Make the heir innermost in place of a scope that another thread has ended."""
+    def pass_over(self, scope: Scope, successor: Scope | None) -> None:
+        """Make the successor innermost in place of a scope that another thread has ended."""
         if self.innermost() is scope:
-            self._variable.set(heir)
+            self._variable.set(successor)
 
 
 class Scope:
@@ -137,9 +137,9 @@ class Scope:
     def _tidy(self, newest: Handle) -> None:
         """Sweep the list; after the end, hand the newest handle to the nearest open parent."""
         if self.ended:
-            heir = open_from(self.parent)
-            self.scopes.pass_over(self, heir)
-            hand(newest, heir)
+            successor = open_from(self.parent)
+            self.scopes.pass_over(self, successor)
+            hand(newest, successor)
         elif self.sweeping.acquire(blocking=False):
             try:
                 self._sweep()
@@ -183,15 +183,15 @@ def open_from(scope: Scope | None) -> Scope | None:
     return next(around(scope), None)
 
 
-def hand(handle: Handle, heir: Scope | None) -> None:
-    """Have the handle live as long as the heir; None: as long as the program has it.
+def hand(handle: Handle, successor: Scope | None) -> None:
+    """Have the handle live as long as the successor; None: as long as the program has it.
 
-    It stays where it is if nothing holds it, or a scope that will not end before the heir: one around it.
+    It stays where it is if nothing holds it, or a scope that will not end before the successor: one around it.
     """
     holder = getattr(handle, "_holder", None)
-    if holder is None or any(holder is each.handles for each in around(heir)):
+    if holder is None or any(holder is each.handles for each in around(successor)):
         return
-    if heir is None:
+    if successor is None:
         handle._holder = None
     else:
-        heir.hold(handle)
+        successor.hold(handle)

@@ -92,7 +92,7 @@ class SymbolicTensor(Base):
         self._id = 0  # nothing is there to be released
         self._meta = meta
         self._home = home
-        self._reading = reading.EXPOSED
+        self._reading = reading.SHARED
         self._symbol = Symbol(capture, variable)
 
     @property  # type: ignore[misc]

@@ -33,7 +33,7 @@ class Gate:
     def enter(self) -> threading.RLock:
         """Take the lock, in a region; the caller releases it."""
         while not (lock := self.lock).acquire(timeout=SLICE):
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 pass
         return lock
 

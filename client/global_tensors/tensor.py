@@ -65,7 +65,7 @@ class GlobalTensor(Base):
     _handles: tuple[Tensor, ...] | None
     _ids: tuple[int, ...]  # of parts that have no handles
     _id = 0  # the parts have ids, and lives of their own
-    _reading = reading.EXPOSED
+    _reading = reading.SHARED
     _symbol = Itself()
 
     def __init__(self, form: Form, parts: Sequence[Tensor]) -> None:

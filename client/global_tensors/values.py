@@ -110,7 +110,7 @@ def named(error: Failure, home: str) -> Failure:
 def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
     """The parts, or copies made at one moment if other sessions may write to the parts."""
     parts = tensor._living()._parts
-    if all(part._reading is not reading.EXPOSED for part in parts):
+    if all(part._reading is not reading.SHARED for part in parts):
         return parts
     with tensor._core.global_calls.grouped(tensor._form.placement):
         return tuple([part.copy() for part in parts])

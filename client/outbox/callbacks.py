@@ -44,7 +44,7 @@ class Refusing:
         try:
             with SHIELD:
                 while not (taken := self.lock.acquire(blocking, SLICE if endless else timeout)) and endless:
-                    with SHIELD.exposed:
+                    with SHIELD.interruptible:
                         pass
         except BaseException:
             if taken:

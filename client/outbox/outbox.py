@@ -86,7 +86,7 @@ class Outbox:
         """Take the lock, in a region; the caller releases it. An exception from outside ends the wait for another
         thread's block within `SLICE`."""
         while not (lock := self.lock).acquire(timeout=SLICE):
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 pass
         return lock
 

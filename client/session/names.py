@@ -91,7 +91,7 @@ def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[No
         yield from core.names.publishing(found, durable=durable)
     if durable and not core.outbox.is_inside():
         for one in found.values():
-            for tensor in one.exposed:
+            for tensor in one.shared:
                 yield from ready(tensor)
         yield from keeping_durable(core.outbox, tuple(found))
 

@@ -14,7 +14,7 @@ from ...interpreter.wire.names import check_names
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
-from ..tensor.reading import expose
+from ..tensor.reading import mark_shared
 from ..tensor.tensor import Tensor
 from ..transport.interface import Reply
 from ..waiting.steps import Pause, Steps, Within
@@ -40,10 +40,10 @@ Told: TypeAlias = tuple[list[Any], list[int], list[Any]]
 
 class Publishable(NamedTuple):
     """A tensor or a routine as a message has it: its id; of a routine, how it is called, if it has a
-    convention. `exposed`: the tensors to which others may write from then on."""
+    convention. `shared`: the tensors to which others may write from then on."""
 
     id: int
-    exposed: tuple[Tensor, ...]
+    shared: tuple[Tensor, ...]
     convention: Any = None
 
 
@@ -62,8 +62,8 @@ class Names:
             raise located(error) from None
         outbox = self._outbox
         for each in given.values():
-            for tensor in each.exposed:
-                expose(tensor)
+            for tensor in each.shared:
+                mark_shared(tensor)
         conventions = {each.id: each.convention for each in given.values() if each.convention is not None}
         with outbox.lock:
             for routine, convention in conventions.items():

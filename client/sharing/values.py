@@ -8,7 +8,7 @@ from typing import Any, Final
 from ...interpreter.types.meta import Meta
 from ..calls.checks import own
 from ..core.core import Core
-from ..tensor.reading import expose
+from ..tensor.reading import mark_shared
 from ..tensor.tensor import Tensor
 from .names import Publishable
 
@@ -47,5 +47,5 @@ def looked_up(
 def shared(core: Core, id_: int, meta: Any, home: str) -> Tensor:
     """A handle to a tensor that other sessions may write to."""
     tensor = Tensor(core, id_, None if meta is None else Meta.of(*meta), home)
-    expose(tensor)
+    mark_shared(tensor)
     return tensor

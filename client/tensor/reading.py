@@ -74,13 +74,13 @@ class Reading:
         return value if tensor._reading is self else None  # else another thread has written to it
 
 
-EXPOSED: Final = Reading(None)  # of tensors that other sessions may write to
+SHARED: Final = Reading(None)  # of tensors that other sessions may write to
 
 
 def of(tensor: Handle) -> Reading | None:
     """The `Reading` that pieces of the tensor remember, or None."""
     reading: Reading | None = tensor._reading
-    if reading is EXPOSED:
+    if reading is SHARED:
         return None
     if reading is None or reading.depth == DEEPEST or reading.era != tensor._core.cancellation.era:
         meta = tensor._meta
@@ -90,7 +90,7 @@ def of(tensor: Handle) -> Reading | None:
 
 def _begun(tensor: Handle) -> Reading | None:
     with tensor._core.outbox.lock:  # another thread may be publishing it
-        if tensor._reading is EXPOSED:
+        if tensor._reading is SHARED:
             return None
         reading = tensor._reading = Reading(tensor)
     return reading
@@ -98,14 +98,14 @@ def _begun(tensor: Handle) -> Reading | None:
 
 def forget(tensor: Handle) -> None:
     """Forget the value of a tensor before a write; the caller holds the outbox's lock."""
-    if tensor._reading is not EXPOSED:
+    if tensor._reading is not SHARED:
         tensor._reading = None
 
 
-def expose(tensor: Handle) -> None:
+def mark_shared(tensor: Handle) -> None:
     """Note that other sessions may write to the tensor."""
     with tensor._core.outbox.lock:
-        tensor._reading = EXPOSED
+        tensor._reading = SHARED
 
 
 def recall(tensor: Handle, *, asks: bool = True) -> NDArray[Any] | None:

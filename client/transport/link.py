@@ -113,7 +113,7 @@ class Link:
             poller = zmq.Poller()
             poller.register(self.socket, zmq.POLLIN)
             poller.register(self.monitor, zmq.POLLIN)
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 ready = dict(poller.poll(ceil(max(self.until - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return self.read_welcome(self.receive())
@@ -280,7 +280,7 @@ def check_reachable(address: str, until: float) -> None:
         check_socket(address, parsed.path, max(until - time.monotonic(), 0.001))
         return
     try:
-        with SHIELD.exposed:
+        with SHIELD.interruptible:
             sockets.getaddrinfo(parsed.host, parsed.port, type=sockets.SOCK_STREAM)
     except OSError as error:
         why = error.strerror or error
@@ -293,7 +293,7 @@ def check_socket(address: str, path: str, seconds: float) -> None:
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))  # as the kernel has a time
         probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
         try:
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 probe.connect(path)
         except BlockingIOError:
             raise ConnectionLost(f"the daemon at {address} takes no connections now: too many wait") from None

@@ -8,7 +8,7 @@ the gate to get the lock again; so the sender gets it first. Each sender waits f
 
 Guarantees. No sender sleeps while the leader does: the leader says that it polls before it looks at the gate, and a
 sender takes the gate before it looks whether the leader polls; so one of the two sees the other. Ctrl-C is kept back
-while a thread holds the lock, except in the poll (`SHIELD.exposed`).
+while a thread holds the lock, except in the poll (`SHIELD.interruptible`).
 
 Rejected: sleeping on the socket's descriptor without the lock. libzmq signals the descriptor for internal commands,
 three times per op, and each wake-up in Python costs as much as the answer.
@@ -82,7 +82,7 @@ class SocketLock:
         """Sleep in `poll` with the lock, for `limit` milliseconds at most; not at all if a sender waits."""
         self.polling = True
         try:
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 return poll(0 if self._gate.locked() else limit)
         finally:
             self.polling = False

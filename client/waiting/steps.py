@@ -138,5 +138,5 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
         return outbox.transport.await_credit()
     if isinstance(wait, Work) and not wait.stops:
         return wait.function()
-    with SHIELD.exposed:
+    with SHIELD.interruptible:
         return wait.function() if isinstance(wait, Work) else sleep(wait.seconds)

@@ -7,7 +7,7 @@ released; between taking a batch and handing it over it would lose the batch.
 
 Theory of operation. Such code runs in a region: `with SHIELD`. Signals and thrown exceptions are noted there, and
 happen when the thread's outermost region ends. That is soon, since kernels that run there are small. A sleep in a
-region is `exposed`: what comes, or was noted before, happens at once, and the way out is covered again.
+region is `interruptible`: what comes, or was noted before, happens at once, and the way out is covered again.
 
 - Signals. The main thread's outermost region covers the handlers that Python has (`signal_handlers`).
 - Thrown exceptions come through a door in `ctypes.pythonapi`, which keeps those for a thread in a region (`thrown`).
@@ -55,7 +55,7 @@ from .thrown import Door, runs_in
 MOMENT = 1e-4  # seconds
 
 
-class Exposed:
+class Interruptible:
     """A context manager around a sleep in a region: what comes meanwhile happens, and what was noted before."""
 
     __slots__ = ("_shield",)
@@ -64,7 +64,7 @@ class Exposed:
         self._shield = shield
 
     def __enter__(self) -> None:
-        self._shield.expose(get_ident())
+        self._shield.uncover(get_ident())
 
     def __exit__(self, *_: object) -> None:
         self._shield.cover(get_ident())
@@ -106,7 +106,7 @@ class Shield:
         self.noted: list[tuple[int, Handler]] = []
         self.held: dict[int, ref[Any]] = {}
         self._door = Door(self.inside, self.asleep, self.thrown)
-        self.exposed = Exposed(self)
+        self.interruptible = Interruptible(self)
         self.calling = Calling(self)
 
     # -- regions ---------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Shield:
         me = get_ident()
         if me in self.thrown or (self.noted and me == self._main):
             try:
-                with self.exposed:
+                with self.interruptible:
                     pass
             except BaseException as error:
                 self.thrown[me] = error
@@ -183,7 +183,7 @@ class Shield:
         """Is the main thread asleep in a region? That thread itself can ask only in a signal handler."""
         return self._main in self.asleep
 
-    def expose(self, me: int) -> None:
+    def uncover(self, me: int) -> None:
         """A thread in a region goes to sleep: what was noted happens now."""
         inside = self.inside
         if me not in inside:

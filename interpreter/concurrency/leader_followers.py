@@ -58,7 +58,7 @@ class Duty(Protocol):
         """Sleep until there is work, until rung, or for `timeout` seconds; then do the work.
 
         Checks, before the sleep, the predicate and whether the waits are closed, and returns at once if so. Sleeps
-        inside `SHIELD.exposed`. May return early.
+        inside `SHIELD.interruptible`. May return early.
         """
 
     def unattended(self) -> None:
@@ -161,7 +161,7 @@ class LeaderFollowers:
         self.followers.append(follower)
         try:
             if self.role.locked() and not (predicate() or self.closed):
-                with SHIELD.exposed:
+                with SHIELD.interruptible:
                     follower.bell.sleep(timeout)
         finally:
             self.followers.remove(follower)

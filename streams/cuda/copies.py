@@ -159,7 +159,7 @@ class CopyingDevice(PooledDevice):
             merge_in_pieces(self, (target, base, source), merge, receive, self._launcher.launching.stream)
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
-        """As declared: the values are copied behind the launch, and looked at by who waits for its mark."""
+        """As declared: the values are copied behind the launch, and looked at by who waits for its fence."""
         burst = self._burst
         for least, most, judge in checks:
             found = self._array_of(self._staged, Meta.of((2,), least.dtype))
@@ -192,7 +192,7 @@ class CopyingDevice(PooledDevice):
         return stream.raw
 
     def _staging(self) -> Staging:
-        """For one copy of this thread. The blocks are kept until its mark has passed."""
+        """For one copy of this thread. The blocks are kept until its fence has passed."""
         raw = self._raw
         staging = Staging(self._staged, self._launcher.events, lambda event: event.record(raw))
         self._burst.keep.append(staging)

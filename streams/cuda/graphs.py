@@ -37,7 +37,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from ..graph import Call, LaunchGraph, Moving, Refused
-from ..launching.marks import Events
+from ..launching.stream_fences import Events
 from .driver import Driver, DriverError, missing
 from .products import Products
 from .recording import GraphMemory, Recording

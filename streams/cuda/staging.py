@@ -6,7 +6,7 @@ do for any size. The driver's own way with pageable memory has "a stream sync be
 too (CUDA Runtime API, API synchronization behavior); whether it overlaps both is not said.
 
 Called on the thread that launches the copy, which waits here, so such copies go to the stream's own thread
-(`launcher.goes_aside`). The last pieces on their way to the host are the business of the copy's mark.
+(`launcher.is_deferred`). The last pieces on their way to the host are the business of the copy's fence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.types.meta import Meta
-from ..launching.marks import Events
+from ..launching.stream_fences import Events
 from .pinned import PinnedPool
 
 PIECE: Final = 4 << 20  # bytes: some 0.4 ms of the host's time, ten times what the calls for a piece take

@@ -28,7 +28,7 @@ from ..options import (
     flag,
 )
 from ..stream import Sink, StreamKind
-from ..threads.crew import Crew
+from ..threads.helper_pool import HelperPool
 from ..threads.worker import WorkerStream
 from .blas import BLAS, unlimitable
 from .host import GIB, HostDevice, Memory, physical_memory
@@ -89,7 +89,7 @@ class CpuDevice(HostDevice):
         copies = self._stream(StreamKind.P2P, 0, sink)
         self.set_streams(compute, dict.fromkeys((StreamKind.H2D, StreamKind.D2H, StreamKind.P2P), copies))
         if options.workers > 1:
-            self.crew = Crew(name, options.workers - 1, compute)
+            self.helpers = HelperPool(name, options.workers - 1, compute)
         self._asked_blas = options.blas_threads
         if self._asked_blas:
             BLAS.ask(self._asked_blas)

@@ -25,7 +25,7 @@ from ..faults import Fault, Faults
 from ..merging import merge_in_pieces
 from ..pool import PooledBuffer, PooledDevice
 from ..stream import Sink, StreamKind
-from ..threads.crew import Crew, InParts
+from ..threads.helper_pool import HelperPool, InParts
 from ..threads.worker import WorkerStream
 from .fused_kernel import FusedKernel
 
@@ -72,10 +72,10 @@ class HostDevice(PooledDevice):
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
         """As declared: piece by piece, and shared by threads if it is large."""
-        fused, crew = FusedKernel(program, fusion), self.crew
-        if crew is None or work < SHARED:
+        fused, helpers = FusedKernel(program, fusion), self.helpers
+        if helpers is None or work < SHARED:
             return fused
-        return InParts(fused.split(PARTS * (crew.size + 1)), crew)
+        return InParts(fused.split(PARTS * (helpers.size + 1)), helpers)
 
     def open_streams(self, sink: Sink, compute: int = 1, *, may_inline: bool = True) -> None:
         """Open so many compute streams, and one for copies of each kind, each with a thread. Called once, at the end of
@@ -92,7 +92,7 @@ class HostDevice(PooledDevice):
         self._compute = tuple(compute)
         self._copies = MappingProxyType(copies)
         self._streams = tuple(dict.fromkeys((*self._compute, *copies.values())))
-        self.faults.steer(self._streams)
+        self.faults.attach(self._streams)
 
     @property
     def streams(self) -> tuple[WorkerStream, ...]:
@@ -166,7 +166,7 @@ class HostDevice(PooledDevice):
             else:
                 merge_in_pieces(self, (target, base, source), merge, receive, self._own)
 
-    # -- steering, for tests and for chaos ---------------------------------------------------------------------
+    # -- interception, for tests and for chaos ---------------------------------------------------------------------
 
     def inject(self, fault: Fault) -> None:
         """Arm a fault. Thread-safe; it concerns tasks that have not started."""
@@ -188,9 +188,9 @@ class HostDevice(PooledDevice):
 
     def close(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
-        closing: list[WorkerStream | Crew] = [*self._streams]
-        if self.crew is not None:
-            closing.append(self.crew)
+        closing: list[WorkerStream | HelperPool] = [*self._streams]
+        if self.helpers is not None:
+            closing.append(self.helpers)
         for each in closing:
             each.begin_close()
         ended = [each.end_close(deadline) for each in closing]

@@ -3,7 +3,7 @@
 Theory of operation
     `submit` puts (stream, batch) into the launcher's inbox. The launcher (`launcher`), one thread per device,
     launches bursts of tasks: it makes the CUDA stream wait for the tasks' sources, runs the kernels, and records one
-    event behind the burst, its mark. The burst goes to the stream's own thread, which waits for the mark and reports.
+    event behind the burst, its fence. The burst goes to the stream's own thread, which waits for the fence and reports.
     A task that would make the launcher wait goes to that thread unlaunched, and is launched there, after all before it
     are done: a kernel whose result's shape depends on data, a copy that the host has to stage, a copy of pageable
     memory. Meanwhile nothing behind the task is launched on that stream, and all other streams go on.
@@ -12,7 +12,7 @@ Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
     - A burst has several tasks only while all are `quick`, so no thread waits for a slow successor of its task. A task
       that waits for another stream begins a burst.
-    - The memory that a launch needs (pinned staging, host arrays) is kept until its mark has passed.
+    - The memory that a launch needs (pinned staging, host arrays) is kept until its fence has passed.
     - An exception on one of these threads outside of a task is logged and counts as the loss of the device: what the
       device has, and what it is given later, fails.
     - An asynchronous error is sticky in CUDA: the device is lost. Every task launched and not yet reported fails, and
@@ -23,7 +23,7 @@ Guarantees
       what is submitted then, such as the copies of prints that are still open, runs as always.
 
 Who owns what
-    The launcher owns the backlogs; a stream's thread owns its reports. A task is launched by one of both. `aside` is
+    The launcher owns the backlogs; a stream's thread owns its reports. A task is launched by one of both. `deferred` is
     set by the launcher and cleared by the stream's thread. `device.lost` is set once, by the first thread that sees
     the error.
 
@@ -51,7 +51,7 @@ from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import Check
 from ..stream import LOG, Sink, Stream, StreamKind, Task
 from ..threads.events import EXECUTED
-from .marks import Mark
+from .stream_fences import StreamFence
 
 if TYPE_CHECKING:
     from .launcher import Launcher
@@ -89,14 +89,14 @@ class Owner(Protocol):
 
 
 class Burst:
-    """Tasks with one mark behind them; no mark if the launch failed. `keep` lives until the mark has passed."""
+    """Tasks with one fence behind them; no fence if the launch failed. `keep` lives until the fence has passed."""
 
-    __slots__ = ("aside", "finish", "keep", "mark", "tasks")
+    __slots__ = ("deferred", "fence", "finish", "keep", "tasks")
 
-    def __init__(self, *, aside: bool = False) -> None:
+    def __init__(self, *, deferred: bool = False) -> None:
         self.tasks: list[Task] = []
-        self.aside = aside  # not launched yet: the stream's thread does that
-        self.mark: Mark | None = None
+        self.deferred = deferred  # not launched yet: the stream's thread does that
+        self.fence: StreamFence | None = None
         self.keep: list[Any] = []
         self.finish: list[Callable[[], None]] = []
 
@@ -110,10 +110,10 @@ class LaunchStream(Stream):
         self.late_errors = True
         self.raw = raw
         self.backlog: deque[Task] = deque()
-        self.aside = False  # its thread is to launch a task: nothing else may be launched
+        self.deferred = False  # its thread is to launch a task: nothing else may be launched
         self.launched: SimpleQueue[Burst | None] = SimpleQueue()
         self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
-        self.last: Mark | None = None
+        self.last: StreamFence | None = None
         self._sink = sink
         self._launcher = launcher
         self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
@@ -140,7 +140,7 @@ class LaunchStream(Stream):
 
     def wait_for(self, task: Task) -> None:
         owner = self._launcher.owner
-        if isinstance(task.event, Mark) and owner.lost is None:
+        if isinstance(task.event, StreamFence) and owner.lost is None:
             try:
                 self.raw.wait_event(task.event.event)
             except Exception as error:
@@ -155,11 +155,11 @@ class LaunchStream(Stream):
         return done
 
     def _is_over(self, burst: Burst) -> bool:
-        mark, owner = burst.mark, self._launcher.owner
-        if mark is None or owner.lost is not None:
+        fence, owner = burst.fence, self._launcher.owner
+        if fence is None or owner.lost is not None:
             return True
         try:
-            return mark.passed()
+            return fence.passed()
         except BaseException as error:
             owner.lose(error)
             return True
@@ -208,10 +208,10 @@ class LaunchStream(Stream):
             self._sink(done)
 
     def follow(self, burst: Burst) -> None:
-        """Launch the burst if it came aside, and wait until it is done. Before a wait the done tasks are reported."""
-        if burst.aside:
+        """Launch the burst if it was deferred, and wait until it is done. Before a wait the done tasks are reported."""
+        if burst.deferred:
             self.report()
-            self._launcher.launch_aside(self, burst)
+            self._launcher.launch_deferred(self, burst)
         self._await(burst)
         self._done += self._stamp(burst)
 
@@ -221,17 +221,17 @@ class LaunchStream(Stream):
         self._settle(burst)
 
     def _settle(self, burst: Burst) -> None:
-        mark, owner = burst.mark, self._launcher.owner
-        if mark is not None and owner.lost is None:
+        fence, owner = burst.fence, self._launcher.owner
+        if fence is not None and owner.lost is None:
             try:
-                mark.synchronize()
+                fence.synchronize()
             except BaseException as error:
                 owner.lose(error)
 
     def _stamp(self, burst: Burst) -> list[Task]:
         """Stamp, and if need be fail, the tasks of a burst that is done; these."""
-        owner, mark, tasks = self._launcher.owner, burst.mark, burst.tasks
-        end = self._launcher.clock() if mark is None or not mark.time else mark.time
+        owner, fence, tasks = self._launcher.owner, burst.fence, burst.tasks
+        end = self._launcher.clock() if fence is None or not fence.time else fence.time
         time = max(self._freed, *(began_after(source) for source in tasks[0].event_sources), 0)
         left = len(tasks)
         for task in tasks:

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeAlias
 from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import LATE, Check
 from ..stream import StreamKind, Task
-from ..threads.events import EXECUTED, TURNSTILE
+from ..threads.events import EXECUTED, LAUNCH_CONDITION
 from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
-from .marks import Events, Mark
+from .stream_fences import Events, StreamFence
 
 Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; None and memory to be dropped
 
@@ -90,9 +90,9 @@ class Launcher:
         """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
         the device has nothing to do."""
         launching = self.launching
-        if launching.stream is not None and launching.burst is not None and launching.burst.aside:
+        if launching.stream is not None and launching.burst is not None and launching.burst.deferred:
             return [launching.stream.raw]
-        return [stream.raw for stream in self._streams if not stream.aside]
+        return [stream.raw for stream in self._streams if not stream.deferred]
 
     def close(self, deadline: float) -> bool:
         """Launch the queued tasks, then end. False if `deadline` passes first: then the remaining tasks fail."""
@@ -142,7 +142,7 @@ class Launcher:
         """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
-        with TURNSTILE.awaited(self._nudge):
+        with LAUNCH_CONDITION.awaited(self._nudge):
             if any(self.is_free(stream) for stream in self._streams):
                 return None  # launched between the check and the registration
             return self._inbox.get()
@@ -160,7 +160,7 @@ class Launcher:
         """May the head of the stream's backlog be launched?"""
         if not stream.backlog or self._abandoned:
             return bool(stream.backlog)
-        return not stream.aside and all(source.event is not None for source in stream.backlog[0].event_sources)
+        return not stream.deferred and all(source.event is not None for source in stream.backlog[0].event_sources)
 
     def _launch_ready(self, stream: LaunchStream) -> bool:
         """Launch from one backlog until its head is blocked; returns whether any task was launched."""
@@ -175,9 +175,9 @@ class Launcher:
     def launch_next(self, stream: LaunchStream) -> None:
         """Launch a burst from the stream's backlog, or leave its head to the stream's thread."""
         task = stream.backlog.popleft()
-        if goes_aside(stream, task):
-            burst = Burst(aside=True)
-            stream.aside = True
+        if is_deferred(stream, task):
+            burst = Burst(deferred=True)
+            stream.deferred = True
             self._enter(stream, burst, task)
         else:
             burst = Burst()
@@ -190,7 +190,7 @@ class Launcher:
             stream.taken += len(burst.tasks)
         stream.launched.put(burst)
 
-    def launch_aside(self, stream: LaunchStream, burst: Burst) -> None:
+    def launch_deferred(self, stream: LaunchStream, burst: Burst) -> None:
         """Launch a task on its stream's thread: wait for the sources first, the host's part of them, too."""
         for source in burst.tasks[0].event_sources:
             if source.event is not EXECUTED and not self._abandoned:
@@ -200,7 +200,7 @@ class Launcher:
         self._launch(stream, burst)
         self.end(stream, burst)
         stream.taken += 1
-        stream.aside = False
+        stream.deferred = False
         self._inbox.put(None)
 
     def launch_fence(self, stream: LaunchStream, burst: Burst, task: Task) -> None:
@@ -227,9 +227,9 @@ class Launcher:
         elif owner.lost is None:  # else the stream's thread fails the task
             try:
                 self._make_current(stream, burst)
-                for mark in marks_of([task]):
-                    if mark.owner.lost is None:
-                        stream.raw.wait_event(mark.event)
+                for fence in fences_of([task]):
+                    if fence.owner.lost is None:
+                        stream.raw.wait_event(fence.event)
                 self._execute(task)
             except BaseException as error:  # a kernel's own errors stay in `execute`: these are the device's
                 owner.lose(error)
@@ -255,32 +255,32 @@ class Launcher:
             launching.stream = stream
 
     def end(self, stream: LaunchStream, burst: Burst) -> None:
-        """Record the mark of a burst and let others follow it."""
-        mark = None
+        """Record the fence of a burst and let others follow it."""
+        fence = None
         if self.owner.lost is None and not self._abandoned:
             try:
-                mark = self._mark(stream, burst)
+                fence = self._fence(stream, burst)
             except BaseException as error:
                 self.owner.lose(error)
-        burst.mark = mark
+        burst.fence = fence
         self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
         for task in burst.tasks:
-            task.event = EXECUTED if mark is None else mark
-        if TURNSTILE.waiting:
-            TURNSTILE.notify()
+            task.event = EXECUTED if fence is None else fence
+        if LAUNCH_CONDITION.waiting:
+            LAUNCH_CONDITION.notify()
 
-    def _mark(self, stream: LaunchStream, burst: Burst) -> Mark:
+    def _fence(self, stream: LaunchStream, burst: Burst) -> StreamFence:
         event = self.events.take()
         event.record(stream.raw)
-        sources = marks_of(burst.tasks)
+        sources = fences_of(burst.tasks)
         if burst.finish and sources:  # two copies to one place: the later one's bytes are to stay
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
-        stream.last = mark = Mark(self.owner, self.events, event, chain(before, sources), burst.finish)
-        return mark
+        stream.last = fence = StreamFence(self.owner, self.events, event, chain(before, sources), burst.finish)
+        return fence
 
 
-def goes_aside(stream: LaunchStream, task: Task) -> bool:
+def is_deferred(stream: LaunchStream, task: Task) -> bool:
     """Would the launch of the task make its thread wait?
 
     Kernels say so themselves. A copy of more than a little is staged by the host; and one from the host's memory has to
@@ -299,16 +299,16 @@ def extends(stream: LaunchStream, burst: Burst) -> bool:
     if not stream.backlog or not burst.tasks[-1].quick or len(burst.tasks) == LONGEST:
         return False
     head = stream.backlog[0]
-    return head.quick and not head.event_sources and not goes_aside(stream, head)
+    return head.quick and not head.event_sources and not is_deferred(stream, head)
 
 
-def marks_of(tasks: Iterable[Task]) -> list[Mark]:
-    """The marks that the tasks' sources have."""
+def fences_of(tasks: Iterable[Task]) -> list[StreamFence]:
+    """The fences that the tasks' sources have."""
     return [s.event for task in tasks for s in task.event_sources if s.event is not None and s.event is not EXECUTED]
 
 
-def settle(marks: Iterable[Mark]) -> None:
-    """Have the host's part of other marks done; an error there is for their own streams."""
-    for mark in marks:
+def settle(fences: Iterable[StreamFence]) -> None:
+    """Have the host's part of other fences done; an error there is for their own streams."""
+    for fence in fences:
         with suppress(Exception):
-            mark.synchronize()
+            fence.synchronize()

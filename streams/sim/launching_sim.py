@@ -1,9 +1,9 @@
 """A sim device that launches, as a GPU does: calling a kernel puts it in the order of a queue, and returns.
 
-The threads, the launcher and the marks are those of a CUDA device (`launch_stream`); in the place of CUDA's streams are
-queues (`sim_queue`). So this device behaves as a GPU does, except that values are NumPy's. An op is launched where it
-is admitted once its kernel has run. Memory is freed, and poisoned, in the order of the stream. What needs a value waits
-for a fence; without the fence the value is wrong.
+The threads, the launcher and the fences are those of a CUDA device (`launch_stream`); in the place of CUDA's streams
+are queues (`sim_queue`). So this device behaves as a GPU does, except that values are NumPy's. An op is launched where
+it is admitted once its kernel has run. Memory is freed, and poisoned, in the order of the stream. What needs a value
+waits for a fence; without the fence the value is wrong.
 
 A launch of a kernel that may raise on some data waits for what is before it, since it looks at values. An exception in
 any other one loses the device, as an asynchronous error of CUDA does.
@@ -64,7 +64,7 @@ class LaunchingStream(LaunchStream):
     # What `Faults` asks of a stream.
 
     def refresh(self, *, interfered: bool) -> None:
-        self.steered = interfered
+        self.intercepted = interfered
 
     def hold(self) -> None:
         """Stop before the next item."""

@@ -105,9 +105,9 @@ class SimStream(WorkerStream):
         self.paced = options.delay(kind, 1, 1) > 0
         self._delay: Final = options.delay
 
-    def steer(self, task: Task) -> None:
+    def intercept(self, task: Task) -> None:
         begun, cancelled = perf_counter(), task.cancelled
-        super().steer(task)
+        super().intercept(task)
         if not cancelled:
             self.pause(begun + self._delay(self.kind, task.bytes_moved, task.work) - perf_counter())
 

@@ -1,8 +1,8 @@
 """The work of one stream of a sim device that launches: items are computed when a thread waits for them, or looks.
 
-Queues take the place of CUDA's streams and events (`launch_stream`, `marks`), with the same promises. The items of a
-queue run in order. A queue that waits for an event waits for what the event had recorded by then. An error of an item
-is sticky: it breaks the device, and surfaces in the next call.
+Queues take the place of CUDA's streams and events (`launch_stream`, `stream_fences`), with the same promises. The items
+of a queue run in order. A queue that waits for an event waits for what the event had recorded by then. An error of an
+item is sticky: it breaks the device, and surfaces in the next call.
 
 Items are computed by the thread that waits for a place in the order, or looks whether it is reached. A thread that only
 looks computes what is small and due, for a moment. If no thread asks, nothing is computed.

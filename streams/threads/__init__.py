@@ -1,6 +1,6 @@
 """Threads of streams, and how they meet.
 
 - `worker`: an in-order queue with one thread behind it
-- `crew`: threads that help with large kernels
+- `helper_pool`: threads that help with large kernels
 - `events`: a stream waits until a task of another stream was launched
 """

@@ -4,11 +4,11 @@ A task's `event` is None until the task is launched. Then a stream that can be w
 launching is executing (sim), to a device event where it is not (cuda). A source need not have been submitted yet when
 its dependent reaches the head of a stream: the driving thread hands over one stream's batch after the other.
 
-One turnstile serves the whole process, and every kind of stream. A thread that can do nothing else sleeps in `wait`. A
-thread that has a place to sleep of its own, as a launcher has its inbox, registers with `awaited` how it is woken. A
-launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself before it
-checks the source, and the launching stream sets the event before it checks the count. A thread in `wait` can only be
-notified while it either sleeps or has not checked yet, since both hold the lock.
+One condition variable serves the whole process, and every kind of stream. A thread that can do nothing else sleeps in
+`wait`. A thread that has a place to sleep of its own, as a launcher has its inbox, registers with `awaited` how it is
+woken. A launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself
+before it checks the source, and the launching stream sets the event before it checks the count. A thread in `wait` can
+only be notified while it either sleeps or has not checked yet, since both hold the lock.
 
 Rejected: a threading.Event per task, which costs 3 us on every task, and few tasks are ever waited for. A list of the
 waiting streams of each kind: a stream of one kind was not woken by those of another.
@@ -35,7 +35,7 @@ class Executed:
 EXECUTED: Final = Executed()
 
 
-class Turnstile:
+class LaunchCondition:
     """Lets streams wait for each other's launches. `waiting` is the number of waiting threads."""
 
     def __init__(self) -> None:
@@ -79,5 +79,5 @@ class Turnstile:
                 wake()
 
 
-TURNSTILE: Final = Turnstile()
-os.register_at_fork(after_in_child=TURNSTILE.renew)
+LAUNCH_CONDITION: Final = LaunchCondition()
+os.register_at_fork(after_in_child=LAUNCH_CONDITION.renew)

@@ -9,10 +9,10 @@ Theory of operation
 Guarantees
     - Tasks execute in the order of submission and are reported in that order, each exactly once, also when they
       fail, and also when the stream is closed.
-    - Finished tasks are reported when the queue drains, after a task that took long, 100 us after the last report,
-      and before anything that may take long: a task that is not `quick`, a held stream, a wait for an event, a task
-      that is steered. So a chain of small tasks is reported in few lists, and no thread waits for a successor of the
-      task that it needs.
+    - Finished tasks are reported when the queue drains, after a task that took long, 100 us after the last report, and
+      before anything that may take long: a task that is not `quick`, a held stream, a wait for an event, a task that is
+      intercepted. So a chain of small tasks is reported in few lists, and no thread waits for a successor of the task
+      that it needs.
     - `close` lets the queue run empty, cuts every artificial delay short, and returns in time even if a task hangs.
       After the timeout the remaining tasks fail instead of executing, since their targets may be in other use by then.
     - While its queue is empty the thread holds no reference to a task.
@@ -21,8 +21,8 @@ Guarantees
 
 Who owns what
     Only the stream's thread touches `_done` and `_late`, writes `_current` and calls the sink; any thread may read
-    `_current`. `held`, `steered` and `inline` are written under the lock of the device's steering, and read without
-    that lock: a change takes effect at the next task.
+    `_current`. `held`, `intercepted` and `inline` are written under the lock of the device's interceptor, and read
+    without that lock: a change takes effect at the next task.
 
 Rejected
     - A condition variable around a deque: 1.1 us per batch where SimpleQueue takes 0.1, for the same semantics.
@@ -45,14 +45,14 @@ import numpy as np
 
 from ...interpreter.errors import KernelError
 from ..stream import LOG, Sink, Stream, StreamKind, Task
-from .events import EXECUTED, TURNSTILE
+from .events import EXECUTED, LAUNCH_CONDITION
 
 # A task that took longer than SLOW_NS is reported at once. A finished one waits at most STALE_NS after the last report.
 SLOW_NS = 50_000
 STALE_NS = 100_000
 
 
-class Steering(Protocol):
+class Interceptor(Protocol):
     """The interface for interfering with a stream's tasks, implemented by `faults.Faults`."""
 
     def execute(self, stream: WorkerStream, task: Task) -> None:
@@ -65,13 +65,20 @@ class Steering(Protocol):
 class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
 
-    `paced`: tasks take longer than their kernels, so that all pass `steer`. `held`: the thread stops before its
-    next task. `steered`: the steering executes the tasks. `abandoned`: closing has given up on the running task; no
-    other task is executed.
+    `paced`: tasks take longer than their kernels, so that all pass `intercept`. `held`: the thread stops before its
+    next task. `intercepted`: the interceptor executes the tasks. `abandoned`: closing has given up on the running task;
+    no other task is executed.
     """
 
     def __init__(
-        self, device: str, kind: StreamKind, index: int, sink: Sink, steering: Steering, *, may_inline: bool = True
+        self,
+        device: str,
+        kind: StreamKind,
+        index: int,
+        sink: Sink,
+        interceptor: Interceptor,
+        *,
+        may_inline: bool = True,
     ) -> None:
         super().__init__(device, kind, index)
         self.may_inline = may_inline
@@ -80,7 +87,7 @@ class WorkerStream(Stream):
         self.held = False
         self.abandoned = False
         self._sink = sink
-        self._steering = steering
+        self._interceptor = interceptor
         self._inbox: SimpleQueue[Sequence[Task] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._current: Task | None = None
@@ -124,9 +131,10 @@ class WorkerStream(Stream):
         return None if task is None else (task, task.started)
 
     def refresh(self, *, interfered: bool) -> None:
-        """Derive `steered` and `inline` from the stream's state and `interfered`. Called under the steering's lock."""
-        self.steered = interfered or self.paced or self.abandoned
-        self.inline = self.may_inline and not (self.held or self.steered)
+        """Derive `intercepted` and `inline` from the stream's state and `interfered`. Called under the interceptor's
+        lock."""
+        self.intercepted = interfered or self.paced or self.abandoned
+        self.inline = self.may_inline and not (self.held or self.intercepted)
 
     def hold(self) -> None:
         """Stop before the next task."""
@@ -157,9 +165,9 @@ class WorkerStream(Stream):
         self._thread.join(max(0.0, deadline - monotonic()))
         if not self._thread.is_alive():
             return True
-        self.abandoned = self.steered = True
-        TURNSTILE.notify()
-        self._steering.release_hangs()
+        self.abandoned = self.intercepted = True
+        LAUNCH_CONDITION.notify()
+        self._interceptor.release_hangs()
         return False
 
     # -- the stream's thread -----------------------------------------------------------------------------------
@@ -193,7 +201,7 @@ class WorkerStream(Stream):
             if self.events and task.event is None:
                 task.event = EXECUTED
         self._current = None
-        TURNSTILE.notify()
+        LAUNCH_CONDITION.notify()
         with suppress(BaseException):
             self._report(drained=True)
 
@@ -209,7 +217,7 @@ class WorkerStream(Stream):
                     self._wait_turn(task)
                 task.started = started = clock()
                 self._current = task
-                if self.steered:
+                if self.intercepted:
                     self._report()
                     self._execute(task)
                 else:
@@ -221,8 +229,8 @@ class WorkerStream(Stream):
             self._current = None
             if self.events:
                 task.event = EXECUTED
-                if TURNSTILE.waiting:
-                    TURNSTILE.notify()
+                if LAUNCH_CONDITION.waiting:
+                    LAUNCH_CONDITION.notify()
             if now - started > SLOW_NS or now - self._reported > STALE_NS:
                 self._report()
 
@@ -247,7 +255,7 @@ class WorkerStream(Stream):
         for source in task.event_sources:
             if source.event is None:
                 self._report()
-                if not TURNSTILE.wait(source, lambda: self.abandoned):
+                if not LAUNCH_CONDITION.wait(source, lambda: self.abandoned):
                     raise KernelError(f"{self.name} was closed before {source.label} ran, which {task.label} follows")
             if source.event is not EXECUTED:
                 source.event.synchronize()  # a source on a CUDA device: launched is not executed
@@ -257,14 +265,14 @@ class WorkerStream(Stream):
         if task.composite:
             task.execute()
         else:
-            self.steer(task)
+            self.intercept(task)
 
-    def steer(self, task: Task) -> None:
+    def intercept(self, task: Task) -> None:
         """Execute a task, or a part of one, with all that interferes."""
         if self.abandoned:
             task.fail(KernelError(f"{self.name} was closed before {task.label} ran"))
             return
-        self._steering.execute(self, task)
+        self._interceptor.execute(self, task)
 
     def pause(self, seconds: float) -> None:
         """Sleep on the stream's thread, at most until the stream is closed."""

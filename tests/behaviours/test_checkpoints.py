@@ -888,7 +888,9 @@ def test_a_generation_that_is_removed_while_it_is_restored_can_be_read(make_sess
     def and_a_checkpoint(session: Any, kernel: Any, then: Any) -> None:
         on_disk(session, kernel, then)
         with suppress(td.ProtocolError):  # one is being written
-            durable.checkpoints.take(Asked(engine.scheduler.nobody, 0, tell), str(tmp_path / "there"), ("y",), 1)
+            durable.checkpoints.take(
+                Asked(engine.scheduler.system_session, 0, tell), str(tmp_path / "there"), ("y",), 1
+            )
 
     monkeypatch.setattr(durable, "on_disk", and_a_checkpoint)
     s.restore(tmp_path / "there")

@@ -64,7 +64,7 @@ class TestSeveralDevices:
         meeting = threading.Barrier(2)
         for name in ("sim:0", "sim:1"):
             stream = device_of(s, name).compute[0]
-            stream.steer = meet_once(meeting, stream.steer)
+            stream.intercept = meet_once(meeting, stream.intercept)
         (found,) = f(*given)
         assert found.tolist() == [4.0] * 4
         here, there, last = segments(s)
@@ -105,14 +105,14 @@ class TestSeveralDevices:
         assert (x + 1.0).tolist() == [3.0] * 4
 
 
-def meet_once(meeting: threading.Barrier, steer: Callable[[Any], None]) -> Callable[[Any], None]:
+def meet_once(meeting: threading.Barrier, intercept: Callable[[Any], None]) -> Callable[[Any], None]:
     """Each of two streams waits at its first op until the other one is there."""
     waiting = [meeting]
 
     def meet(task: Any) -> None:
         if waiting:
             waiting.pop().wait(WAIT)
-        steer(task)
+        intercept(task)
 
     return meet
 

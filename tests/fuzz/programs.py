@@ -406,7 +406,7 @@ class Writer:
         return Unpublish([self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))], self.request(client))
 
     def to_device(self, client: Client) -> ToDevice:
-        """A twin on the only device there is."""
+        """An alias on the only device there is."""
         return ToDevice(self.known(client), self.new(client, None), "cpu:0", 0)
 
     def hint(self, client: Client) -> Hint:

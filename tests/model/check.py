@@ -372,7 +372,7 @@ def held_by(engine: Any) -> dict[str, Any]:
         "leaving": directory.leaving,
         "exports": engine.residency.exports,
         "orphans": engine.residency.orphans,
-        "nobody's instructions": scheduler.nobody.live,
+        "the system's instructions": scheduler.system_session.live,
     }
 
 

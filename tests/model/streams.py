@@ -97,7 +97,7 @@ class ModelStream(Stream):
         if task.composite:
             task.execute()
         else:
-            self.steer(task)
+            self.intercept(task)
 
     def report(self, count: int) -> None:
         """Report the first `count` executed tasks."""
@@ -107,7 +107,7 @@ class ModelStream(Stream):
                 part.fail(error)
         self.sink(batch)
 
-    def steer(self, task: Any) -> None:
+    def intercept(self, task: Any) -> None:
         stream: Any = self  # no worker, but it holds back as one
         self.faults.execute(stream, task)
 
@@ -120,7 +120,7 @@ class ModelStream(Stream):
         self.late.setdefault(task.id, []).append((task, error))
 
     def refresh(self, *, interfered: bool) -> None:
-        self.steered = interfered
+        self.intercepted = interfered
         self.inline = self.may_inline and not interfered
 
     def begin_close(self) -> None:

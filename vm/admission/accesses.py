@@ -4,7 +4,7 @@ An upload on the host becomes its tensor's memory without a copy, even if the by
 shares with the machine (`interpreter.wire.host_memory`). The client can still write there, and results computed from
 the tensor are then undefined. Other sessions must not be harmed by that:
 
-- the machine never writes, forwards, reuses or pools the memory: the copy is exposed (`memory.overwriting`);
+- the machine never writes, forwards, reuses or pools the memory: a client maps the copy (`memory.overwriting`);
 - integers and truth values are copied after all: kernels check indices once and trust them afterwards.
 
 An array in the memory of a GPU (`GpuPayload`) becomes its tensor's memory there: the sender has copied it, and is in
@@ -100,7 +100,7 @@ class Accesses:
         if device.backend.host and not (shared and payload.dtype.kind in INDICES):
             instruction.payload = payload
             instruction.on_control = True
-            copy.exposed = int(shared)
+            copy.client_mappings = int(shared)
         elif type(payload) is GpuPayload:
             instruction.payload, event = payload
             instruction.stream = device.backend.copy_stream(StreamKind.H2D)

@@ -74,7 +74,7 @@ from ..model.session import Cause, VmSession, rest_of_run
 from ..model.tensor import Tensor
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
-from ..placement.views import moved, twin
+from ..placement.views import alias, moved
 from ..routines.publishing import published, snapshots, told
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
@@ -427,7 +427,7 @@ class Admission:
 
 def snapshot_of(tensor: Tensor) -> Tensor:
     """A tensor with the present value, without holders yet."""
-    made = twin(tensor, tensor.home)
+    made = alias(tensor, tensor.home)
     made.holders = 0
     return made
 

@@ -42,7 +42,7 @@ def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: La
     copy = storage.copies.get(device)
     if copy is None or len(storage.copies) != 1 or storage.views or storage.account is None:
         return None
-    if storage.sharers != 1 or tensor.strides is not None or copy.exposed:  # `may_overwrite`, without its call
+    if storage.sharers != 1 or tensor.strides is not None or copy.client_mappings:  # `may_overwrite`, without its call
         return None
     if copy.poison is not None or copy.buffer is None:
         return None

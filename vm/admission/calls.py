@@ -92,7 +92,7 @@ class Calls:
         if device.backend.lost is not None:
             refuse_lost(device)
         bound = residency.operands(operands, device, cause)
-        reused = aliases(session, plan, inputs, released, self.scheduler.snapshots)
+        reused = donated_inputs(session, plan, inputs, released, self.scheduler.snapshots)
         if device.ceiling:
             self.scheduler.bound += [copy for target in targets if (copy := target.storage.copies.get(device))]
             need = bytes_made(session, plan, targets, self.scheduler.snapshots)
@@ -105,7 +105,7 @@ class Calls:
         await_metas(instruction, targets)
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
-        instruction.aliases = reused
+        instruction.donated = reused
         self.scheduler.admit(instruction)
 
     def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
@@ -159,7 +159,7 @@ def launch_from_now_on(session: VmSession, number: int, plan: Plan) -> None:
         session.immediate[number] = plan
 
 
-def aliases(
+def donated_inputs(
     session: VmSession, plan: Plan, inputs: Sequence[Any], released: int, snapshots: Mapping[Storage, int]
 ) -> tuple[Copy, ...]:
     """Input copies whose memory the result may reuse at dispatch."""

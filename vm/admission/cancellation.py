@@ -185,8 +185,8 @@ class Cancellation:
         own = held_alone(session, written_now(scheduler.live.values()))
         protected: set[int] = set()
         for instruction in reversed(scheduler.live.values()):
-            nobodys = instruction.session is scheduler.nobody and instruction.opcode is not Opcode.ACCESS
-            foreign = instruction.session is not session and not nobodys
+            of_the_system = instruction.session is scheduler.system_session and instruction.opcode is not Opcode.ACCESS
+            foreign = instruction.session is not session and not of_the_system
             if foreign or writes_beyond(instruction, own) or is_awaited(instruction, protected):
                 protected.add(instruction.id)
             if instruction.id in protected:

@@ -129,7 +129,7 @@ class Durable:
         if store is None:
             raise AssertionError("checked by the caller")
         device = next(iter(self.scheduler.devices.values()))
-        instruction = self.scheduler.new_instruction(self.scheduler.nobody, Opcode.ACCESS, "restore", device, 0)
+        instruction = self.scheduler.new_instruction(self.scheduler.system_session, Opcode.ACCESS, "restore", device, 0)
         instruction.author = session
         instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
         instruction.kernel = kernel
@@ -145,7 +145,7 @@ class Durable:
         restoring = self.restoring(found)
         while restoring.go_on():
             pass
-        return restoring.publish(self.scheduler.nobody)
+        return restoring.publish(self.scheduler.system_session)
 
 
 class RestoreRequest:

@@ -1,6 +1,6 @@
 """Exports: ids of fetched values that clients read in place.
 
-A client that maps the memory of a result may read it at any time. So the fetched value is a tensor of its own (`twin`:
+A client that maps the memory of a result may read it at any time. So the fetched value is a tensor of its own (`alias`:
 same storage, this version), which ends with a RELEASE of its id or with its session. That tensor keeps the value: a
 write to any other tensor of the storage finds the storage shared and goes to a new one. The mapped copy, on a device
 whose memory is shared, must also keep its buffer, even if the copy leaves the storage's map: under memory pressure,
@@ -26,7 +26,7 @@ from ..model.instruction import Instruction
 from ..model.session import Again, Cause, VmSession
 from ..model.tensor import Binding, Tensor
 from ..placement.residency import Export, Residency
-from ..placement.views import twin
+from ..placement.views import alias
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .at_once import keep_record
@@ -105,7 +105,7 @@ class Exports:
 
 def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
     """Define a tensor with the fetched value."""
-    export = twin(base, base.home)
+    export = alias(base, base.home)
     enter(session, id_, export)
     return export
 

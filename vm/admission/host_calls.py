@@ -156,7 +156,7 @@ class HostCalls:
                 return
             shared = is_clients(array)
             made.payload = array.copy() if shared and array.dtype.kind in INDICES else array
-            copy.exposed = int(made.payload is array and shared)
+            copy.client_mappings = int(made.payload is array and shared)
 
         def count(done: Instruction) -> None:
             if done.error is None and not host:

@@ -191,7 +191,7 @@ class Inline:
             elif output <= session.newest:
                 return message
             else:
-                copy, dying = None, released & plan.heirs
+                copy, dying = None, released & plan.donatable
                 if dying and plan.two:
                     if dying & 1 and first != second:
                         copy, inherited = self.inherit(session, plan, x, a, first, output, location), 1
@@ -323,7 +323,7 @@ class Inline:
             or storage.sharers != 1
             or tensor.strides is not None
             or copy.uses
-            or copy.exposed
+            or copy.client_mappings
             or copy.readers
             or storage.views
             or len(storage.copies) != 1  # the copy is handed on as it is, so it must be all that there is

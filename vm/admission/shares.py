@@ -32,7 +32,7 @@ from ..model.session import Cause, VmSession
 from ..model.signature import SHARED
 from ..model.tensor import Binding, Storage, Tensor
 from ..placement.residency import Export, Residency
-from ..placement.views import twin
+from ..placement.views import alias
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
@@ -123,7 +123,7 @@ class Shares:
             self.lend_new_block(session, base, message)
             return
         _, request, location, export = message
-        tensor = twin(known.tensor, base.home)
+        tensor = alias(known.tensor, base.home)
         enter(session, export, tensor)
         source = self.residency.operand(tensor, base.home, Cause(session, location))
         self.keep(session, tensor, source)

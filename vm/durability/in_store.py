@@ -49,7 +49,7 @@ class RestoringInStore(Restoring[Tensor]):
         copy = Copy(residency.copies, store, 0, 1)
         copy.buffer = buffer_of(self.found.stretches[name])
         storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, scheduler.now)
-        charge(scheduler.nobody, storage)  # else the first session that reads it would pay for it
+        charge(scheduler.system_session, storage)  # else the first session that reads it would pay for it
         device = scheduler.devices[home]
         storage.placed = device.alone
         return Tensor(meta, storage, device)

@@ -1,6 +1,6 @@
 """Checkpoints: from a message to the instructions that read what is published, as of that place in program order.
 
-Of each tensor under a name a twin is made, which shares its storage: a later write in place gives the written tensor a
+Each tensor under a name gets an alias, which shares its storage: a later write in place gives the written tensor a
 storage of its own (copy-on-write), so the work goes on while values are read. What is written then is what stood there
 before: it is the machine's, and no session is charged for it. Each value is a reader on the store's thread for files,
 behind the transfer that brings it to the host, or past a full host to the store. A last instruction commits.
@@ -31,7 +31,7 @@ from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
-from ..placement.views import twin
+from ..placement.views import alias
 from ..places import real_path
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
@@ -125,8 +125,8 @@ class Checkpoints:
                 asked.told(report, error)
 
         if waiting:
-            nobody = Asked(self.scheduler.nobody, 0, tell)
-            first = next((asked for asked in waiting if not asked.session.closed), nobody)
+            ours = Asked(self.scheduler.system_session, 0, tell)
+            first = next((asked for asked in waiting if not asked.session.closed), ours)
             try:
                 self.keep_durable(first.session, tell, first.location)
             except TensordError as error:
@@ -222,7 +222,7 @@ class Checkpoints:
         """An instruction of a checkpoint, which nobody is charged for."""
         (session, location, _), _, link, stream = reading
         scheduler = self.scheduler
-        made = scheduler.new_instruction(scheduler.nobody, Opcode.ACCESS, "checkpoint", link.device, location)
+        made = scheduler.new_instruction(scheduler.system_session, Opcode.ACCESS, "checkpoint", link.device, location)
         made.author, made.writes, made.stream = session, (link,), stream
         return made
 
@@ -270,7 +270,7 @@ class Checkpoints:
         """Admit the instruction that reads one value."""
         residency, scheduler, job = self.residency, self.scheduler, reading.job
         kept = len(scheduler.bound)
-        snapshot = twin(tensor, tensor.home)
+        snapshot = alias(tensor, tensor.home)
         storage = snapshot.storage
         scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
         there, evicted = storage.current(), storage.evicted
@@ -284,7 +284,7 @@ class Checkpoints:
                 residency.files.look()
 
         try:
-            source = residency.readable_by_files(snapshot, Cause(scheduler.nobody, reading.asked.location))
+            source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, reading.asked.location))
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.unshare(snapshot)
@@ -320,7 +320,7 @@ def home_of(tensor: Tensor) -> str:
 
 
 def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
-    """The value of a twin has been read."""
+    """The value of an alias has been read."""
     count = scheduler.snapshots[snapshot.storage] - 1
     if count:
         scheduler.snapshots[snapshot.storage] = count

@@ -4,11 +4,11 @@
   is in its storage's map or not, and needs no further check.
 - A mapped copy is not dropped to make room (`replicas.may_drop`): that would free no memory, and the plan would be
   wrong.
-- A mapped copy is exposed: it is neither written in place nor reused (`overwriting`).
+- A mapped copy is seen by a client: it is neither written in place nor reused (`overwriting`).
 
 A copy is mapped at admission, so that the plan equals that of a serial run. It is unmapped when the last holder of the
 export goes (`Residency.let_go`), or when the session of its reader ends. Then the client may read on, so the copy stays
-exposed; but it needs to stay in place no longer, and its memory may leave the device.
+seen by a client; but it needs to stay in place no longer, and its memory may leave the device.
 
 Rejected: a separate count that is checked wherever memory is freed, since every small op would pay for the check; a
 copy for the export alone, which is the cost that mapping saves.
@@ -25,7 +25,7 @@ def map_copy(copy: Copy) -> None:
     """Keep the copy in place for a client until `unmap_copy`."""
     mapped = copy.device.mapped
     copy.uses += 1
-    copy.exposed += 1
+    copy.client_mappings += 1
     mapped[copy] = mapped.get(copy, 0) + 1
 
 
@@ -35,7 +35,7 @@ def unmap_copy(copy: Copy, storage: Storage, *, unread: bool) -> None:
     `unread`: the client has said that it does not read the memory any more.
     """
     mapped = copy.device.mapped
-    copy.exposed -= unread
+    copy.client_mappings -= unread
     copy.uses -= 1
     mapped[copy] -= 1
     if not mapped[copy]:

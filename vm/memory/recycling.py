@@ -39,7 +39,7 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
         return False
     (copy,) = storage.copies.values()
     device, buffer = copy.device, copy.buffer
-    if copy.uses or copy.readers or copy.exposed or copy.writer is not None or copy.poison is not None:
+    if copy.uses or copy.readers or copy.client_mappings or copy.writer is not None or copy.poison is not None:
         return False
     if buffer is None:
         return False

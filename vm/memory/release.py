@@ -11,7 +11,7 @@ When a buffer may be released:
 - A *poisoned* copy has the bytes of a failed write, which no instruction reads. Its buffer is released once no
   dispatched instruction is bound to it. The copy stays in the map. The next write to the copy allocates memory again,
   so the ledger expects that; without a next write the copy is empty and leaves the plan.
-- *Exposed* memory is never reused: a client may read it at any time (`overwriting`).
+- *Client-mapped* memory is never reused: a client may read it at any time (`overwriting`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _free(copy: Copy) -> None:
     if buffer is not None:
         copy.buffer = None
         buffer.behind = max(buffer.behind, copy.touched)
-        if copy.exposed:
+        if copy.client_mappings:
             copy.device.backend.discard(buffer)
         else:
             copy.device.backend.free(buffer)
@@ -70,7 +70,7 @@ def _hand_to_stream(copy: Copy) -> None:
         return
     if not stream.queued:  # all uses have been executed, and only wait for their sources' statuses
         _free(copy)
-    elif not copy.exposed:
+    elif not copy.client_mappings:
         copy.buffer.behind = max(copy.buffer.behind, copy.touched)
         copy.device.reusable.setdefault(stream, []).append(copy.buffer)
         copy.buffer = None

@@ -147,7 +147,7 @@ def need_alone(instruction: Instruction) -> int:
     """The bytes that it needs on its device at the least, if it is alone there, as far as they are known: those of its
     temporaries and of what it reads and writes, but for inputs whose memory a result may reuse."""
     device = instruction.device
-    used = {*instruction.reads, *instruction.writes}.difference(instruction.aliases)
+    used = {*instruction.reads, *instruction.writes}.difference(instruction.donated)
     return scratch_of(instruction) + sum([copy.nbytes for copy in used if copy.device is device and copy.nbytes > 0])
 
 

@@ -80,7 +80,6 @@ class Instruction:
 
     __slots__ = (
         "admitted",
-        "aliases",
         "arguments",
         "author",
         "beside",
@@ -88,6 +87,7 @@ class Instruction:
         "dependents",
         "device",
         "dispatched",
+        "donated",
         "doubtful",
         "edges",
         "error",
@@ -158,7 +158,7 @@ class Instruction:
         self.reads: tuple[Copy, ...] = ()
         self.writes: tuple[Copy, ...] = ()
         self.versions: tuple[int, ...] = ()
-        self.aliases: tuple[Copy, ...] = ()  # inputs released with this very instruction: their buffer may be reused
+        self.donated: tuple[Copy, ...] = ()  # inputs released with this very instruction: their buffer may be reused
         self.kernel: Callable[..., Any] | None = None
         self.arguments: tuple[Any, ...] | list[Any] = ()
         self.results: Any = None

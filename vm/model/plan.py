@@ -33,8 +33,8 @@ class Plan:
         "count",
         "counted",
         "device",
+        "donatable",
         "forward",
-        "heirs",
         "immediate",
         "in_place",
         "kernel",
@@ -102,7 +102,7 @@ class Plan:
         self.kernel, self.scratch = bind(device, call)
         self.number = number_of(op, metas) if device.backend.takes_numbers else None
         self.forward = forwardable(op, metas, self.outputs)
-        self.heirs = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
+        self.donatable = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
         # May what the kernel refuses be known after it? Else, does the kernel wait for the device?
         self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))

@@ -11,8 +11,8 @@ Invariants:
 - `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
   went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may reuse
   its buffer at once;
-- `exposed` counts the clients' mappings of its memory, so far as the machine knows: what `memory.overwriting` says of
-  such memory holds until it is 0 again, which for some it never is;
+- `client_mappings` counts the clients' mappings of its memory, so far as the machine knows: what `memory.overwriting`
+  says of such memory holds until it is 0 again, which for some it never is;
 - `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
   that came after it. A finished access leaves in O(1);
 - `written` and `touched` are the numbers of the latest launch at admission that wrote the copy, and of the latest that
@@ -46,10 +46,10 @@ class Copy:
 
     __slots__ = (
         "buffer",
+        "client_mappings",
         "counted",
         "current",
         "device",
-        "exposed",
         "id",
         "nbytes",
         "poison",
@@ -75,7 +75,7 @@ class Copy:
         self.readers: dict[Instruction, None] | None = None  # None for an empty one: most copies never need it
         self.uses = 0
         self.queued = 0
-        self.exposed = 0
+        self.client_mappings = 0
         self.written = 0
         self.touched = 0
         self.stream: Stream | None = None

@@ -344,7 +344,7 @@ class Residency:
         if not snapshots or not owns_memory(tensor, snapshots.get(storage, 0)):
             return False
         copy = storage.copies.get(device)
-        if copy is None or copy.exposed:
+        if copy is None or copy.client_mappings:
             return False
         free = device.backend.limit - device.planned - beside
         return device is not self.host or not 0 <= storage.nbytes <= free

@@ -57,7 +57,7 @@ class Tiers:
         if storage is not None:
             spare.update(storage.current())
         there = self.scheduler.make_share(device, spare, account, cause, max(nbytes, 0))
-        return there or account is not session.account or session is self.scheduler.nobody
+        return there or account is not session.account or session is self.scheduler.system_session
 
     def evict(
         self, cause: Cause, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]

@@ -76,7 +76,9 @@ class Transfers:
 
     def _instruction(self, opcode: Opcode, label: str, source: Binding, target: Binding, cause: Cause) -> Instruction:
         scheduler = self.scheduler
-        instruction = scheduler.new_instruction(scheduler.nobody, opcode, label, target.copy.device, cause.location)
+        instruction = scheduler.new_instruction(
+            scheduler.system_session, opcode, label, target.copy.device, cause.location
+        )
         instruction.author = self.causing or cause.session
         instruction.inputs, instruction.outputs = (source,), (target,)
         if source.tensor.meta is None:

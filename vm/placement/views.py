@@ -48,13 +48,13 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
         raise metadata_error(error, f"{plan.label}: {error}", plan.label) from None
 
 
-def twin(base: Tensor, home: DeviceState) -> Tensor:
+def alias(base: Tensor, home: DeviceState) -> Tensor:
     """Another tensor with the present value of the base and its own home; writes to one do not affect the other."""
     return alike(Tensor(base.meta, base.storage, home), base)
 
 
 def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> Moved:
-    """A twin that its session moves to another home."""
+    """An alias that its session moves to another home."""
     tensor = Moved(base.meta, base.storage, home, mover, location)
     alike(tensor, base)
     base.storage.place(home)

@@ -269,11 +269,12 @@ def pins_are_counted(census: Census) -> Iterator[str]:
 
 
 def mappings_are_counted(census: Census) -> Iterator[str]:
-    """`mapped` counts the exports of each copy, and `exposed` all mappings, also those whose sessions have ended."""
+    """`mapped` counts the exports of each copy, and `client_mappings` all mappings, also those whose sessions have
+    ended."""
     exported = Counter(export.copy for export in census.engine.residency.exports.values())
     for copy, count in exported.items():
-        if copy.exposed < count:
-            yield f"{copy} counts {copy.exposed} mappings and has {count}"
+        if copy.client_mappings < count:
+            yield f"{copy} counts {copy.client_mappings} mappings and has {count}"
     for device in census.engine.tiers.values():
         mine = {copy: count for copy, count in exported.items() if copy.device is device}
         if device.mapped != mine:

@@ -65,7 +65,7 @@ class Fences:
         if newest is not None and newest.launch >= number:
             return newest
         self.scheduler.ids += 1
-        fence = Fence(self.scheduler.ids, self.scheduler.nobody, device)
+        fence = Fence(self.scheduler.ids, self.scheduler.system_session, device)
         fence.received = self.scheduler.now
         self.launch(fence, launches)
         device.live[fence] = None

@@ -84,7 +84,7 @@ class Scheduler:
         self.tick = 0  # the logical clock: counts admissions and erasures
         self.retired = 0
         self.failed = 0
-        self.nobody = VmSession(0, drop_reply)  # owns planned transfers and copies
+        self.system_session = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.live: dict[int, Instruction] = {}
         for device in tiers.values():
             if device.backend.launches:
@@ -405,7 +405,7 @@ class Scheduler:
         self._leave(instruction)
         self.retired += 1
         if instruction.origin:
-            self.tell(errors.whose(instruction) or self.nobody, instruction.error)
+            self.tell(errors.whose(instruction) or self.system_session, instruction.error)
         if instruction.failures is not None or instruction.traits.tolerant:
             for error in instruction.own_failures():
                 self.tell(instruction.author, error)

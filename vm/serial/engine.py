@@ -53,6 +53,7 @@ from .values import (
     SerialTensor,
     Signature,
     Value,
+    alias,
     check_new,
     compute,
     define,
@@ -65,7 +66,6 @@ from .values import (
     strides_of,
     summary,
     tensor_of,
-    twin,
 )
 
 
@@ -296,7 +296,7 @@ class SerialEngine(State):
             home = next((name for name in (own_name(device, self.devices),) if name in self.devices), None)
             self.reject(session, error, (new,), location, "to_device", metas, home)
             return
-        define(session, new, twin(base, device))
+        define(session, new, alias(base, device))
 
     def hint(self, session: SerialSession, message: messages.Hint) -> None:
         """Checked, and means nothing: there is one memory."""
@@ -350,7 +350,7 @@ class SerialEngine(State):
             tensor = tensor_of(session, id_)
             if export:
                 check_new(session, (export,))
-                define(session, export, twin(tensor, tensor.home))
+                define(session, export, alias(tensor, tensor.home))
             value = tensor.value
         except TensordError as error:
             if export:

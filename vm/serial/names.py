@@ -12,7 +12,7 @@ from ...interpreter.wire.names import check_names, named, unpublished
 from ..model.directory import Published
 from ..routines.publishing import keep_convention, published, snapshots, told
 from .state import State
-from .values import SerialSession, SerialTensor, Value, check_new, define, summary, tensor_of, twin
+from .values import SerialSession, SerialTensor, Value, alias, check_new, define, summary, tensor_of
 
 NOT_KEPT: Final = "the serial engine keeps no durable names"
 
@@ -89,6 +89,6 @@ class Names:
 
 def snapshot_of(tensor: SerialTensor) -> SerialTensor:
     """A tensor with the present value, without holders yet."""
-    made = twin(tensor, tensor.home)
+    made = alias(tensor, tensor.home)
     made.holders = 0
     return made

@@ -209,7 +209,7 @@ def meta_of(array: Host) -> Meta:
     return Meta.of(array.shape, array.dtype)
 
 
-def twin(base: SerialTensor, home: str) -> SerialTensor:
+def alias(base: SerialTensor, home: str) -> SerialTensor:
     tensor = SerialTensor(Value(base.value.array, base.value.errors), base.meta, home)
     tensor.meta_pending, tensor.meta_errors = base.meta_pending, base.meta_errors
     tensor.strides = base.strides

@@ -191,9 +191,9 @@ def test_a_piece_that_was_taken_while_a_thread_wrote_is_what_the_machine_has(ses
 
 def test_who_looks_at_what_is_being_published_does_not_begin_to_remember_it(session):
     x = session.asarray(np.zeros(3))
-    reading.expose(x)
+    reading.mark_shared(x)
     assert reading._begun(x) is None
-    assert x._reading is reading.EXPOSED
+    assert x._reading is reading.SHARED
 
 
 def known(session: td.Session) -> td.Tensor:

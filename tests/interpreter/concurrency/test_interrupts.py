@@ -55,7 +55,7 @@ def test_it_is_raised_in_a_sleep_behind_the_shield_but_not_on_the_way_out(shield
     def wait() -> None:
         with shield:
             try:
-                with shield.exposed:
+                with shield.interruptible:
                     interrupt()
                     reached.append("the end of the sleep")
             finally:
@@ -73,7 +73,7 @@ def test_one_that_was_noted_is_raised_instead_of_sleeping(shield: Shield) -> Non
     def wait() -> None:
         with shield:
             interrupt()
-            with shield.exposed:
+            with shield.interruptible:
                 reached.append("the sleep")
 
     with pytest.raises(KeyboardInterrupt):
@@ -86,7 +86,7 @@ def test_after_the_sleep_the_shield_is_up_again(shield: Shield) -> None:
 
     def wait() -> None:
         with shield:
-            with shield.exposed:
+            with shield.interruptible:
                 pass
             interrupt()
             reached.append("the end")
@@ -159,7 +159,7 @@ def test_a_handler_that_does_not_raise_lets_a_sleep_go_on(shield: Shield) -> Non
 
     before = signal.signal(signal.SIGUSR1, note)
     try:
-        with shield, shield.exposed:
+        with shield, shield.interruptible:
             signal.raise_signal(signal.SIGUSR1)
             assert bell.sleep(10)
             signal.raise_signal(signal.SIGUSR1)
@@ -327,7 +327,7 @@ def test_what_comes_in_a_finaliser_is_raised_soon_afterwards_and_the_finaliser_i
 @pytest.mark.usefixtures("two_handlers")
 def test_what_comes_in_a_finaliser_in_a_sleep_is_raised_behind_the_sleep(shield: Shield) -> None:
     calls: list[str] = []
-    with pytest.raises(FirstError), shield, shield.exposed:
+    with pytest.raises(FirstError), shield, shield.interruptible:
         Finalised(signal.SIGUSR1, calls)
     assert calls == ["begun", "begun", "ended"]
 

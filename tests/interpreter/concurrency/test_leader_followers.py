@@ -39,7 +39,7 @@ class Letters:
     def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
         self.servers.append(threading.get_ident())
         if not (self.arrived or predicate() or self.waiting.closed):
-            with SHIELD.exposed:
+            with SHIELD.interruptible:
                 self.asleep.release()
                 self.bell.sleep(timeout)
         while self.arrived:

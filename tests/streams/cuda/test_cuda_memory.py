@@ -10,7 +10,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.cuda import MOST_AXES, CudaDevice, _most_of_pool
 from tensord.streams.pool import size_class
 from tensord.streams.stream import StreamKind
-from tensord.streams.threads.events import TURNSTILE
+from tensord.streams.threads.events import LAUNCH_CONDITION
 
 from ...each_case import each_case
 from ..conftest import WAIT, FakeTask
@@ -101,7 +101,7 @@ def busy(gpu, device, name="work"):
     task: Any = FakeTask(1, lambda: gpu.enqueue(current_queue(gpu), lambda: None, gpu.hold(name)))
     stream.queued += 1
     stream.submit([task])
-    assert TURNSTILE.wait(task, lambda: False)
+    assert LAUNCH_CONDITION.wait(task, lambda: False)
     return task
 
 
@@ -157,7 +157,7 @@ def test_a_temporary_that_a_kernel_still_uses_is_not_given_to_another_stream(gpu
 
     first: Any = FakeTask(0, kernel, quick=False)
     device.compute[0].submit([first])
-    assert TURNSTILE.wait(first, lambda: False)
+    assert LAUNCH_CONDITION.wait(first, lambda: False)
     second: Any = FakeTask(1, other, quick=False)
     device.copy_stream(StreamKind.P2P).submit([second])
     until_blocked(gpu, "launcher")
@@ -194,7 +194,7 @@ def test_ffts_on_several_streams_share_no_work_area(gpu, open_device, reports, s
     tasks: list[Any] = [FakeTask(i, transform(i)) for i in range(8)]
     for n, stream in enumerate(device.compute):
         stream.submit([FakeTask(100 + n, start), *tasks[n::streams]])
-    assert all(TURNSTILE.wait(task, lambda: False) for task in tasks)
+    assert all(LAUNCH_CONDITION.wait(task, lambda: False) for task in tasks)
     gpu.release("start")
     reports.wait(8 + streams)
     assert all(results[i].native[0] == 8 * i for i in range(8))

@@ -16,7 +16,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.cuda import CudaDevice
 from tensord.streams.launching.launcher import LONGEST
 from tensord.streams.stream import StreamKind
-from tensord.streams.threads.events import EXECUTED, TURNSTILE
+from tensord.streams.threads.events import EXECUTED, LAUNCH_CONDITION
 
 from ..conftest import WAIT, FakeTask
 from ..fake_cuda.gpu import Gpu, IllegalAddress, current_queue
@@ -52,7 +52,7 @@ def slow(id_: int, body: Any = None, **fields: Any) -> FakeTask:
 
 def launched(*tasks):
     """Wait until the tasks are launched."""
-    assert all(TURNSTILE.wait(task, lambda: False) for task in tasks)
+    assert all(LAUNCH_CONDITION.wait(task, lambda: False) for task in tasks)
 
 
 def illegal() -> None:
@@ -145,7 +145,7 @@ def test_a_task_behind_one_on_a_stream_of_another_kind_is_woken(device, open_dev
     behind = FakeTask(1, event_sources=[source])
     device.compute[0].submit([behind])
     host.compute[0].submit([source])
-    while not TURNSTILE.waiting:  # the launcher has nothing to launch
+    while not LAUNCH_CONDITION.waiting:  # the launcher has nothing to launch
         go.wait(0.001)
     go.set()
     assert reports.wait(2) == [0, 1]

@@ -78,10 +78,10 @@ def test_a_task_waits_for_its_event_sources(open_device, reports):
 
 
 class Composite(FakeTask):
-    """A task of parts, which the stream is to steer."""
+    """A task of parts, which the stream is to intercept."""
 
     def __init__(self, id_, stream, *parts):
-        super().__init__(id_, lambda: [stream.steer(part) for part in parts], composite=True)
+        super().__init__(id_, lambda: [stream.intercept(part) for part in parts], composite=True)
 
 
 def test_each_part_of_a_task_takes_the_time_of_a_task_and_meets_its_faults(open_device, reports):

@@ -54,7 +54,7 @@ SIGNATURES = (
     Signature(TRUE, "greater", (), (PAIR, PAIR), "cpu:0", None),
     Signature(NEGATE_PENDING, "negative", (), (None,), "cpu:0", None),
 )
-X, Y, INDICES, WRONG_INDICES, VIEW, NAMED, EXPOSED, FAILED, TWIN, OWN = range(1, 11)
+X, Y, INDICES, WRONG_INDICES, VIEW, NAMED, MAPPED, FAILED, ALIAS, OWN = range(1, 11)
 NEW = 20
 SCALARS = {
     "nan": float("nan"),
@@ -81,12 +81,12 @@ def prepare(client: Client) -> None:
     client.send([CALL, FLIP, (X,), (VIEW,), 0, 1])
     client.send(Upload(NAMED, (2,), "float64", "cpu:0", np.array([5.0, 6.0]), 1))
     client.send(Publish(("shared",), (NAMED,), 900))
-    client.send(Upload(EXPOSED, (2,), "float64", "cpu:0", np.array([7.0, 8.0]), 1))
+    client.send(Upload(MAPPED, (2,), "float64", "cpu:0", np.array([7.0, 8.0]), 1))
     client.bare.drain()
-    copy = next(iter(client.session.tensors[EXPOSED].storage.copies.values()))
-    copy.exposed = 1
+    copy = next(iter(client.session.tensors[MAPPED].storage.copies.values()))
+    copy.client_mappings = 1
     client.send([CALL, DIVIDE, (X, WRONG_INDICES), (FAILED,), 0, 1])
-    client.send(ToDevice(Y, TWIN, "cpu:0", 1))
+    client.send(ToDevice(Y, ALIAS, "cpu:0", 1))
     client.send(Upload(OWN, (2,), "float64", "cpu:0", np.array([9.0, 0.5]), 1))
     client.bare.drain()
     client.bare.errors.clear()
@@ -169,12 +169,12 @@ def messages() -> dict[str, Any]:
         "a view as operand": [CALL, ADD, (VIEW, Y), (NEW,), 0, 1],
         "a view that dies": [CALL, ADD, (VIEW, Y), (NEW,), 0b1, 1],
         "the base of a view dies": [CALL, NEGATE, (X,), (NEW,), 0b1, 1],
-        "the twin of another dies": [CALL, NEGATE, (TWIN,), (NEW,), 0b1, 1],
+        "the alias of another dies": [CALL, NEGATE, (ALIAS,), (NEW,), 0b1, 1],
         "a named operand dies": [CALL, NEGATE, (NAMED,), (NEW,), 0b1, 1],
-        "an exposed operand": [CALL, NEGATE, (EXPOSED,), (NEW,), 0, 1],
-        "an exposed operand dies": [CALL, NEGATE, (EXPOSED,), (NEW,), 0b1, 1],
-        "the first dies": [CALL, ADD, (Y, EXPOSED), (NEW,), 0b1, 1],
-        "both die": [CALL, ADD, (EXPOSED, NAMED), (NEW,), 0b11, 1],
+        "a client-mapped operand": [CALL, NEGATE, (MAPPED,), (NEW,), 0, 1],
+        "a client-mapped operand dies": [CALL, NEGATE, (MAPPED,), (NEW,), 0b1, 1],
+        "the first dies": [CALL, ADD, (Y, MAPPED), (NEW,), 0b1, 1],
+        "both die": [CALL, ADD, (MAPPED, NAMED), (NEW,), 0b11, 1],
         "the result dies": [CALL, ADD, (X, Y), (NEW,), 0b100, 1],
         "all die": [CALL, ADD, (X, Y), (NEW,), 0b111, 1],
         "bits of nobody": [CALL, ADD, (X, Y), (NEW,), 0b1000, 1],
@@ -187,15 +187,15 @@ def messages() -> dict[str, Any]:
         "a kernel that does not": [CALL, DIVIDE, (X, INDICES), (NEW,), 0, 1],
         "in place": [CALL, ADD_INTO, (X, Y), (OWN,), 0, 1],
         "in place on an operand": [CALL, ADD_INTO, (OWN, OWN), (OWN,), 0, 1],
-        "in place of what a client sees": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0, 1],
-        "in place of what a client sees, which is an operand": [CALL, ADD_INTO, (EXPOSED, X), (EXPOSED,), 0, 1],
-        "in place of a part of what a client sees": [CALL, SET, (EXPOSED, 9.0), (EXPOSED,), 0, 1],
+        "in place of what a client sees": [CALL, ADD_INTO, (X, Y), (MAPPED,), 0, 1],
+        "in place of what a client sees, which is an operand": [CALL, ADD_INTO, (MAPPED, X), (MAPPED,), 0, 1],
+        "in place of a part of what a client sees": [CALL, SET, (MAPPED, 9.0), (MAPPED,), 0, 1],
         "in place on a base": [CALL, ADD_INTO, (Y, Y), (X,), 0, 1],
         "in place on a view": [CALL, ADD_INTO, (Y, Y), (VIEW,), 0, 1],
-        "in place on a twin": [CALL, ADD_INTO, (X, X), (TWIN,), 0, 1],
+        "in place on an alias": [CALL, ADD_INTO, (X, X), (ALIAS,), 0, 1],
         "in place on a named one": [CALL, ADD_INTO, (X, X), (NAMED,), 0, 1],
         "in place on a failed one": [CALL, ADD_INTO, (X, Y), (FAILED,), 0, 1],
-        "in place, and the target dies": [CALL, ADD_INTO, (X, Y), (EXPOSED,), 0b100, 1],
+        "in place, and the target dies": [CALL, ADD_INTO, (X, Y), (MAPPED,), 0b100, 1],
         "in place on nothing": [CALL, ADD_INTO, (X, Y), (NEW,), 0, 1],
         "in place on another meta": [CALL, ADD_INTO, (X, Y), (INDICES,), 0, 1],
         "in part": [CALL, SET, (X, 9.0), (X,), 0, 1],
@@ -204,7 +204,7 @@ def messages() -> dict[str, Any]:
         "another meta": [CALL, ADD, (X, INDICES), (NEW,), 0, 1],
         "another shape": [CALL, DROPOUT, (X,), (NEW,), 0, 1],
         "an old result": [CALL, ADD, (X, Y), (X,), 0, 1],
-        "a result below the newest": [CALL, ADD, (X, Y), (TWIN - 1,), 0, 1],
+        "a result below the newest": [CALL, ADD, (X, Y), (ALIAS - 1,), 0, 1],
         "an unknown op": [CALL, UNKNOWN_OP, (X,), (NEW,), 0, 1],
         "an unknown signature": [CALL, 99, (X, Y), (NEW,), 0, 1],
         "an unknown line": [CALL, DIVIDE, (X, WRONG_INDICES), (NEW,), 0, 99],
@@ -240,9 +240,9 @@ def messages() -> dict[str, Any]:
         "a release in lists": [RELEASE, [OWN]],
         "a release of a base": (RELEASE, (X,)),
         "a release of a view": (RELEASE, (VIEW,)),
-        "a release of a twin": (RELEASE, (TWIN,)),
+        "a release of an alias": (RELEASE, (ALIAS,)),
         "a release of a named one": (RELEASE, (NAMED,)),
-        "a release of an exposed one": (RELEASE, (EXPOSED,)),
+        "a release of a client-mapped one": (RELEASE, (MAPPED,)),
         "a release of a failed one": (RELEASE, (FAILED,)),
         "a release of two": (RELEASE, (OWN, INDICES)),
         "a release of one twice": (RELEASE, (OWN, OWN)),
@@ -417,7 +417,7 @@ class TestWhichWay:
             "data decide",
             "a release of a view",
             "a release of a named one",
-            "a release of an exposed one",
+            "a release of a client-mapped one",
             "a release of two",
         ],
     )

@@ -45,7 +45,7 @@ def test_the_driving_thread_makes_a_piece_at_a_time_and_binds_all_names_at_once(
         more.append(ongoing.go_on())
         assert s.names() == []
     assert more == [True, True, False]
-    report = ongoing.publish(engine.scheduler.nobody)
+    report = ongoing.publish(engine.scheduler.system_session)
     assert (report["names"], report["failed"]) == (10, {})
     for n in range(10):
         np.testing.assert_array_equal(s.lookup(f"w{n}").numpy(), W)
@@ -123,4 +123,4 @@ def test_tensors_that_a_session_may_not_have_names_for_are_charged_to_nobody_any
     with pytest.raises(td.QuotaError):
         s.restore(tmp_path)
     assert s.names() == []
-    assert engine.scheduler.nobody.account.bytes == 0
+    assert engine.scheduler.system_session.account.bytes == 0

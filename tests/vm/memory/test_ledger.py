@@ -169,7 +169,7 @@ class TestBehindOtherNodes:
 
     def test_what_is_expected_holds_up_no_other_session(self, parts: Parts, device: DeviceState) -> None:
         self.behind(parts, device, 90)
-        other = parts.scheduler.new_instruction(parts.scheduler.nobody, Opcode.CALL, "op", parts.here, 0)
+        other = parts.scheduler.new_instruction(parts.scheduler.system_session, Opcode.CALL, "op", parts.here, 0)
         expect(device, other, 90)
         assert may_reserve(device, other, 90)
 
@@ -194,7 +194,7 @@ class TestBehindOtherNodes:
         assert device.behind == {}
 
     def test_it_leaves_enough_for_all_others(self, parts: Parts, device: DeviceState) -> None:
-        other = parts.scheduler.new_instruction(parts.scheduler.nobody, Opcode.CALL, "op", parts.here, 0)
+        other = parts.scheduler.new_instruction(parts.scheduler.system_session, Opcode.CALL, "op", parts.here, 0)
         expect(device, other, 60)
         later = self.behind(parts, device, 50)
         assert not may_reserve(device, later, 50)

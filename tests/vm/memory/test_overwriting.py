@@ -10,7 +10,7 @@ from tensord.interpreter.wire.messages import Fetch
 from tensord.vm.memory.overwriting import dies_with_call, forward, is_free_for
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.tensor import Binding, Copy
-from tensord.vm.placement.views import twin
+from tensord.vm.placement.views import alias
 
 from ..bare_engine import Bare, Client
 from ..parts import Parts, copy_of
@@ -37,7 +37,7 @@ class TestDying:
 
     def test_not_where_another_tensor_shares_the_storage(self, parts: Parts) -> None:
         x = parts.tensor()
-        twin(x, x.home)
+        alias(x, x.home)
         assert not dies_with_call(x)
 
     def test_not_where_it_is_a_view(self, parts: Parts) -> None:
@@ -55,7 +55,7 @@ class TestFree:
         assert not is_free_for(copy, nbytes, others)
 
     def test_memory_that_a_client_can_see_is_not_free(self, copy: Copy) -> None:
-        copy.exposed = 1
+        copy.client_mappings = 1
         assert not is_free_for(copy, 8, 0)
 
     def test_nor_is_memory_that_is_not_there(self, copy: Copy) -> None:
@@ -76,7 +76,7 @@ class TestForward:
     def instruction(self, parts: Parts, source: Copy) -> Instruction:
         y = parts.tensor(filled=False)
         made: Any = parts.op()
-        made.aliases, made.outputs = (source,), (Binding(copy_of(y), y, 0, None),)
+        made.donated, made.outputs = (source,), (Binding(copy_of(y), y, 0, None),)
         made.stream = parts.device.compute[0]
         return made
 
@@ -86,7 +86,7 @@ class TestForward:
         assert instruction.forwarded is source
 
     def test_not_without_an_input_that_dies(self, instruction: Instruction) -> None:
-        instruction.aliases = ()
+        instruction.donated = ()
         assert not forward(instruction, list(instruction.outputs))
 
     def test_not_where_there_are_several_results(self, instruction: Instruction) -> None:

@@ -81,7 +81,7 @@ def mirror(parts: Parts, tensor: Tensor) -> None:
     "become",
     [
         lambda _, tensor: setattr(copy_of(tensor), "uses", 1),
-        lambda _, tensor: setattr(copy_of(tensor), "exposed", 1),
+        lambda _, tensor: setattr(copy_of(tensor), "client_mappings", 1),
         lambda _, tensor: setattr(copy_of(tensor), "poison", TensordError("it failed")),
         lambda _, tensor: setattr(copy_of(tensor), "buffer", None),
         lambda _, tensor: setattr(tensor.storage, "sharers", 2),

@@ -91,7 +91,7 @@ def test_it_depends_on_who_asks_for_what(parts, sim):
     assert asked(parts, parts.at("cpu:0")) != none
     other = Account(session.limits, 99)
     assert question(Room(sim, (), other), session, ()) != none
-    assert question(Room(sim, (), session.account), parts.scheduler.nobody, ()) != none
+    assert question(Room(sim, (), session.account), parts.scheduler.system_session, ()) != none
 
 
 def test_where_sessions_have_floors_each_use_makes_it_another_question(parts, sim):

@@ -1,4 +1,4 @@
-"""When a buffer goes: stale copies, poisoned copies, exposed buffers, and what a stream's order protects."""
+"""When a buffer goes: stale copies, poisoned copies, client-mapped buffers, and what a stream's order protects."""
 
 from __future__ import annotations
 
@@ -97,9 +97,11 @@ class TestStale:
         release(copy)
         assert copy.buffer is not None
 
-    def test_exposed_memory_is_not_handed_on_but_discarded_with_the_last_use(self, parts: Parts, copy: Copy) -> None:
+    def test_client_mapped_memory_is_not_handed_on_but_discarded_with_the_last_use(
+        self, parts: Parts, copy: Copy
+    ) -> None:
         queued(parts, copy, 1, 1)
-        copy.exposed = 1
+        copy.client_mappings = 1
         release(copy)
         assert copy.buffer is not None
         assert not parts.here.reusable

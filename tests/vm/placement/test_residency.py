@@ -12,7 +12,7 @@ from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Binding, Moved, Tensor
 from tensord.vm.placement.residency import VIEWS
-from tensord.vm.placement.views import moved, share, twin
+from tensord.vm.placement.views import alias, moved, share
 
 from ..parts import Parts, copy_of
 
@@ -97,7 +97,7 @@ class TestReading:
     def test_it_is_nobodys_but_carries_the_line_of_who_asked(self, parts: Parts) -> None:
         bring(parts, parts.tensor(), "sim:0")
         (transfer,) = transfers(parts)
-        assert transfer.session is parts.scheduler.nobody
+        assert transfer.session is parts.scheduler.system_session
         assert transfer.author is parts.session
         parts.drain()
 
@@ -237,7 +237,7 @@ class TestWriting:
         """What evicted it would read what stood there before, and the write would be lost."""
         x = parts.tensor(home="sim:0")
         if shared:
-            twin(x, x.home)
+            alias(x, x.home)
         target = parts.residency.target(x, parts.at(device), False, Cause(parts.session, 0))
         assert target.copy in parts.scheduler.bound
 
@@ -249,7 +249,7 @@ class TestSharing:
     def test_who_writes_leaves_the_others_their_value(self, parts: Parts, *, partial: bool) -> None:
         x = parts.tensor()
         storage, copy = x.storage, copy_of(x)
-        y = twin(x, x.home)
+        y = alias(x, x.home)
         binding = write(parts, y, "cpu:0", partial=partial)
         assert x.storage is storage
         assert y.storage is not storage
@@ -473,7 +473,7 @@ class TestLeaving:
         x = parts.tensor()
         bring(parts, x, "sim:0")
         parts.drain()
-        y = twin(x, x.home)
+        y = alias(x, x.home)
         parts.residency.unshare(x)
         assert copy_of(y).current
         parts.residency.unshare(y)

@@ -11,7 +11,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.tensor import Tensor
 from tensord.vm.placement import views
-from tensord.vm.placement.views import share, twin, view_of
+from tensord.vm.placement.views import alias, share, view_of
 
 from ..bare_engine import Bare, Client
 from ..parts import Parts
@@ -104,7 +104,7 @@ class TestSharing:
         parts = Parts()
         base = parts.tensor(4)
         share(base, Meta.of((2,), "float64"), 0, (8,), base.home)
-        twin(base, base.home)
+        alias(base, base.home)
         assert base.storage.sharers == 3
 
     def test_a_view_makes_no_instruction_and_takes_no_memory(self, client: Client) -> None:
@@ -118,12 +118,12 @@ class TestSharing:
         assert client.fetch(client.ids) == [3.0, 2.0, 1.0]
 
 
-class TestTwins:
-    def test_a_twin_has_the_value_and_a_home_of_its_own(self) -> None:
+class TestAliases:
+    def test_an_alias_has_the_value_and_a_home_of_its_own(self) -> None:
         parts = Parts("cpu:0", "sim:0")
         base = parts.tensor(4)
         view = share(base, Meta.of((2,), "float64"), 16, (8,), base.home)
-        other = twin(view, parts.at("sim:0"))
+        other = alias(view, parts.at("sim:0"))
         assert (other.meta, other.offset, other.strides) == (view.meta, 16, (8,))
         assert other.storage is base.storage
         assert other.home is parts.at("sim:0")
@@ -131,7 +131,7 @@ class TestTwins:
     def test_it_learns_a_pending_meta_with_its_base(self) -> None:
         parts = Parts()
         base, _ = parts.residency.new_tensor(None, parts.here)
-        other = twin(base, parts.here)
+        other = alias(base, parts.here)
         parts.scheduler.metas.resolve(base, Meta.of((3,), "float64"))
         assert other.meta is base.meta is not None
         assert base.storage.nbytes == 24
@@ -140,5 +140,5 @@ class TestTwins:
         parts = Parts()
         base, _ = parts.residency.new_tensor(None, parts.here)
         base.meta_error = error = KernelError("bad")
-        assert twin(base, parts.here).meta_error is error
+        assert alias(base, parts.here).meta_error is error
         assert base.dependents is None

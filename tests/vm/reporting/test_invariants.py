@@ -13,7 +13,7 @@ from tensord.vm.memory.ledger import expect
 from tensord.vm.model.directory import Published
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.session import Cause
-from tensord.vm.placement.views import twin
+from tensord.vm.placement.views import alias
 from tensord.vm.reporting.invariants import CHECKS, MOST, violations
 from tensord.vm.scheduler import fair_queue
 
@@ -158,7 +158,7 @@ def sharers_off(busy: Busy) -> None:
 
 
 def sharer_not_counted(busy: Busy) -> None:
-    other = twin(busy.x, busy.cpu)
+    other = alias(busy.x, busy.cpu)
     busy.x.storage.sharers -= 1
     busy.session.tensors[999] = other
 

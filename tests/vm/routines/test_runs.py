@@ -323,7 +323,7 @@ class TestThreads:
             expected = polynomial(x).numpy()
             for _ in range(3):
                 np.testing.assert_array_equal(routine(x).numpy().view("u4"), expected.view("u4"))
-            helpers = [each for each in threading.enumerate() if each.name.startswith("tensord cpu:0/crew")]
+            helpers = [each for each in threading.enumerate() if each.name.startswith("tensord cpu:0/helpers")]
         assert len(helpers) == workers - 1
         assert not any(each.is_alive() for each in helpers)
 

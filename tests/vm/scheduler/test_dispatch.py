@@ -157,7 +157,7 @@ class TestRoom:
         parts.residency.operand(parts.tensor(), parts.at("sim:0"), Cause(parts.session, 0))
         parts.hand_over()
         assert [queue.queued for queue in parts.session.queues.values()] == [1]
-        assert not parts.scheduler.nobody.queues
+        assert not parts.scheduler.system_session.queues
         parts.drain()
 
 

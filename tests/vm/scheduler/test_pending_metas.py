@@ -12,7 +12,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.tensor import Binding, Tensor
-from tensord.vm.placement.views import twin
+from tensord.vm.placement.views import alias
 from tensord.vm.scheduler.pending_metas import PendingMetas, await_metas, fail_meta
 
 from ..parts import Parts, copy_of
@@ -81,7 +81,7 @@ class TestResolving:
 
     def test_tensors_of_the_same_value_learn_it(self, parts: Parts, resolver: Resolver) -> None:
         x = pending(parts)
-        y = twin(x, parts.here)
+        y = alias(x, parts.here)
         resolver.resolve(x, THREE)
         assert y.meta is THREE
 
@@ -155,7 +155,7 @@ class TestFailing:
     def test_a_meta_that_will_never_be_known_dooms_what_waits_for_it(self, parts: Parts) -> None:
         x = pending(parts)
         instruction, _ = call(parts, "negative", x)
-        behind, _ = call(parts, "negative", twin(x, parts.here))
+        behind, _ = call(parts, "negative", alias(x, parts.here))
         error = KernelError("boom")
         assert fail_meta(x, error) == [instruction, behind]
 

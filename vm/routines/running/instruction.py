@@ -76,7 +76,7 @@ class SegmentPlan(Plan):
         self.kernel = nothing
         self.number = None
         self.forward = ()
-        self.heirs = 0
+        self.donatable = 0
         self.layouts = {}
         part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
         common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(routine, recipe.steps), recipe.work)
@@ -314,9 +314,9 @@ class RunInstruction(Instruction):
 
     def run_slice(self, replay: Replay, place: int) -> None:
         start, calls = replay.slices[place]
-        steers = self.device.launches is None  # elsewhere what interferes meets each launch
-        if steers and self.stream is not None and self.queue is not None and self.stream.steered:
-            self.run_steered(self.stream, start, calls)
+        whole = self.device.launches is None  # elsewhere what interferes meets each launch
+        if whole and self.stream is not None and self.queue is not None and self.stream.intercepted:
+            self.run_intercepted(self.stream, start, calls)
             return
         done = 0 if self.careful else self.run_fast(start, calls)
         for index in range(done, len(calls)):
@@ -350,7 +350,7 @@ class RunInstruction(Instruction):
             return called
         return len(calls)
 
-    def run_steered(self, stream: Stream, start: int, calls: list[Any]) -> None:
+    def run_intercepted(self, stream: Stream, start: int, calls: list[Any]) -> None:
         """Give the stream each op of a slice as a task of its own, up to a cancellation."""
         program, recipe, stamps = self.segment.program, self.segment.recipe, self.stamps
         for index in range(len(calls)):
@@ -360,7 +360,7 @@ class RunInstruction(Instruction):
             for part in parts_of(self, program, recipe.fusions, call, calls[index]):
                 if self.failed():
                     return
-                stream.steer(part)
+                stream.intercept(part)
             if stamps is not None:
                 stamps.times.append(stamps.clock())
 

@@ -155,15 +155,15 @@ def test_a_cancellation_takes_effect_between_two_ops() -> None:
     it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))  # something interferes
     it.run()
     (stream,) = it.sim.compute
-    steer = stream.steer
+    intercept = stream.intercept
 
     def cancelling(part: Any) -> None:
-        steer(part)
+        intercept(part)
         passed.append(part.label)
         if part.label == "square":
             it.parts.engine.cancel(it.client.session)
 
-    stream.steer = cancelling
+    stream.intercept = cancelling
     it.parts.drain()
     assert passed == ["negative", "square"]
     it.close()
@@ -172,7 +172,7 @@ def test_a_cancellation_takes_effect_between_two_ops() -> None:
 def test_where_nothing_interferes_there_are_no_parts() -> None:
     it = OnSim()
     (stream,) = it.sim.compute
-    stream.steer = None
+    stream.intercept = None
     assert it.results(it.run()) == [FIRST, SECOND]
     it.close()
 
@@ -205,13 +205,13 @@ return %4, %5"""
     labels: list[str] = []
     it.sim.inject(Fault.of({"kind": "slow", "nth": 100}))
     (stream,) = it.sim.compute
-    steer = stream.steer
+    intercept = stream.intercept
 
     def listening(part: Any) -> None:
         labels.append(part.label)
-        steer(part)
+        intercept(part)
 
-    stream.steer = listening
+    stream.intercept = listening
     results = it.run()
     assert it.segment
     assert it.results(results) == [[-2.0], [2.0, 4.0]]

@@ -62,12 +62,12 @@ class Job:
             raise errors[0]
 
 
-class Crew:
+class HelperPool:
     """Up to `size` helping threads of a device, started when they are first needed. `streams`: those of its kernels."""
 
     def __init__(self, device: str, size: int, streams: Sequence[Stream]) -> None:
         self.size = size
-        self._name = f"tensord {device}/crew"
+        self._name = f"tensord {device}/helpers"
         self._streams = streams
         self._offers: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -127,10 +127,10 @@ class Crew:
 class InParts:
     """A kernel in parts, each called with the same arguments. `scratch`: bytes that a call takes besides those."""
 
-    def __init__(self, parts: Sequence[Any], crew: Crew) -> None:
+    def __init__(self, parts: Sequence[Any], helpers: HelperPool) -> None:
         self.parts = parts
-        self.crew = crew
+        self.helpers = helpers
         self.scratch = sum(part.scratch for part in parts)
 
     def __call__(self, *arrays: Any) -> None:
-        self.crew.run(self.parts, arrays)
+        self.helpers.run(self.parts, arrays)

@@ -1,14 +1,14 @@
-"""Marks: places in the order of a stream, behind bursts of tasks.
+"""Fences: places in the order of a stream, behind bursts of tasks.
 
-A mark is what other streams, and the host, wait for. It holds an event, and what the host has to do once
-that has passed (copy staged bytes to where they belong): a host that reads after a mark waits for that, too.
+A fence is what other streams, and the host, wait for. It holds an event, and what the host has to do once
+that has passed (copy staged bytes to where they belong): a host that reads after a fence waits for that, too.
 
-Events are used again. That is safe once the host knows that the event has passed, and nothing refers to its mark any
+Events are used again. That is safe once the host knows that the event has passed, and nothing refers to its fence any
 more: `cudaStreamWaitEvent` waits for what the event had recorded at the time of the call, whatever it records later
-(CUDA Runtime API, cudaEventRecord), so only calls that are still to come could be misled, and these need the mark.
+(CUDA Runtime API, cudaEventRecord), so only calls that are still to come could be misled, and these need the fence.
 
-The time of a mark is when the host first knew of it. Whoever learns that a mark has passed stamps all marks before it
-in the same breath, since another thread may be late to notice them: nothing ends after its successor's beginning.
+The time of a fence is when the host first knew of it. Whoever learns that a fence has passed stamps all fences before
+it in the same breath, since another thread may be late to notice them: nothing ends after its successor's beginning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STAMPING: Final = threading.Lock()
 
 
 class Losable(Protocol):
-    """A device as a mark sees it."""
+    """A device as a fence sees it."""
 
     lost: BaseException | None
 
@@ -50,17 +50,17 @@ class Events:
             self._free.append(event)
 
 
-class Mark:
+class StreamFence:
     """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
 
-    `after`: marks that have passed when this one has; none any more once `time` is known. `finish`: the host's part.
-    `sound`: its device had no error when it passed. That a mark of another device came after it does not show that.
+    `after`: fences that have passed when this one has; none any more once `time` is known. `finish`: the host's part.
+    `sound`: its device had no error when it passed. That a fence of another device came after it does not show that.
     """
 
     __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "sound", "time")
 
     def __init__(
-        self, owner: Losable, events: Events, event: Any, after: Iterable[Mark], finish: list[Callable[[], None]]
+        self, owner: Losable, events: Events, event: Any, after: Iterable[StreamFence], finish: list[Callable[[], None]]
     ) -> None:
         self.owner = owner
         self.event = event
@@ -92,12 +92,12 @@ class Mark:
             now = self._events.clock()
             unknown = [self]
             while unknown:
-                mark = unknown.pop()
-                mark.sound |= mark.owner is self.owner
-                if not mark.time:
-                    mark.time = now
-                    unknown += mark.after
-                    mark.after = ()
+                fence = unknown.pop()
+                fence.sound |= fence.owner is self.owner
+                if not fence.time:
+                    fence.time = now
+                    unknown += fence.after
+                    fence.after = ()
 
     def __del__(self) -> None:
         if self.time:

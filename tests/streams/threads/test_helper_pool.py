@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.streams.threads.crew import Crew
+from tensord.streams.threads.helper_pool import HelperPool
 
 SECONDS = 10.0  # after which a thread that should have come counts as missing
 
@@ -33,14 +33,14 @@ def streams() -> list[Any]:
 
 
 @pytest.fixture
-def crew(streams: list[Any]) -> Iterator[Crew]:
-    crew = Crew("cpu:0", 1, streams)
-    yield crew
-    crew.begin_close()
-    assert crew.end_close(monotonic() + SECONDS)
+def helpers(streams: list[Any]) -> Iterator[HelperPool]:
+    helpers = HelperPool("cpu:0", 1, streams)
+    yield helpers
+    helpers.begin_close()
+    assert helpers.end_close(monotonic() + SECONDS)
 
 
-def test_parts_run_side_by_side_each_once(crew: Crew) -> None:
+def test_parts_run_side_by_side_each_once(helpers: HelperPool) -> None:
     both = threading.Barrier(2, timeout=SECONDS)
     names = []
 
@@ -51,13 +51,13 @@ def test_parts_run_side_by_side_each_once(crew: Crew) -> None:
 
     out = np.zeros(3)
     for _ in range(3):
-        crew.run([part, part], (out, 1))
+        helpers.run([part, part], (out, 1))
     assert out.tolist() == [6.0, 6.0, 6.0]
     assert len(names) == 6
-    assert {name for name, _ in names} == {threading.current_thread().name, "tensord cpu:0/crew0"}
+    assert {name for name, _ in names} == {threading.current_thread().name, "tensord cpu:0/helpers0"}
 
 
-def test_nobody_waits_for_a_helper_that_is_busy_elsewhere(crew: Crew) -> None:
+def test_nobody_waits_for_a_helper_that_is_busy_elsewhere(helpers: HelperPool) -> None:
     begun, done = threading.Event(), threading.Event()
 
     def part() -> None:
@@ -67,17 +67,17 @@ def test_nobody_waits_for_a_helper_that_is_busy_elsewhere(crew: Crew) -> None:
             begun.set()
             assert done.wait(SECONDS)
 
-    other = threading.Thread(target=lambda: crew.run([part, part], ()))
+    other = threading.Thread(target=lambda: helpers.run([part, part], ()))
     other.start()
     assert begun.wait(SECONDS)
     ran = []
-    crew.run([lambda: ran.append(1), lambda: ran.append(2)], ())
+    helpers.run([lambda: ran.append(1), lambda: ran.append(2)], ())
     assert sorted(ran) == [1, 2]
     done.set()
     other.join()
 
 
-def test_an_error_is_raised_when_every_part_has_been_run(crew: Crew) -> None:
+def test_an_error_is_raised_when_every_part_has_been_run(helpers: HelperPool) -> None:
     ran = []
 
     def fails() -> None:
@@ -85,32 +85,34 @@ def test_an_error_is_raised_when_every_part_has_been_run(crew: Crew) -> None:
         raise MemoryError("no scratch")
 
     with pytest.raises(MemoryError, match="no scratch"):
-        crew.run([fails, lambda: ran.append("goes on")], ())
+        helpers.run([fails, lambda: ran.append("goes on")], ())
     assert sorted(ran) == ["fails", "goes on"]
 
 
 @pytest.mark.parametrize(("busy", "room"), [(0, 1), (1, 1), (2, 0)])
-def test_helpers_are_asked_only_where_streams_leave_room(crew: Crew, streams: list[Any], busy: int, room: int) -> None:
+def test_helpers_are_asked_only_where_streams_leave_room(
+    helpers: HelperPool, streams: list[Any], busy: int, room: int
+) -> None:
     for stream in streams[:busy]:
         stream.task = ("a task", 0)
-    assert crew.idle() == room
+    assert helpers.idle() == room
 
 
-def test_nothing_is_kept_after_a_call(crew: Crew) -> None:
+def test_nothing_is_kept_after_a_call(helpers: HelperPool) -> None:
     both = threading.Barrier(2, timeout=SECONDS)
     array = np.zeros(3)
     kept = weakref.ref(array)
-    crew.run([lambda _: both.wait(), lambda _: both.wait()], (array,))
+    helpers.run([lambda _: both.wait(), lambda _: both.wait()], (array,))
     del array
-    crew.run([both.wait] * 2, ())  # the helper has left the first call
+    helpers.run([both.wait] * 2, ())  # the helper has left the first call
     gc.collect()
     assert kept() is None
 
 
-def test_a_closed_crew_leaves_its_callers_to_themselves(streams: list[Any]) -> None:
-    crew = Crew("cpu:0", 1, streams)
-    crew.begin_close()
-    assert crew.end_close(monotonic() + SECONDS)
+def test_closed_helpers_leave_their_callers_to_themselves(streams: list[Any]) -> None:
+    helpers = HelperPool("cpu:0", 1, streams)
+    helpers.begin_close()
+    assert helpers.end_close(monotonic() + SECONDS)
     names = []
-    crew.run([lambda: names.append(threading.current_thread())] * 2, ())
+    helpers.run([lambda: names.append(threading.current_thread())] * 2, ())
     assert names == [threading.current_thread()] * 2
