@@ -15,7 +15,7 @@ from ...interpreter.recordings.writer import Writer
 from .left_out import LeftOut
 
 LIMIT: Final = 1 << 30  # bytes of a file
-PATIENCE: Final = 5.0  # seconds that values have which are still being computed at the end
+PATIENCE: Final = 5.0  # seconds without anything new, for values that are still being computed at the end
 _PAUSE: Final = 0.02
 _BOUND: Final = 1 << 30  # bytes of values that wait in the machine
 
@@ -106,8 +106,10 @@ class ValueRecorder:
             return
         until = time.monotonic() + PATIENCE
         while not self.full and self.query("recording")["reads"] and time.monotonic() < until:
-            self.take()
-            time.sleep(_PAUSE)
+            if self.take():
+                until = time.monotonic() + PATIENCE
+            else:
+                time.sleep(_PAUSE)
         if not self.full:
             self._write(self.query("unrecord") or ())
 

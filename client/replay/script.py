@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.errors import MetadataError, TensordError
+from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.recordings.entries import BEGIN, END, IMPORT, MESSAGE
 from ...interpreter.recordings.messages import messages_in
 from ...interpreter.recordings.reader import Answered, Reader
@@ -34,6 +34,9 @@ from ...interpreter.wire.messages import (
 PLAYED: Final = frozenset(
     {Call, Chain, Collective, Fetch, Link, Location, ProgramPart, Release, Run, Signature, Span, ToDevice, Upload}
 )
+
+
+SESSIONS: Final = 1024  # at a time
 
 
 class Begin(NamedTuple):
@@ -71,10 +74,14 @@ def steps(reader: Reader) -> Iterator[Step]:
     number = 0
     begun: set[int] = set()
     for session, time, message, value, answer in _all(reader):
+        if (session in begun) is (type(message) is Begin):
+            continue  # of no session, or the beginning of one that there is
         if type(message) is Begin:
             begun.add(session)
-        elif session not in begun:
-            continue
+            if len(begun) > SESSIONS:
+                raise ProtocolError(f"{reader.path}: more than {SESSIONS} sessions at a time")
+        elif type(message) is End:
+            begun.discard(session)
         number += 1
         yield Step(number, session, time, message, value, answer)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta
@@ -25,9 +24,11 @@ class Known(NamedTuple):
 
 
 def known(signature: Signature) -> Known:
-    """What a SIGNATURE says; ProtocolError for an op that this version does not have."""
-    given = signature.attributes
-    attributes = tuple(given.items()) if isinstance(given, dict) else tuple([tuple(pair) for pair in given])
+    """What a SIGNATURE says, however damaged its attributes and metas are."""
+    try:
+        attributes = tuple(dict(signature.attributes).items())
+    except (TypeError, ValueError):
+        attributes = ()
     scalars = tuple([isinstance(meta, str) for meta in signature.metas])
     in_place = signature.targets is not None
     return Known(signature.op, attributes, scalars, in_place, signature.device, bytes_of(signature, attributes))
@@ -39,7 +40,7 @@ def bytes_of(signature: Signature, attributes: tuple[tuple[str, Any], ...]) -> i
         op = find(signature.op)
         metas = tuple([decode_meta(meta) for meta in signature.metas])
         outputs = infer_once(op, metas, op.freeze(dict(attributes)))
-    except (TensordError, TypeError, ValueError, KeyError):
+    except Exception:  # whatever an infer function makes of what nobody has checked
         return None
     return None if None in outputs else sum(meta.nbytes for meta in outputs if isinstance(meta, Meta))
 

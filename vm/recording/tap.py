@@ -28,7 +28,8 @@ TOO_SLOW: Final = "the recorder was too slow: what came later is missing"
 
 
 class Tap:
-    """`bound`: bytes of values that wait for the recorder. `reserved`: of values that are being read for it. `over`:
+    """`bound`: bytes of values that wait for the recorder. `reserved`: of values that are being read for it; `asked`:
+    of all that were. `over`:
     why nothing is recorded any more, or "". `everybody`: are sessions that open later recorded, too?"""
 
     def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:
@@ -36,6 +37,7 @@ class Tap:
         self.bound = bound
         self.everybody = everybody
         self.reserved = 0
+        self.asked = 0
         self.over = ""
         self._entries: deque[bytes] = deque()
         self._nbytes = 0

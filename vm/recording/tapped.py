@@ -133,6 +133,7 @@ class Tapped:
             self.tap.put(IMPORT, self.session.id, self.tap.clock(), id_, tensor.home.name, request)
             if self.tap.has_room(nbytes):
                 self.tap.reserved += nbytes
+                self.tap.asked += nbytes
                 self._reads[request] = nbytes
                 return (FETCH, id_, request, 0, 0)
             what = f"tensor {id_} of session {self.session.id}: {nbytes} bytes found no room"

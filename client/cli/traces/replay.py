@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,12 +125,24 @@ def _play(
     from ...replay.player import Player
     from ...replay.script import check_ops
 
-    with Reader(file) as reader:
+    with _quiet(), Reader(file) as reader:
         check_ops(reader)
         with opened_sides(reader, specs, given) as sides:
             player = Player(reader, sides, within=bound_for(sides, within), paced=paced)
             player.play()
             return player, reader
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Failures that nobody waits for were the recorded program's, and are not logged again."""
+    logger = logging.getLogger("tensord")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _load(plugins: Sequence[str]) -> None:
@@ -238,7 +252,8 @@ def bisect(
     from ...replay.bisect import bisect as find
 
     _load(plugins)
-    found = find(file, [first, second], _pairs(mapping), within=within, at=at or 0)
+    with _quiet():
+        found = find(file, [first, second], _pairs(mapping), within=within, at=at or 0)
     if found is not None and save is not None:
         _save(found, save)
     if in_json():

@@ -35,6 +35,7 @@ from tensord.interpreter.wire.messages import (
     UPLOAD,
     WAIT,
 )
+from tensord.vm.recording.starting import READS
 from tensord.vm.recording.tap import SLACK, TOO_SLOW, Tap
 
 from ...behaviours.looking_inside import machine_of
@@ -220,6 +221,15 @@ class TestBounds:
             found += drained(session)
         assert len(of(found, IMPORT)) == len(of(found, VALUE)) == len(kept)
         assert not of(found, LOST)
+
+    def test_what_was_there_is_read_a_portion_at_a_time(self, session):
+        kept = [session.asarray(np.full(4, n)) for n in range(3 * READS)]
+        record(session)
+        assert len(of(drained(session), IMPORT)) <= 2 * READS
+        found = drained(session) + drained(session)
+        assert found
+        assert asks(session)("recording") == {"reads": 0}
+        del kept
 
     def test_a_recorder_that_fetches_nothing_ends_the_recording_and_holds_up_nobody(self):
         tap = Tap(lambda: 0, 1000, everybody=True)

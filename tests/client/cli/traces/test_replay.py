@@ -143,6 +143,21 @@ def test_a_file_that_is_none_or_damaged_is_one_line(run, file):
     assert "not a recording" in err
 
 
+def test_failures_of_the_recorded_program_are_not_logged_again(run, watched, address, monkeypatch, tmp_path, caplog):
+    def work(stop: cli_record.Stop) -> None:
+        watched.xp.linalg.inv(watched.asarray(np.zeros((2, 2))))
+        watched.sync()
+        stop.asked = True
+
+    monkeypatch.setattr(cli_record.Stop, "sleep", lambda stop, _: work(stop))
+    path = tmp_path / "x.rec"
+    assert run("trace", "record", "-o", path, "--address", address, "--values")[0] == 0
+    caplog.clear()
+    assert run("trace", "replay", path)[0] == 0
+    assert run("trace", "bisect", path)[0] == 0
+    assert caplog.records == []
+
+
 def test_a_trace_without_values_says_so(run, watched, address, tmp_path):
     del watched
     path = tmp_path / "x.trace"
