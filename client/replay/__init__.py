@@ -5,6 +5,7 @@
 - `sides`: machines on which a recording runs; `translation`: a step as a message for one of them
 - `unrolled`: a run of a routine as its ops
 - `differences`: how far two results are from each other, and how far they may be
+- `missing`: what takes the place of values that a recording lacks
 - `player`: runs a recording on one side or on two, and compares
-- `bisect`: the first op whose results differ; `found`: what is said of it
+- `bisect`: the first op whose results differ
 """

@@ -20,8 +20,8 @@ from ...interpreter.recordings.reader import Reader
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import Call, Run, ToDevice, encode_message
 from ...interpreter.wire.roles import ids_of
-from .differences import BOUND_OF_GPUS, difference
-from .player import Finding, Player, outcome
+from .differences import BOUND_OF_GPUS, difference, outcome
+from .player import Finding, Player
 from .script import Step, check_ops
 from .sides import Side, Spec
 
@@ -79,7 +79,7 @@ class Examination:
 
     def _read(self, session: int, message: Any) -> Iterator[Operand]:
         player = self.player
-        captured = player.sessions[session].captured.get(message.routine, ()) if type(message) is Run else ()
+        captured = player.captured(session, message)
         for place, id_ in enumerate((*used_by(player, session, message), *captured)):
             values = tuple([read(side, session, id_) for side in player.sides])
             yield Operand(f"operand {place}", player.homes.get((session, id_), "?"), values)

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..transport.interface import Reply
+
 # Of results of a GPU against the host's: sums in another order are off by some roundings of the largest element.
 BOUND_OF_GPUS: Final = 64.0
 
@@ -45,6 +47,21 @@ def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Diff
     where = tuple(int(n) for n in place)
     text = f"{count} of {first.size} elements differ, most at {list(where)}: {first[place]!s} and {second[place]!s}"
     return Difference(text, size, roundings, where, count, first.size)
+
+
+def outcome(reply: Reply) -> NDArray[Any] | str:
+    """A value, or the type of the error in its place."""
+    return type(reply.error).__name__ if reply.error is not None else np.asarray(reply.value)
+
+
+def between(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
+    """How two outcomes differ: two errors of one type do not."""
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return difference(first, second, within)
+    if isinstance(first, str) and isinstance(second, str):
+        return None if first == second else Difference(f"{first} and {second}")
+    one, other = (each if isinstance(each, str) else "a value" for each in (first, second))
+    return Difference(f"{one} and {other}")
 
 
 def shown(value: NDArray[Any]) -> str:

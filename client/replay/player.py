@@ -3,9 +3,6 @@
 On two sides, every result of every op is read behind the op, on both, and compared; equal ones are forgotten.
 On one side only what was fetched while the recording ran is read, and compared with what was recorded. Both go in
 groups: reads are asked for in program order, and waited for once there are many, or their bytes are.
-
-A value that the recording lacks gets others in its place, the same on both sides. What depends on it is not compared
-with what was recorded.
 """
 
 from __future__ import annotations
@@ -14,12 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.recordings.reader import Answered, Reader
-from ...interpreter.wire.arrays import dtype_of
-from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import (
     Call,
     Collective,
@@ -38,7 +32,8 @@ from ...interpreter.wire.messages import (
 )
 from ...interpreter.wire.roles import OUTPUTS, ids_of
 from ..transport.interface import Reply
-from .differences import Difference, difference
+from .differences import Difference, between, outcome
+from .missing import MissingValues
 from .script import Begin, End, Missing, Step, steps
 from .sides import Side
 from .signatures import Places, known
@@ -113,7 +108,7 @@ class Player:
         self.routines: dict[int, Routines] = {}
         self.homes: dict[tuple[int, int], str] = {}  # the recorded devices of tensors
         self.watch: Watch | None = None
-        self._tainted: set[tuple[int, int]] = set()  # what depends on values that are missing
+        self.missing = MissingValues(reader)
         self._checks: list[Check] = []
         self._bytes = 0
         self._began: tuple[float, int] | None = None
@@ -146,7 +141,7 @@ class Player:
             self.places[step.session].keep(message)
             self._send(step, message)
         elif type(message) is Missing:
-            self._tainted.add((step.session, self.sessions[step.session].ids.new(message.id)))
+            self.missing.add(step.session, self.sessions[step.session].ids.new(message.id))
         elif type(message) is Fetch:
             self._fetch(step, message)
         else:
@@ -193,7 +188,7 @@ class Player:
 
     def act(self, step: Step, message: Any) -> None:
         """Send a message that has the ids of the replay, and look at what it makes."""
-        self._note_taint(step, message)
+        self.missing.note(step, message, self.captured(step.session, message))
         self._note_homes(step.session, message)
         if self.watch is not None:
             self.watch.before(step, message)
@@ -218,9 +213,7 @@ class Player:
 
     def _upload(self, step: Step, message: Upload) -> None:
         for side in self.sides:
-            value = self.reader.value(step.value)
-            if value is None:
-                value = in_place_of(step.value, message)
+            value = self.missing.value(step.value, message)
             side.send(step.session, message._replace(payload=value.copy() if value.base is not None else value))
 
     def _look(self, step: Step, message: Any) -> None:
@@ -235,7 +228,7 @@ class Player:
         if not self.recorded:
             return
         id_ = self.sessions[step.session].ids.of(message.id)
-        known_answer = step.answer is not None and (step.session, id_) not in self._tainted
+        known_answer = step.answer is not None and not self.missing.affects(step.session, id_)
         replies = [self.sides[0].fetch(step.session, id_)]
         if not known_answer:
             self.unknown += 1
@@ -245,25 +238,12 @@ class Player:
         found = self.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None
         return None if found is None else found.nbytes
 
-    def _note_taint(self, step: Step, message: Any) -> None:
-        """Note what depends on values that are missing."""
-        session = step.session
-        if type(message) is Release:
-            self._tainted.difference_update([(session, id_) for id_ in message.ids])
-            for id_ in message.ids:
-                self.homes.pop((session, id_), None)
-        elif type(message) is Upload and self._is_missing(step.value):
-            self._tainted.add((session, message.output))
-        elif self._tainted and isinstance(message, Call | Run | ToDevice | Collective):
-            array = encode_message(message)
-            captured = self.sessions[session].captured.get(message.routine, ()) if type(message) is Run else ()
-            used = [*ids_of(array, {Role.USED, Role.WRITTEN}), *captured]
-            if any((session, id_) in self._tainted for id_ in used):
-                self._tainted.update((session, id_) for id_ in (*ids_of(array, OUTPUTS), *captured))
-
     def _note_homes(self, session: int, message: Any) -> None:
         """Note on which devices results are."""
-        if isinstance(message, Upload | ToDevice):
+        if type(message) is Release:
+            for id_ in message.ids:
+                self.homes.pop((session, id_), None)
+        elif isinstance(message, Upload | ToDevice):
             self.homes[session, message.output] = message.device
         elif type(message) is Call and not self.sessions[session].signatures[message.signature].in_place:
             device = self.sessions[session].signatures[message.signature].device
@@ -271,9 +251,6 @@ class Player:
         elif type(message) is Run:
             devices = self.routines[session].homes(message.routine)
             self.homes.update(((session, id_), home) for id_, home in zip(message.outputs, devices, strict=False))
-
-    def _is_missing(self, number: int) -> bool:
-        return number in self.reader.lost or number not in self.reader.values
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
@@ -327,6 +304,10 @@ class Player:
             self.findings.append(Finding(check.step, check.message, check.id, op, line, span, against, found))
         return True
 
+    def captured(self, session: int, message: Any) -> Sequence[int]:
+        """The tensors that a run's routine captures."""
+        return self.sessions[session].captured.get(message.routine, ()) if type(message) is Run else ()
+
     def name_of(self, session: int, message: Any) -> str:
         """An op's name, or what else a message does."""
         if type(message) is Call:
@@ -356,26 +337,3 @@ def released_by(message: Call, session: Session) -> tuple[int, ...]:
 
 def is_scalar(scalars: Sequence[bool], place: int) -> bool:
     return place < len(scalars) and scalars[place]
-
-
-def outcome(reply: Reply) -> NDArray[Any] | str:
-    """A value, or the type of the error in its place."""
-    return type(reply.error).__name__ if reply.error is not None else np.asarray(reply.value)
-
-
-def between(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
-    """How two outcomes differ: two errors of one type do not."""
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
-        return difference(first, second, within)
-    if isinstance(first, str) and isinstance(second, str):
-        return None if first == second else Difference(f"{first} and {second}")
-    one, other = (each if isinstance(each, str) else "a value" for each in (first, second))
-    return Difference(f"{one} and {other}")
-
-
-def in_place_of(number: int, message: Upload) -> NDArray[Any]:
-    """What takes the place of a value that the recording lacks: the same each time; no index is out of bounds."""
-    dtype = dtype_of(message.dtype)
-    if dtype.kind not in "fc":
-        return np.zeros(message.shape, dtype)
-    return np.random.default_rng(number).uniform(0.1, 1.0, message.shape).astype(dtype)

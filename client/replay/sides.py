@@ -11,7 +11,6 @@ from ...interpreter.schema.opdef import find
 from ...interpreter.schema.own_op import check_there
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.addresses import for_client
-from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.messages import Fetch, NamedMessage, encode_message
 from ..embedded.local import Asked, connect_local
 from ..transport.interface import Reply, Transport
@@ -58,13 +57,13 @@ class Side:
         self._local = f"local:{NAME}-{os.urandom(4).hex()}"
         self._sessions: dict[int, Transport] = {}
         self._unsent: dict[int, list[Any]] = {}
-        here = spec.devices or tuple(recorded)
+        here = spec.devices or tuple(name.rpartition("/")[2] for name in recorded)
         host = () if any(kind_of(name) == "cpu" for name in here) else ("cpu:0",)  # runs with side effects need one
         self._asked = Asked((*here, *host), spec.engine, spec.engine, tracing=False)
         self._keeper = self._connect(NAME, strict=False)  # so that the machine outlives the recorded sessions
         try:
             there = list(self._keeper.devices)
-            self.devices = there[: len(there) - len(host)]
+            self.devices = there if spec.address else there[: len(there) - len(host)]
             self._mapped = mapped(recorded, self.devices, given or {}, named=bool(spec.devices or spec.address))
         except BaseException:
             self.close()
@@ -72,7 +71,9 @@ class Side:
 
     def _connect(self, name: str, *, strict: bool) -> Transport:
         if not self.spec.address:
-            return connect_local(self._local, self._asked, name, strict=strict)
+            local = connect_local(self._local, self._asked, name, strict=strict)
+            local.distrust()
+            return local
         from ..transport.keys import socket_options
         from ..transport.link import connecting
         from ..transport.remote import RemoteTransport
@@ -107,11 +108,9 @@ class Side:
             transport.close()
 
     def send(self, session: int, message: NamedMessage) -> None:
-        """Send a message in a while. It is checked here: a machine in this process trusts what it is sent."""
-        array = encode_message(on_devices(message, self.device))
-        decode_message(array)
+        """Send a message in a while."""
         unsent = self._unsent.setdefault(session, [])
-        unsent.append(array)
+        unsent.append(encode_message(on_devices(message, self.device)))
         if len(unsent) >= BATCH:
             self.flush(session)
 

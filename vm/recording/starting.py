@@ -17,10 +17,11 @@ from .state import state_of
 from .tap import Tap
 from .tapped import Tapped
 
-MOST: Final = 4  # recorders of a machine
+MOST: Final = 4  # recorders of a machine, and as many that are no sessions of its own user
 READS: Final = 64  # at a time, of what was there when a recording began
 PORTION: Final = 1 << 23  # bytes of their values
 BOUND: Final = 1 << 30  # bytes of values that may wait for a recorder
+OTHERS_BOUND: Final = 1 << 26  # for one that is no session of the machine's own user
 
 Batches = deque[tuple[VmSession, Iterator[Sequence[Any]]]]
 
@@ -45,7 +46,7 @@ class Recorders:
         """Have a recording begin with the next pass. MetadataError if there are too many, or this session has one."""
         if recorder in self.taps:
             raise MetadataError("this session records already: end that recording first")
-        if len(self.taps) >= MOST:
+        if sum(one.may_store == recorder.may_store for one in self.taps) >= MOST:
             raise MetadataError(f"{MOST} recorders are at work already")
         self.taps[recorder] = tap
         self.beginning.append(Beginning(tap, sessions))

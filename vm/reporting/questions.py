@@ -16,7 +16,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..plugins.loading import loaded
 from ..process import Process, resident_memory
-from ..recording.starting import BOUND
+from ..recording.starting import BOUND, OTHERS_BOUND
 from ..recording.tap import Tap
 from ..tracing.flat import Where
 from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
@@ -294,7 +294,11 @@ def _record(asked: Asked, sessions: object = (), bound: object = BOUND) -> dict[
         raise ProtocolError(
             "a session may record its own values; those of others are recorded by the daemon's own user, over ipc"
         )
-    tap = Tap(engine.scheduler.clock, min(natural("bound", bound), BOUND), everybody=not chosen - {0})
+    tap = Tap(
+        engine.scheduler.clock,
+        min(natural("bound", bound), BOUND if session.may_store else OTHERS_BOUND),
+        everybody=not chosen - {0},
+    )
     engine.recorders.ask(session, tap, chosen - {0})
     return {"devices": list(engine.devices), "session": session.id, "version": version()}
 

@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "replay": Listed(
         "traces.replay", "Run a recording again, on other devices or another machine, and compare every result."
     ),
-    "bisect": Listed("traces.replay", "Find the first op of a recording whose result differs between two machines."),
+    "bisect": Listed("traces.bisect", "Find the first op of a recording whose result differs between two machines."),
     "memory": Listed(
         "traces.memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."
     ),

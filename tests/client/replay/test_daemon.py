@@ -52,6 +52,14 @@ def test_a_session_of_a_daemon_records_itself(daemon, played, recorded):
     assert (player.findings, player.fetched) == ([], 2)
 
 
+def test_a_recording_without_a_cpu_runs_on_all_devices_of_a_daemon(daemon, make_session, recorded, played):
+    session = make_session(devices=["sim:0", "sim:1"])
+    with recorded(session):
+        (session.asarray([2.0], device="sim:1") * 2).numpy()
+    player = played(daemon.address, "vm")
+    assert (player.findings, player.fetched) == ([], 1)
+
+
 def test_a_replay_leaves_nothing_on_a_daemon(daemon, recorded, played):
     with daemon.connect() as session:
         with recorded(session):

@@ -170,6 +170,16 @@ def test_what_is_no_machine_is_refused(text):
         spec_of(text)
 
 
+def test_a_node_is_replayed_on_a_machine_on_its_own(make_session, recorded, played):
+    session = make_session(devices=["cpu:0", "sim:0"], node="node0")
+    with recorded(session):
+        x = session.asarray([1.0, 2.0], device="node0/sim:0")
+        (x.to_device("node0/cpu:0") + 1).numpy()
+    for sides in (("vm", "serial"), ("sim:3", "cpu:0")):
+        player = played(*sides)
+        assert (player.findings, player.fetched) == ([], 1)
+
+
 def test_at_the_recorded_speed_a_step_waits_for_its_time(session, recorded, played, monkeypatch):
     with recorded(session):
         for _ in range(3):
@@ -202,12 +212,14 @@ class TestHostile:
             (CALL, 5, (1,), (2,), 0, 0),
             (CALL, 1, (1, 2, 3), (2,), 0, 0),
             (CALL, 1, (1,), (), 1 << 63, 0),
+            (CALL, 1, (50, 50), (), 0, 0),
+            (CALL, 1, (50, 50), (60, 61), 0, 0),
             (RUN, 7, (1,), (), (3,), (), 0),
             (LINK, 5, 4, ("cpu:0",), (1,), 0, "", ("all",)),
             (LINK, 5, 4, ("nowhere:3",), (), 0, "x" * 100, ("some",)),
             (PROGRAM, 4, (("no", "record"), 7, None)),
-            (UPLOAD, 9, (1 << 40,), "float32", "cpu:0", None, 0),
-            (UPLOAD, 9, (2,), "float31", "cpu:0", None, 0),
+            (UPLOAD, 59, (1 << 40,), "float32", "cpu:0", None, 0),
+            (UPLOAD, 59, (2,), "float31", "cpu:0", None, 0),
             (FETCH, 77, 3, 0, 0),
             (FILE, 1, ("/etc/passwd", False), 3, False),
             (SIGNATURE, 2, "add", (("x", (1,)),), ((1 << 62,) * 3, "zz"), "cpu:0", None),
@@ -219,7 +231,10 @@ class TestHostile:
     @pytest.mark.parametrize("sides", [("vm",), ("vm", "serial")])
     def test_a_damaged_message_harms_nothing(self, tmp_path, played, message, sides):
         add = (SIGNATURE, 1, "add", (), (((2,), "float64"), ((2,), "float64")), "cpu:0", None)
-        self.written(tmp_path / "x.rec", (CALL, 1, (8, 8), (9,), 0, 0), add, message, (CALL, 1, (1, 1), (50,), 0, 0))
+        known = (UPLOAD, 50, (2,), "float64", "cpu:0", None, 0)
+        self.written(
+            tmp_path / "x.rec", (CALL, 1, (8, 8), (9,), 0, 0), add, known, message, (CALL, 1, (50, 50), (70,), 0, 0)
+        )
         try:
             assert played(*sides).findings == []
         except (MetadataError, ProtocolError, MemoryError) as error:

@@ -35,7 +35,7 @@ from tensord.interpreter.wire.messages import (
     UPLOAD,
     WAIT,
 )
-from tensord.vm.recording.starting import READS
+from tensord.vm.recording.starting import OTHERS_BOUND, READS
 from tensord.vm.recording.tap import SLACK, TOO_SLOW, Tap
 
 from ...behaviours.looking_inside import machine_of
@@ -192,6 +192,10 @@ class TestAllSessions:
             record(session)
         with pytest.raises(MetadataError, match="4 recorders"):
             record(sessions[4])
+        other = machine_of(sessions[4]).engine.directory.sessions[own(sessions[4])]
+        other.may_store = False  # others do not take the machine's user's places, nor he theirs
+        record(sessions[4])
+        assert machine_of(sessions[4]).engine.recorders.taps[other].bound == OTHERS_BOUND
 
 
 class TestBounds:

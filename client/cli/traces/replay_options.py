@@ -1,0 +1,89 @@
+"""What `trace replay` and `trace bisect` have in common: which machines, and a difference as JSON."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ..line import options
+
+if TYPE_CHECKING:
+    from ...replay.player import Finding
+
+NO_SIDE: Final = "none"
+MACHINE: Final = "vm, serial, devices such as cpu:0,sim:0, or a daemon's address"
+
+RECORDING: Final = click.argument("file", type=options.FILE, help="A recording, of `trace record --values`.")
+MAP: Final = click.option(
+    "--map", "mapping", multiple=True, metavar="OLD=NEW", help="Run what was on device OLD on NEW; may be repeated."
+)
+WITHIN: Final = click.option(
+    "--within",
+    type=click.FloatRange(0),
+    metavar="ROUNDINGS",
+    help="Floats may differ by so many roundings of the largest element; by default 0, and 64 where there is a GPU.",
+)
+PLUGINS: Final = click.option("--plugins", multiple=True, metavar="NAME", help="Load this plugin; may be repeated.")
+
+
+class Machine(click.ParamType[Any]):
+    """A machine on which a recording runs."""
+
+    name = "machine"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The machine; BadParameter for other texts."""
+        from ....interpreter.errors import MetadataError
+        from ...replay.sides import Spec, spec_of
+
+        if isinstance(value, Spec) or value == NO_SIDE:
+            return value
+        try:
+            return spec_of(value)
+        except MetadataError as error:
+            self.fail(error.message, param, ctx)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Failures that nobody waits for were the recorded program's, and are not logged again."""
+    logger = logging.getLogger("tensord")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def load(plugins: Sequence[str]) -> None:
+    """Load plugins by their names."""
+    from ...embedded.local import load_plugins
+
+    load_plugins(list(plugins))
+
+
+def pairs(mapping: Sequence[str]) -> dict[str, str]:
+    """The devices that are given for recorded ones; BadParameter for other texts."""
+    found = [one.partition("=") for one in mapping]
+    for old, equals, new in found:
+        if not (old and equals and new):
+            raise click.BadParameter(f"--map is OLD=NEW, such as cuda:0=cpu:0, not {old + equals + new!r:.60}")
+    return {old: new for old, _, new in found}
+
+
+def plain(one: Finding) -> dict[str, Any]:
+    """A finding for JSON."""
+    return {
+        "step": one.step.number,
+        "session": one.step.session,
+        "op": one.op,
+        "location": one.line,
+        "span": one.span,
+        "against": one.against,
+        **one.difference._asdict(),
+    }

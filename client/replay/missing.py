@@ -1,0 +1,60 @@
+"""Values that a recording lacks: others take their place, and what depends on them is known.
+
+The others are the same on all sides and each time, and no index among them is out of bounds. What depends on them is
+not compared with what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...interpreter.recordings.reader import Reader
+from ...interpreter.wire.arrays import dtype_of
+from ...interpreter.wire.fields import Role
+from ...interpreter.wire.messages import Call, Collective, Release, Run, ToDevice, Upload, encode_message
+from ...interpreter.wire.roles import OUTPUTS, ids_of
+from .script import Step
+
+
+class MissingValues:
+    """The values of a recording, and those in the place of missing ones."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._affected: set[tuple[int, int]] = set()  # sessions and ids
+
+    def value(self, number: int, upload: Upload) -> NDArray[Any]:
+        """A value of an upload, or what takes its place."""
+        found = self._reader.value(number)
+        if found is not None:
+            return found
+        dtype = dtype_of(upload.dtype)
+        if dtype.kind not in "fc":
+            return np.zeros(upload.shape, dtype)
+        return np.random.default_rng(number).uniform(0.1, 1.0, upload.shape).astype(dtype)
+
+    def add(self, session: int, id_: int) -> None:
+        """Nothing is known of this tensor."""
+        self._affected.add((session, id_))
+
+    def affects(self, session: int, id_: int) -> bool:
+        """Does a tensor depend on a missing value?"""
+        return (session, id_) in self._affected
+
+    def note(self, step: Step, message: Any, captured: Sequence[int]) -> None:
+        """Note what a message, with the ids of the replay, makes of missing values. `captured`: by its routine."""
+        session = step.session
+        if type(message) is Release:
+            self._affected.difference_update([(session, id_) for id_ in message.ids])
+        elif type(message) is Upload:
+            if step.value in self._reader.lost or step.value not in self._reader.values:
+                self.add(session, message.output)
+        elif self._affected and isinstance(message, Call | Run | ToDevice | Collective):
+            array = encode_message(message)
+            used = (*ids_of(array, {Role.USED, Role.WRITTEN}), *captured)
+            if any((session, id_) in self._affected for id_ in used):
+                self._affected.update((session, id_) for id_ in (*ids_of(array, OUTPUTS), *captured))
