@@ -1,4 +1,7 @@
-"""The page of the DAG without its data: how it looks, and its script."""
+"""The page of the DAG without its data: how it looks, and its script.
+
+Only what lies in the window is in the document. Where that is much, nodes of one colour are one element.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,9 @@ body { display: flex; flex-direction: column }
 .why { font: 9px sans-serif; fill: #444; stroke: white; stroke-width: 3px; paint-order: stroke; text-anchor: middle }
 .far .why { display: none }
 .found rect { stroke: #cc0000; stroke-width: 3 } .near rect { stroke: #000; stroke-width: 2 }
+.crowd, .crowded .edge { vector-effect: non-scaling-stroke; stroke-width: .6px } .crowd { stroke: #666 }
+.crowd.critical { stroke: #c2410c; stroke-width: 1.5px } .crowd.found { stroke: #cc0000; stroke-width: 2px }
+.crowd.near { stroke: #000; stroke-width: 2px } .crowded .edge { marker-end: none }
 </style></head><body>
 <div id="bar"><input id="search" placeholder="search: op, #id, line, span, error" autofocus><span id="hits"></span>
 <label>a node for each <select id="fold"></select></label> <button id="all">show all</button>
@@ -33,20 +39,24 @@ body { display: flex; flex-direction: column }
 <svg id="picture" preserveAspectRatio="xMidYMin meet"><defs><marker id="tip" viewBox="0 0 8 8" refX="8"
 refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
 <path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>
-</svg><div id="record"></div>
+<g id="lower"></g><g id="upper"></g></svg><div id="record"></div>
 <script type="application/json" id="data">@DATA@</script>
 <script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const picture = document.getElementById("picture"), panel = document.getElementById("record");
+const lower = document.getElementById("lower"), upper = document.getElementById("upper");
 const fold = document.getElementById("fold"), search = document.getElementById("search");
 const width = 230, height = 46, across = 250, down = 90;  // of a node, and from one to the next
 const letters = 34;  // of a line in a node
 const readable = 0.7;  // of its size: where a node's text can still be read
 const visible = 0.2;  // of its size: where a node can still be seen
 const described = 20;  // records of a node that the panel shows
+const crowd = 1000;  // nodes in the window that are an element each, and a third of the edges
 let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, kept = false, hits = [], hit = -1;
-let critical = new Set(), steps = new Set();
+let critical = new Set(), steps = new Set(), found = new Set();
+let subject = null, neighbours = new Set();  // the node that the panel describes, and those beside it
+let inside = new Map();  // what is in the document: a node or an edge -> its element
 
 function make(tag, attributes, ...inside) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -54,16 +64,22 @@ function make(tag, attributes, ...inside) {
   made.append(...inside);
   return made;
 }
-function drawNode([id, layer, place, fill, lines, records]) {
-  const x = place * across, y = layer * down;
-  const text = make("text", {}, ...lines.map(line => make("tspan", {x: 8, dy: 13}, cut(line))));
-  const kind = "node" + (records.length > 1 ? " many" : "") + (critical.has(id) ? " critical" : "");
-  const element = make("g", {class: kind, transform: `translate(${x},${y})`, "data-id": id},
-    make("rect", {width, height, rx: 5, fill}), make("svg", {width: width - 4, height}, text));
-  return {id, x, y, lines, records, element};
+function placeNode([id, layer, place, fill, lines, records]) {
+  return {id, x: place * across, y: layer * down, fill, lines, records};
 }
+function drawNode(node) {
+  const text = make("text", {}, ...node.lines.map(line => make("tspan", {x: 8, dy: 13}, cut(line))));
+  return make("g", {class: kindOfNode(node), transform: `translate(${node.x},${node.y})`, "data-id": node.id},
+    make("rect", {width, height, rx: 5, fill: node.fill}), make("svg", {width: width - 4, height}, text));
+}
+function kindOfNode({id, records}) {
+  const dim = search.value.trim() && !found.has(id);
+  return ["node", records.length > 1 && "many", critical.has(id) && "critical", found.has(id) && "found",
+    isNear(id) && "near", dim && "dim"].filter(Boolean).join(" ");
+}
+function isNear(id) { return subject !== null && (id === subject || neighbours.has(id)); }
 function cut(line) { return line.length <= letters ? line : line.slice(0, letters - 1) + "\N{HORIZONTAL ELLIPSIS}"; }
-function drawEdge([source, target, reasons, mark]) {
+function placeEdge([source, target, reasons, mark]) {
   const from = byId.get(source), to = byId.get(target);
   const x = from.x + width / 2, y = from.y + height, toX = to.x + width / 2, toY = to.y;
   // What goes up goes up beside the nodes, and what passes layers passes beside the node right below.
@@ -71,24 +87,30 @@ function drawEdge([source, target, reasons, mark]) {
   const aside = up ? Math.max(x, toX) + width : 0, bend = (y + toY) / 2, out = passes ? across * 0.7 : 0;
   const [first, second] = up ? [[aside, y + down], [aside, toY - down]] :
     passes ? [[x + out, y + down * 0.6], [toX + out, toY - down * 0.6]] : [[x, bend], [toX, bend]];
-  const title = make("title", {}, `#${source} to #${target}: ${reasons}`);
-  const kind = "edge " + mark + (steps.has(source + ">" + target) ? " critical" : "");
-  const path = make("path", {class: kind, d: `M${x},${y} C${first} ${second} ${toX},${toY}`}, title);
   const at = axis => 0.512 * [x, y][axis] + 0.384 * first[axis] + 0.096 * second[axis] + 0.008 * [toX, toY][axis];
-  const label = make("text", {class: "why", x: at(0), y: at(1) + 3}, reasons);
-  return {source, target, element: make("g", {}, path, label)};
+  const xs = [x, first[0], second[0], toX], ys = [y, first[1], second[1], toY];
+  return {source, target, reasons, mark, d: `M${x},${y}C${first} ${second} ${toX},${toY}`, label: [at(0), at(1) + 3],
+    box: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)]};
+}
+function drawEdge(edge) {
+  const title = make("title", {}, `#${edge.source} to #${edge.target}: ${edge.reasons}`);
+  const path = make("path", {class: kindOfEdge(edge), d: edge.d}, title);
+  return make("g", {}, path, make("text", {class: "why", x: edge.label[0], y: edge.label[1]}, edge.reasons));
+}
+function kindOfEdge({source, target, mark}) {
+  const dim = subject !== null && source !== subject && target !== subject;
+  return "edge " + mark + (steps.has(source + ">" + target) ? " critical" : "") + (dim ? " dim" : "");
 }
 function draw(name) {
-  for (const {element} of [...edges, ...nodes]) element.remove();
   critical = new Set(data.pictures[name].critical);
   steps = new Set(data.pictures[name].steps.map(([source, target]) => source + ">" + target));
-  nodes = data.pictures[name].nodes.map(drawNode);
+  nodes = data.pictures[name].nodes.map(placeNode);
   byId = new Map(nodes.map(node => [node.id, node]));
-  edges = data.pictures[name].edges.map(drawEdge);
-  picture.append(...edges.map(edge => edge.element), ...nodes.map(node => node.element));
-  const right = Math.max(0, ...nodes.map(node => node.x)), bottom = Math.max(0, ...nodes.map(node => node.y));
+  edges = data.pictures[name].edges.map(placeEdge);
+  const most = (one, axis) => nodes.reduce((found, node) => Math.max(found, node[axis]), one);
+  const right = most(0, "x"), bottom = most(0, "y");
   whole = [-10, -5, right + across, bottom + down];
-  kept = false; forget(); find();
+  kept = false; clear(); forget(); find();
   fit();
   if (scale() > 1 / visible) near();
 }
@@ -109,6 +131,63 @@ function look(node, scaled, above) {
 function show() {
   picture.setAttribute("viewBox", view.join(" "));
   picture.classList.toggle("far", scale() > 1.5 / readable);
+  render();
+}
+function seen() {  // the corners of the window, in the picture's units
+  const back = picture.getScreenCTM()?.inverse(), box = picture.getBoundingClientRect();
+  const corner = (x, y) => { const point = new DOMPoint(x, y).matrixTransform(back); return [point.x, point.y]; };
+  return [...corner(box.left, box.top), ...corner(box.right, box.bottom)];
+}
+function render() {
+  const [left, top, right, bottom] = seen();
+  const within = ([x, y, toX, toY]) => x < right && toX > left && y < bottom && toY > top;
+  const shown = nodes.filter(({x, y}) => within([x, y, x + width, y + height]));
+  const lines = edges.filter(edge => within(edge.box)), crowded = shown.length > crowd || lines.length > 3 * crowd;
+  picture.classList.toggle("crowded", crowded);
+  if (crowded) return renderCrowd(shown, lines);
+  if (inCrowd()) clear();
+  const wanted = new Set([...lines, ...shown]);
+  for (const [one, element] of inside) if (!wanted.has(one)) { element.remove(); inside.delete(one); }
+  for (const one of wanted) {
+    if (inside.has(one)) continue;
+    const element = one.lines ? drawNode(one) : drawEdge(one);
+    (one.lines ? upper : lower).append(element);
+    inside.set(one, element);
+  }
+}
+function renderCrowd(shown, lines) {
+  const paths = new Map();
+  const add = (layer, kind, fill, d) => {
+    const key = kind + fill;
+    if (!paths.has(key)) paths.set(key, {layer, kind, fill, parts: []});
+    paths.get(key).parts.push(d);
+  };
+  for (const edge of lines) add(lower, kindOfEdge(edge), "none", edge.d);
+  const [across, down] = [Math.max(width, 2 * scale()), Math.max(height, 2 * scale())];  // two pixels at least
+  for (const node of shown) {
+    const box = `M${node.x},${node.y}h${across}v${down}h${-across}z`;
+    add(upper, "crowd", node.fill, box);
+    if (critical.has(node.id)) add(upper, "crowd critical", "none", box);
+    if (found.has(node.id)) add(upper, "crowd found", "none", box);
+    if (isNear(node.id)) add(upper, "crowd near", "none", box);
+  }
+  clear();
+  for (const [key, {layer, kind, fill, parts}] of paths) {
+    const element = make("path", {class: kind, fill, d: parts.join("")});
+    layer.append(element);
+    inside.set(key, element);
+  }
+}
+function inCrowd() { return [...inside.keys()].some(one => typeof one === "string"); }
+function clear() {
+  for (const element of inside.values()) element.remove();
+  inside.clear();
+}
+function restyle() {  // after what is found, or described, has changed
+  if (inCrowd()) return render();
+  for (const [one, element] of inside) {
+    (one.lines ? element : element.firstChild).setAttribute("class", one.lines ? kindOfNode(one) : kindOfEdge(one));
+  }
 }
 function scale() { return Math.max(view[2] / picture.clientWidth, view[3] / picture.clientHeight); }
 picture.addEventListener("wheel", event => {
@@ -133,27 +212,25 @@ function text(node) {
 }
 function describe(node) {
   panel.textContent = text(node); panel.style.display = "block"; panel.scrollTop = 0;
-  const near = new Set([node.id]);
-  for (const {source, target, element} of edges) {
-    const touches = source === node.id || target === node.id;
-    element.classList.toggle("dim", !touches);
-    if (touches) { near.add(source); near.add(target); }
-  }
-  for (const one of nodes) one.element.classList.toggle("near", near.has(one.id));
+  subject = node.id;
+  neighbours = new Set(edges.filter(edge => edge.source === node.id || edge.target === node.id)
+    .flatMap(edge => [edge.source, edge.target]));
+  restyle();
 }
 function forget() {
   panel.style.display = "none";
-  for (const edge of edges) edge.element.classList.remove("dim");
-  for (const node of nodes) node.element.classList.remove("near");
+  subject = null;
+  restyle();
 }
 function under(event) {
-  const element = event.target.closest(".node");
-  return element && byId.get(Number(element.dataset.id));
+  const {x, y} = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+  return nodes.find(node => x >= node.x && x <= node.x + width && y >= node.y && y <= node.y + height);
 }
-picture.addEventListener("pointerover", event => {
-  if (kept) return;
+picture.addEventListener("pointermove", event => {
+  if (kept || event.buttons) return;
   const node = under(event);
-  if (node) describe(node); else if (panel.style.display === "block") forget();
+  if (!node) { if (panel.style.display === "block") forget(); }
+  else if (node.id !== subject) describe(node);
 });
 picture.addEventListener("click", event => {
   const node = under(event);
@@ -169,11 +246,8 @@ function matches(id, wanted) {
 function find() {
   const wanted = search.value.trim().toLowerCase();
   hits = wanted ? nodes.filter(node => node.records.some(id => matches(id, wanted))) : []; hit = -1;
-  const found = new Set(hits);
-  for (const node of nodes) {
-    node.element.classList.toggle("found", found.has(node));
-    node.element.classList.toggle("dim", Boolean(wanted) && !found.has(node));
-  }
+  found = new Set(hits.map(node => node.id));
+  restyle();
   document.getElementById("hits").textContent = wanted ? hits.length + " found" : "";
 }
 search.addEventListener("input", find);

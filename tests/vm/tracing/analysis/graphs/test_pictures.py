@@ -185,6 +185,22 @@ class TestPlaces:
         assert sorted(place for layer, place in at.values() if layer == 0) == list(range(17))
 
 
+def crossed(length: int) -> Trace:
+    """Instructions of which each reads what the two before it have written, so that no chain folds."""
+    done: dict[str, Any] = {"status": "DONE", "stream": "compute"}
+    return Trace(
+        record(
+            n,
+            *[(before, "const") for before in (n - 1, n - 2) if before > 0],
+            (n, "mut"),
+            ticks=(2 * n, 2 * n + 1),
+            op=f"op{n % 2}",
+            **done,
+        )
+        for n in range(1, length + 1)
+    )
+
+
 def data_of(page: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
@@ -232,12 +248,17 @@ class TestPage:
 
 # Appended to the page: what a user would do, and what the user would see.
 _USE = """
-function seen() { return {nodes: nodes.length, edges: edges.length, box: [...view], scale: scale(), hits: hits.length,
-  drawn: document.querySelectorAll(".node").length, room: [picture.clientWidth, picture.clientHeight]}; }
-function choose(name) { fold.value = name; fold.dispatchEvent(new Event("change")); return seen(); }
-function type(text) { search.value = text; search.dispatchEvent(new Event("input")); return seen(); }
-function point(what, at) { at.element.dispatchEvent(new Event(what, {bubbles: true})); }
-const report = {opened: seen()};
+const count = what => document.querySelectorAll(what).length;
+function seenNow() { return {nodes: nodes.length, box: [...view], scale: scale(), hits: hits.length,
+  drawn: count(".node"), elements: count("#picture *"), room: [picture.clientWidth, picture.clientHeight]}; }
+function choose(name) { fold.value = name; fold.dispatchEvent(new Event("change")); return seenNow(); }
+function type(text) { search.value = text; search.dispatchEvent(new Event("input")); return seenNow(); }
+function point(what, [x, y]) {
+  const at = new DOMPoint(x, y).matrixTransform(picture.getScreenCTM());
+  picture.dispatchEvent(new MouseEvent(what, {bubbles: true, clientX: at.x, clientY: at.y}));
+}
+const middle = node => [node.x + width / 2, node.y + height / 2], nowhere = [-5, -5];
+const report = {opened: seenNow()};
 """
 
 
@@ -267,7 +288,8 @@ class TestInABrowser:
         assert report["opened"]["nodes"] == report["opened"]["drawn"] == 2
         assert report["opened"]["scale"] == 1, "what fits is neither magnified nor made small"
         assert report["line"]["nodes"] == report["line"]["drawn"] == 1
-        assert report["all"]["nodes"] == report["all"]["drawn"] == 1_501
+        assert report["all"]["nodes"] == 1_501
+        assert report["all"]["drawn"] < 20, "what is outside of the window is not in the document"
         assert report["all"]["scale"] == pytest.approx(1 / 0.7), "it opens where its first node can be read"
         assert report["all"]["box"][1] == -20
         assert report["all"]["room"][1] < 900, "the bar takes room of its own"
@@ -279,8 +301,8 @@ class TestInABrowser:
         report.steps = document.querySelectorAll(".edge.critical").length;
         report.far = picture.classList.contains("far");
         document.getElementById("near").click();
-        report.near = seen(); report.closer = picture.classList.contains("far");
-        document.getElementById("all").click(); report.all = seen();
+        report.near = seenNow(); report.closer = picture.classList.contains("far");
+        document.getElementById("all").click(); report.all = seenNow();
         """
         report = self.use(page_of(fan(16).graph().marked([99, 5])), script, tmp_path)
         opened = report["opened"]
@@ -295,9 +317,11 @@ class TestInABrowser:
     def test_it_searches_and_shows_records(self, tmp_path):
         script = """
         report.op = type("OP0").hits; report.one = type("#5").hits; report.folded = (choose("chain"), type("#5").hits);
-        point("pointerover", nodes[1]); report.panel = panel.textContent; report.shown = panel.style.display;
-        point("pointerover", {element: picture}); report.left = panel.style.display;
-        point("click", nodes[1]); point("pointerover", {element: picture}); report.kept = panel.style.display;
+        point("pointermove", middle(nodes[1])); report.panel = panel.textContent; report.shown = panel.style.display;
+        report.near = document.querySelectorAll(".node.near").length;
+        point("pointermove", nowhere); report.left = panel.style.display;
+        report.far = document.querySelectorAll(".node.near").length;
+        point("click", middle(nodes[1])); point("pointermove", nowhere); report.kept = panel.style.display;
         """
         report = self.use(page_of(chain(30).graph()), script, tmp_path)
         assert (report["op"], report["one"], report["folded"]) == (15, 1, 1)
@@ -305,10 +329,29 @@ class TestInABrowser:
         assert "op: op0" in report["panel"]
         assert report["panel"].endswith("and 10 more")
         assert (report["shown"], report["left"], report["kept"]) == ("block", "none", "block")
+        assert (report["near"], report["far"]) == (2, 0)
+
+    def test_ten_thousand_nodes_are_a_few_elements_near_and_far(self, tmp_path):
+        script = """
+        report.near = choose("instruction"); report.found = type("op1").hits;
+        fit(); report.far = seenNow(); report.marked = document.querySelectorAll(".crowd.found").length;
+        const one = nodes[5000]; point("pointermove", middle(one)); report.panel = panel.textContent;
+        report.around = document.querySelectorAll(".crowd.near").length;
+        type(""); look(one, 1, 100); report.again = seenNow();
+        """
+        page = page_of(crossed(10_000).graph())
+        report = self.use(page, script, tmp_path)
+        assert report["near"]["nodes"] == report["far"]["nodes"] == 10_000
+        assert report["near"]["elements"] < 200
+        assert report["far"]["elements"] < 50, "nodes of one colour are one element"
+        assert report["found"] == 5_000
+        assert (report["marked"], report["around"]) == (1, 1)
+        assert report["panel"].startswith("id: ")
+        assert 0 < report["again"]["drawn"] < 50
 
     def test_it_shows_texts_of_users_as_texts(self, tmp_path):
         trace = Trace([record(1, (1, "mut"), op="<b>&amp;</b>", location="</script>:1 in f")])
-        script = "report.text = nodes[0].element.textContent; report.bold = document.querySelectorAll('b').length;"
+        script = "report.text = document.querySelector('.node').textContent; report.bold = count('b');"
         report = self.use(page_of(trace.graph()), script, tmp_path)
         assert "<b>&amp;</b>" in report["text"]
         assert report["bold"] == 0
