@@ -494,6 +494,18 @@ class TestLive:
         self.feed(live, self.view(2, 5_000_000_000, None, taken=14_000_000_000))
         assert summary(live)["records"] == 1
 
+    def test_what_is_not_among_all_that_is_live_has_ended_unseen(self, live):
+        self.feed(live, self.view(1, 0, None))
+        self.feed(live, self.view(2, 1_000, None, unfinished={"shown": 1, "of": 1}))
+        assert summary(live)["records"] == 1
+
+    def test_the_share_that_is_shown_is_a_rate(self, live):
+        self.feed(live, self.view(1, 0, 1_000_000_000))
+        assert live.text("#share") == ""
+        sampled = {"sampled": {"shown": 6_000, "of": 102_000}, "note": "a note"}
+        self.feed(live, self.view(2, 1_000_000_000, 1_500_000_000, **sampled))
+        assert live.text("#share") == "sampled: 12,000 of 204,000 a second; a note"
+
     def test_a_pause_keeps_a_still_and_counts_what_comes(self, live):
         self.feed(live, self.view(1, 0, 1_000))
         live.press(" ")
