@@ -224,7 +224,9 @@ function forget() {
 }
 function under(event) {
   const {x, y} = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
-  return nodes.find(node => x >= node.x && x <= node.x + width && y >= node.y && y <= node.y + height);
+  const near = inCrowd() ? 2 * scale() : 0;  // where nodes are specks, the pointer is no more exact
+  const lies = (at, begin, size) => at >= begin - near && at <= begin + size + near;
+  return nodes.find(node => lies(x, node.x, width) && lies(y, node.y, height));
 }
 picture.addEventListener("pointermove", event => {
   if (kept || event.buttons) return;

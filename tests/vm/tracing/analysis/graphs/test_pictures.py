@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 import random
 import re
-import shutil
-import subprocess
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from tensord.vm.tracing.analysis.graphs.fold import fold
 from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, apart, page_of, picture_of, places
 from tensord.vm.tracing.analysis.trace import Trace
 
+from .....chromium import BROWSER, Browser, running
 from .....each_case import each_case
 from ..trace_programs import random_trace, record
 
@@ -262,29 +261,31 @@ const report = {opened: seenNow()};
 """
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-class TestInABrowser:
-    def use(self, page: str, script: str, folder: Path) -> dict[str, Any]:
-        """Open the page, run the script behind it, and return its `report`."""
-        path = folder / "page.html"
-        end = 'document.title = "report " + JSON.stringify(report);'
-        path.write_text(page.replace("</script></body>", f"{_USE}{script}\n{end}</script></body>"))
-        options = ("--headless", "--no-sandbox", "--window-size=1400,900", f"--user-data-dir={folder}/profile")
-        done = subprocess.run(  # noqa: S603 - our own page
-            [shutil.which("chromium") or "", *options, "--dump-dom", f"file://{path}"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        found = re.search(r"<title>report (.*?)</title>", done.stdout)
-        assert found is not None, done.stderr[-1000:]
-        report: dict[str, Any] = json.loads(html.unescape(found[1]))
-        return report
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with running(tmp_path_factory.mktemp("browser")) as one:
+        yield one
 
-    def test_a_large_graph_opens_folded_and_shows_any_picture_on_request(self, tmp_path):
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+class TestInABrowser:
+    @pytest.fixture
+    def use(self, browser: Browser, tmp_path: Path) -> Callable[[str, str], dict[str, Any]]:
+        """use(page, script): open the page, run the script behind it, and return its `report`."""
+
+        def run(page: str, script: str) -> dict[str, Any]:
+            path = tmp_path / "page.html"
+            path.write_text(page)
+            shown = browser.open(path.as_uri())
+            report: dict[str, Any] = shown.evaluate(f"(() => {{{_USE}{script}\nreturn report; }})()")
+            assert shown.complaints() == []
+            return report
+
+        return run
+
+    def test_a_large_graph_opens_folded_and_shows_any_picture_on_request(self, use):
         page = page_of(chain(1_500).graph())
-        report = self.use(page, 'report.line = choose("line"); report.all = choose("instruction");', tmp_path)
+        report = use(page, 'report.line = choose("line"); report.all = choose("instruction");')
         assert report["opened"]["nodes"] == report["opened"]["drawn"] == 2
         assert report["opened"]["scale"] == 1, "what fits is neither magnified nor made small"
         assert report["line"]["nodes"] == report["line"]["drawn"] == 1
@@ -294,7 +295,7 @@ class TestInABrowser:
         assert report["all"]["box"][1] == -20
         assert report["all"]["room"][1] < 900, "the bar takes room of its own"
 
-    def test_a_wide_graph_opens_as_a_whole_and_marks_its_critical_path(self, tmp_path):
+    def test_a_wide_graph_opens_as_a_whole_and_marks_its_critical_path(self, use):
         script = """
         report.labels = [...document.querySelectorAll(".why")].map(one => one.textContent);
         report.critical = [...document.querySelectorAll(".node.critical")].map(one => one.dataset.id);
@@ -304,7 +305,7 @@ class TestInABrowser:
         report.near = seenNow(); report.closer = picture.classList.contains("far");
         document.getElementById("all").click(); report.all = seenNow();
         """
-        report = self.use(page_of(fan(16).graph().marked([99, 5])), script, tmp_path)
+        report = use(page_of(fan(16).graph().marked([99, 5])), script)
         opened = report["opened"]
         assert opened["box"] == report["all"]["box"]
         assert opened["box"][2] >= 16 * 250
@@ -314,7 +315,7 @@ class TestInABrowser:
         assert report["near"]["scale"] == pytest.approx(1 / 0.7)
         assert report["near"]["box"][0] <= 4 * 250 <= report["near"]["box"][0] + report["near"]["box"][2]
 
-    def test_it_searches_and_shows_records(self, tmp_path):
+    def test_it_searches_and_shows_records(self, use):
         script = """
         report.op = type("OP0").hits; report.one = type("#5").hits; report.folded = (choose("chain"), type("#5").hits);
         point("pointermove", middle(nodes[1])); report.panel = panel.textContent; report.shown = panel.style.display;
@@ -323,7 +324,7 @@ class TestInABrowser:
         report.far = document.querySelectorAll(".node.near").length;
         point("click", middle(nodes[1])); point("pointermove", nowhere); report.kept = panel.style.display;
         """
-        report = self.use(page_of(chain(30).graph()), script, tmp_path)
+        report = use(page_of(chain(30).graph()), script)
         assert (report["op"], report["one"], report["folded"]) == (15, 1, 1)
         assert report["panel"].startswith("#2 to #31, a chain of 30\n15 op0, 15 op1\n")
         assert "op: op0" in report["panel"]
@@ -331,7 +332,7 @@ class TestInABrowser:
         assert (report["shown"], report["left"], report["kept"]) == ("block", "none", "block")
         assert (report["near"], report["far"]) == (2, 0)
 
-    def test_ten_thousand_nodes_are_a_few_elements_near_and_far(self, tmp_path):
+    def test_ten_thousand_nodes_are_a_few_elements_near_and_far(self, use):
         script = """
         report.near = choose("instruction"); report.found = type("op1").hits;
         fit(); report.far = seenNow(); report.marked = document.querySelectorAll(".crowd.found").length;
@@ -340,7 +341,7 @@ class TestInABrowser:
         type(""); look(one, 1, 100); report.again = seenNow();
         """
         page = page_of(crossed(10_000).graph())
-        report = self.use(page, script, tmp_path)
+        report = use(page, script)
         assert report["near"]["nodes"] == report["far"]["nodes"] == 10_000
         assert report["near"]["elements"] < 200
         assert report["far"]["elements"] < 50, "nodes of one colour are one element"
@@ -349,9 +350,9 @@ class TestInABrowser:
         assert report["panel"].startswith("id: ")
         assert 0 < report["again"]["drawn"] < 50
 
-    def test_it_shows_texts_of_users_as_texts(self, tmp_path):
+    def test_it_shows_texts_of_users_as_texts(self, use):
         trace = Trace([record(1, (1, "mut"), op="<b>&amp;</b>", location="</script>:1 in f")])
         script = "report.text = document.querySelector('.node').textContent; report.bold = count('b');"
-        report = self.use(page_of(trace.graph()), script, tmp_path)
+        report = use(page_of(trace.graph()), script)
         assert "<b>&amp;</b>" in report["text"]
         assert report["bold"] == 0

@@ -1,0 +1,51 @@
+// Keys, and the list of them. In a field only Escape counts; in a table, a list of tabs or a button arrows are theirs.
+
+import {byId, make} from "./dom.js";
+
+export const KEYS = [
+  ["\u2190 \u2192", "move the time; in the DAG: go to a source, a target"],
+  ["\u2191 \u2193", "the row above, below; in the DAG: the neighbour above, below"],
+  ["Shift \u2190 \u2192", "the instruction before, after on the stream"],
+  ["+ \u2212 or w s", "zoom in, out (a d move)"],
+  ["f", "fit all"],
+  ["z", "zoom to the selection"],
+  ["c", "the next instruction on the critical path"],
+  ["e", "the next error"],
+  ["l", "follow what comes in"],
+  ["Space", "pause, go on"],
+  ["/", "search"],
+  ["x", "clear the filters"],
+  ["1 \u2026 6", "the panes below"],
+  ["m", "make the panes large, small"],
+  ["g", "the DAG around the selection"],
+  ["t", "light, dark, as the system"],
+  ["Esc", "leave a field, a dialog, the selection"],
+  ["?", "this list"],
+];
+
+export class Keyboard {
+  constructor(actions) {
+    this.actions = actions;
+    byId("keys").append(...KEYS.flatMap(([key, what]) => [make("dt", {}, key), make("dd", {}, what)]));
+    byId("help-open").addEventListener("click", () => byId("help").showModal());
+    byId("help-close").addEventListener("click", () => byId("help").close());
+    document.addEventListener("keydown", event => this.#press(event));
+  }
+
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+    const writes = event.target.closest?.("input, select, textarea");
+    if (writes) {
+      if (event.key === "Escape") writes.blur();
+      return;
+    }
+    const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + event.key;
+    if (event.target.closest?.("button") && ["Enter", " "].includes(event.key)) return;
+    if (event.target.closest?.("[role=separator]") && event.key.startsWith("Arrow")) return;
+    const inDag = event.target.closest?.("#dag") && this.actions.dag[name];
+    const action = inDag || this.actions.page[name];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  }
+}

@@ -1,0 +1,95 @@
+// The state that all parts of the page share, and who hears of its changes: each listener once in a frame.
+
+import {Axis} from "./axis.js";
+import {Filter} from "./filter.js";
+import {Store} from "./store.js";
+
+export class Model {
+  #listeners = [];
+  #told = new Set();
+  #waiting = false;
+
+  constructor() {
+    this.latest = new Store();  // what has come
+    this.store = this.latest;  // what is shown: the same, or a still of it
+    this.filter = new Filter();
+    this.axis = new Axis();
+    this.selected = null;
+    this.hovered = null;  // a moment
+    this.arrived = 0;  // views since the pause
+    this.skipped = 0;  // views that the server left out, as the page was slow
+  }
+
+  get paused() {
+    return this.store !== this.latest;
+  }
+
+  // Call `listener` in the next frame after any of these topics was told: data, filter, axis, selection, hover, theme.
+  on(topics, listener) {
+    this.#listeners.push([new Set(topics), listener]);
+  }
+
+  tell(topic) {
+    this.#told.add(topic);
+    if (this.#waiting) return;
+    this.#waiting = true;
+    requestAnimationFrame(() => this.#flush());
+  }
+
+  #flush() {
+    const told = this.#told;
+    this.#told = new Set();
+    this.#waiting = false;
+    for (const [topics, listener] of this.#listeners) {
+      if ([...told].some(topic => topics.has(topic))) listener();
+    }
+  }
+
+  add(view, skipped = 0) {
+    const {run} = this.latest.about;
+    this.latest.add(view);
+    if (run !== undefined && run !== this.latest.about.run) this.select(null);
+    this.skipped += skipped;
+    if (this.paused) this.arrived += 1;
+    else this.#show();
+    this.tell("data");
+  }
+
+  pause(wanted = !this.paused) {
+    if (wanted === this.paused) return;
+    this.store = wanted ? this.latest.still() : this.latest;
+    this.arrived = 0;
+    if (!wanted) this.#show();
+    this.tell("data");
+  }
+
+  #show() {
+    this.axis.grow(this.store.begin, this.store.end, this.store.about.live);
+    this.tell("axis");
+  }
+
+  select(id) {
+    this.selected = id !== null && this.store.records.has(id) ? id : null;
+    this.tell("selection");
+  }
+
+  get selection() {
+    return this.selected === null ? null : this.store.records.get(this.selected) ?? null;
+  }
+
+  hover(time) {
+    if (time === this.hovered) return;
+    this.hovered = time;
+    this.tell("hover");
+  }
+
+  refine(fields) {
+    this.filter = new Filter({...this.filter.fields, ...fields});
+    this.tell("filter");
+  }
+
+  move(action) {
+    action(this.axis);
+    this.tell("axis");
+  }
+}

@@ -1,0 +1,59 @@
+// The part of the DAG that is drawn: what lies at most so many edges from some instructions, the nearest first.
+
+import {isLive} from "./store.js";
+
+const RUNNING = 24;  // instructions that run, around which is drawn
+
+// Where to begin if nothing is selected: what runs now, or else the end of the critical path, or what ended last.
+export function rootsOf(store) {
+  let last = null, critical = null;
+  const running = [];
+  for (const record of store.records.values()) {
+    if (isLive(record) && record.started !== null) running.push(record.id);
+    if (record.critical && (!critical || record.finished >= critical.finished)) critical = record;
+    if (record.kind !== "release" && (!last || (record.finished ?? 0) >= (last.finished ?? 0))) last = record;
+  }
+  if (running.length) return running.slice(-RUNNING);
+  return critical ?? last ? [(critical ?? last).id] : [];
+}
+
+// {nodes: records, edges: [{source, target, reason, mark}], reached: how many there are}. Releases only where they begin.
+export function around(store, roots, depth, most) {
+  const distance = new Map(roots.filter(id => store.records.has(id)).map(id => [id, 0]));
+  const queue = [...distance.keys()];
+  for (let place = 0; place < queue.length; place += 1) {
+    const id = queue[place], next = distance.get(id) + 1;
+    if (next > depth) continue;
+    for (const other of beside(store, id)) {
+      const record = store.records.get(other);
+      if (!record || record.kind === "release" || distance.has(other)) continue;
+      distance.set(other, next);
+      queue.push(other);
+    }
+  }
+  const kept = new Set(queue.slice(0, most));
+  const nodes = [...kept].map(id => store.records.get(id)).sort((one, other) => one.id - other.id);
+  return {nodes, edges: nodes.flatMap(record => merged(record, kept)), reached: queue.length};
+}
+
+function* beside(store, id) {
+  for (const {source} of store.records.get(id).edges) yield source;
+  for (const {target} of store.targets(id)) yield target;
+}
+
+// The edges to a record: of one source a single one, with all reasons and the strongest mark.
+const STRENGTH = ["met", "elided", "waited", "missing"];
+
+function merged(record, kept) {
+  const found = new Map();
+  for (const {source, reason, mark} of record.edges) {
+    if (!kept.has(source)) continue;
+    const edge = found.get(source);
+    if (!edge) found.set(source, {source, target: record.id, reasons: new Set([reason]), mark});
+    else {
+      edge.reasons.add(reason);
+      if (STRENGTH.indexOf(mark) > STRENGTH.indexOf(edge.mark)) edge.mark = mark;
+    }
+  }
+  return [...found.values()].map(({reasons, ...edge}) => ({...edge, reason: [...reasons].join(", ")}));
+}

@@ -1,0 +1,202 @@
+// The rows of the timeline: one for each stream, by device, and the spans; and what of a row is drawn in a window.
+//
+// What is narrower than a pixel is added up in its column of pixels, whose colour is that of what took most of it, and
+// whose strength says how busy the column was. So the number of rectangles follows the width of the window, and not
+// the number of records.
+
+import {FADED, colourOf} from "./theme.js";
+import {isBroken, lastOf, natural} from "./store.js";
+
+export const CRITICAL = 1;  // marks of a slice
+export const FAILED = 2;
+const NARROW = 1.5;  // pixels
+const LEVELS = 4;  // of strength
+const SPAN_ROWS = 12, SPAN_DEPTH = 3;
+export const WAITING = "waiting";
+
+// Groups [{title, rows}] in the order in which they are drawn.
+export function groupsOf(store, filter) {
+  const lists = new Map();
+  for (const record of store.records.values()) {
+    const stream = record.waits ? WAITING : record.stream || WAITING;
+    const key = record.device + "\0" + stream;
+    const list = lists.get(key);
+    if (list) list.push(record);
+    else lists.set(key, [record]);
+  }
+  const keys = [...lists.keys()].map(key => key.split("\0")).sort(inOrder);
+  const groups = new Map();
+  for (const spans of spanRows(store)) {
+    groups.set("", {title: "spans", rows: [...groups.get("")?.rows ?? [], new Row("", spans.label, spans.records, store)]});
+  }
+  for (const [device, stream] of keys) {
+    if (!groups.has(device)) groups.set(device, {title: device || "no device", rows: []});
+    const label = stream.startsWith(device + "/") ? stream.slice(device.length + 1) : stream;
+    groups.get(device).rows.push(new Row(device, label, lists.get(device + "\0" + stream), store, filter));
+  }
+  return [...groups.values()];
+}
+
+function inOrder([device, stream], [otherDevice, otherStream]) {
+  return natural(device, otherDevice) || (stream === WAITING) - (otherStream === WAITING) || natural(stream, otherStream);
+}
+
+class Row {
+  constructor(device, label, records, store, filter) {
+    Object.assign(this, {device, label});
+    const extent = record => extentOf(record, store.end);
+    this.records = records.map(record => [extent(record), record]).sort(([[one]], [[other]]) => one - other);
+    const size = this.records.length;
+    this.starts = new Float64Array(size);
+    this.ends = new Float64Array(size);
+    this.latest = new Float64Array(size);  // the latest end up to there
+    this.colours = new Uint8Array(size);
+    this.marks = new Uint8Array(size);
+    let latest = -Infinity;
+    this.records = this.records.map(([[start, end], record], place) => {
+      latest = Math.max(latest, end);
+      [this.starts[place], this.ends[place], this.latest[place]] = [start, end, latest];
+      this.colours[place] = filter?.active && !filter.takes(record) ? FADED : colourOf(record);
+      this.marks[place] = (record.critical ? CRITICAL : 0) | (isBroken(record) ? FAILED : 0);
+      return record;
+    });
+  }
+
+  // Call `slice(place, x, end)` for what is wide enough, `smear(x, end, colour, strength, mark)` for what is not.
+  visit(from, to, width, slice, smear) {
+    const scale = width / (to - from);
+    const smears = new Smears(smear);
+    for (let place = firstNotBefore(this.latest, from); place < this.starts.length; place += 1) {
+      if (this.starts[place] > to) break;
+      if (this.ends[place] < from) continue;
+      const x = (this.starts[place] - from) * scale, end = (this.ends[place] - from) * scale;
+      if (end - x < NARROW) smears.add(Math.max(0, x), end - x, this.colours[place], this.marks[place]);
+      else {
+        smears.flush();
+        slice(place, Math.max(x, -2), Math.min(end, width + 2));
+      }
+    }
+    smears.flush();
+  }
+
+  // The record at a moment, give or take; null for none. Of several the one that began last.
+  at(time, tolerance) {
+    const [place] = this.near(time, tolerance);
+    return place === undefined ? null : this.records[place];
+  }
+
+  near(time, tolerance) {
+    for (let place = firstAfter(this.starts, time + tolerance) - 1; place >= 0; place -= 1) {
+      if (this.ends[place] >= time - tolerance) return [place];
+      if (this.latest[place] < time - tolerance) break;
+    }
+    return [];
+  }
+
+  // The record that is nearest to a moment.
+  nearest(time) {
+    const [under] = this.near(time, 0);
+    if (under !== undefined) return this.records[under];
+    const after = Math.min(firstAfter(this.starts, time), this.records.length - 1), before = Math.max(0, after - 1);
+    return time - this.ends[before] < this.starts[after] - time ? this.records[before] : this.records[after];
+  }
+}
+
+// Columns of pixels that hold what is too narrow. Neighbours that look alike are one rectangle.
+class Smears {
+  #weights = new Float64Array(32);
+  #column = -1;
+  #mark = 0;
+  #run = null;
+
+  constructor(smear) {
+    this.smear = smear;
+  }
+
+  add(x, width, colour, mark) {
+    const column = Math.floor(x);
+    if (column !== this.#column) this.#close(column);
+    this.#weights[colour] += Math.max(width, 0.02);
+    this.#mark |= mark;
+  }
+
+  #close(next) {
+    if (this.#column >= 0) {
+      const busy = this.#weights.reduce((one, other) => one + other, 0);
+      let colour = FADED;
+      this.#weights.forEach((weight, place) => {
+        if (weight && place !== FADED && (colour === FADED || weight > this.#weights[colour])) colour = place;
+      });
+      this.#join(this.#column, colour, Math.ceil(Math.min(1, busy) * LEVELS) / LEVELS, this.#mark);
+      this.#weights.fill(0);
+    }
+    this.#column = next;
+    this.#mark = 0;
+  }
+
+  #join(x, colour, strength, mark) {
+    const run = this.#run;
+    if (run && run.end === x && run.colour === colour && run.strength === strength && run.mark === mark) run.end = x + 1;
+    else {
+      if (run) this.smear(run.x, run.end, run.colour, run.strength, run.mark);
+      this.#run = {x, end: x + 1, colour, strength, mark};
+    }
+  }
+
+  flush() {
+    this.#close(-1);
+    const run = this.#run;
+    if (run) this.smear(run.x, run.end, run.colour, run.strength, run.mark);
+    this.#run = null;
+  }
+}
+
+function extentOf(record, until) {
+  if (record.extent) return record.extent;
+  if (record.started !== null) return [record.started, record.finished ?? until];
+  const last = lastOf(record);
+  return isBroken(record) ? [last, last] : [record.received ?? last, until];
+}
+
+// Rows of spans: for each session and depth one.
+function spanRows(store) {
+  const extents = new Map();
+  for (const record of store.records.values()) {
+    const names = record.span ? record.span.split("/").slice(0, SPAN_DEPTH) : [];
+    const [start, end] = names.length ? [record.received ?? extentOf(record, store.end)[0], extentOf(record, store.end)[1]] : [];
+    names.forEach((name, depth) => {
+      const path = names.slice(0, depth + 1).join("/"), key = `${record.causedBy}\0${path}`;
+      const found = extents.get(key);
+      if (!found) extents.set(key, {session: record.causedBy, depth, path, name, start, end});
+      else [found.start, found.end] = [Math.min(found.start, start), Math.max(found.end, end)];
+    });
+  }
+  const rows = new Map();
+  for (const {session, depth, path, name, start, end} of extents.values()) {
+    const key = `session ${session}${depth ? `, depth ${depth + 1}` : ""}`;
+    if (!rows.has(key)) rows.set(key, {label: key, records: []});
+    const extent = [start, end];
+    rows.get(key).records.push({id: null, kind: "span", name, span: path, causedBy: session, extent, status: ""});
+  }
+  return [...rows.values()].sort((one, other) => natural(one.label, other.label)).slice(0, SPAN_ROWS);
+}
+
+function firstNotBefore(sorted, wanted) {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function firstAfter(sorted, wanted) {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
