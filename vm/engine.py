@@ -2,8 +2,9 @@
 
 It composes the rooms. A message goes down through them once: `receive`, admission (what does it mean, may the session
 do that), placement (where are the values, what has to move), the scheduler (what waits for what), memory (what fits),
-and out to a stream. A completion comes back up once: the scheduler retires the instruction, and a callback that
-admission or placement left with it tells the asking session.
+and out to a stream. A completion comes back up once: the scheduler retires the instruction, and leaves to the engine
+what is due then. Admission's `conclude` does that: it answers the asking session, or plans what follows. So no room
+calls one above it.
 
 `schedule()` is one pass over the phases, each guarded by a size check:
 
@@ -71,8 +72,8 @@ LIVE = 4096  # unfinished instructions of a session beyond which a run, which ma
 class Engine:
     """Runs the messages of all sessions over a set of devices.
 
-    Set by the runtime: `admission.answer`, which answers QUERY messages, and `scheduler.report`, which is told once of
-    each error, at its origin.
+    Set by the runtime: `admission.answer`, which answers QUERY messages, and `report`, which is told of each error, once
+    at the end of the step in which the error arose.
     """
 
     def __init__(
@@ -97,9 +98,9 @@ class Engine:
         self.directory = Directory()
         self.infer = InferCache()
         self.ring = Ring(enabled=tracing, capacity=trace_capacity)
-        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers, tally)
+        storages = self.directory.storages
+        self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers, tally, storages)
         host = next((device for device in self.devices.values() if device.backend.host), None)
-        self.scheduler.storages = self.directory.storages
         self.residency = Residency(self.scheduler, host, self.store)
         if host is not None:
             host.calls = ClientStream(host.name, self.scheduler.finished.extend, clock)
@@ -112,6 +113,8 @@ class Engine:
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
+        self._endings, self._reports = self.scheduler.endings, self.scheduler.reports
+        self.report: Callable[[VmSession, TensordError], None] = drop_report
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
@@ -176,7 +179,7 @@ class Engine:
         if self._fenced:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        busy = busy or self._due or self._beginning
+        busy = busy or self._due or self._beginning or self._endings or self._reports
         if not busy and not (self.held and self.in_run()):
             return False
         try:
@@ -195,11 +198,17 @@ class Engine:
             self.recorders.begin(self.directory.sessions, self.pending)
         if self.finished:
             scheduler.release_finished()
+            while self._endings:
+                self.admission.conclude()
+                scheduler.release_finished()
             for device in self.tiers.values():
                 if device.backend.lost is not None and not device.abandoned:
                     abandon_lost([device], self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)
-        if self._doomed:
+        if self._endings:
+            self.admission.conclude()
+        while self._doomed:
             scheduler.retire_doomed()
+            self.admission.conclude()
         if self.pending:
             self.handle_pending()
         if self._due:
@@ -210,11 +219,22 @@ class Engine:
             dispatcher.go_on()
         if self._ready or dispatcher.refills:
             dispatcher.dispatch_ready()
+        while self._endings:
+            self.admission.conclude()
+            dispatcher.dispatch_ready()
         if dispatcher.batches:
             dispatcher.flush()
         if self._leaving:
             scheduler.stamp(scheduler.clock())  # kernels may have run in this pass
             self.admission.cancellation.release_some()
+            self.admission.conclude()
+        if self._reports:
+            self.tell()
+
+    def tell(self) -> None:
+        """Report the errors of the last step."""
+        while self._reports:
+            self.report(*self._reports.popleft())
 
     def launched(self, device: DeviceState, until: int = sys.maxsize) -> str:
         """The ops that were launched since the device was last known to be sound, up to a number, in words."""
@@ -297,6 +317,8 @@ class Engine:
         """Admit messages now, for a driver that has a queue of its own."""
         try:
             self.admission.take(session, arrays)
+            if self._reports:
+                self.tell()
         except BaseException as error:
             self.fault = error
             raise
@@ -377,6 +399,8 @@ class Engine:
         with self._guarded():
             self.scheduler.stamp(self.scheduler.clock())
             yield
+            self.admission.conclude()
+            self.tell()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -386,6 +410,10 @@ class Engine:
         except BaseException as error:
             self.fault = error
             raise
+
+
+def drop_report(_session: VmSession, _error: TensordError) -> None:
+    """The report of an error, as long as nobody listens."""
 
 
 def may_go_on(session: VmSession) -> bool:

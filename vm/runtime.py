@@ -84,7 +84,7 @@ class Runtime:
             trace_capacity=trace_capacity,
             run_work=run_work,
         )
-        self.engine.scheduler.report = self.report
+        self.engine.report = self.report
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
         self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
@@ -104,6 +104,7 @@ class Runtime:
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""
+        self.engine.tell()
         if what in ACTS:  # what goes wrong there is a fault of the engine
             return answer(self.engine, session, what, arguments, self.about)
         with answering(what, session):

@@ -195,7 +195,7 @@ class Machine:
         segments.shared.kept *= not program.failing  # what fails is another call in each session
         segments.find_fusions = functools.partial(finding_fusions, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
-        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
+        self.engine.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
         for stream in self.streams:
             if isinstance(stream, Stepped) and seed % 4:

@@ -43,7 +43,7 @@ class Bare:
         self.store: Any = ModelStore(STORE, self.sink, StoreOptions(), steering)
         self.engine: Engine = Engine({self.device.name: self.device, STORE: self.store}, self.clock, **options)
         self.errors: list[TensordError] = []
-        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
+        self.engine.report = lambda _session, error: self.errors.append(error)
 
     def sink(self, tasks: Sequence[Any]) -> None:
         self.engine.finished.extend(tasks)

@@ -54,7 +54,7 @@ class Parts(Bare):
         self.dispatcher = self.scheduler.dispatcher
         self.residency = self.engine.residency
         self.errors: list[TensordError] = []
-        self.scheduler.report = lambda _session, error: self.errors.append(error)
+        self.engine.report = lambda _session, error: self.errors.append(error)
         self.session: VmSession = self.engine.open_session(lambda *_: None)
         self.ran: list[str] = []
         self.ids = 0
@@ -138,6 +138,9 @@ class Parts(Bare):
         """What is ready goes to its stream."""
         self.scheduler.retire_doomed()
         self.dispatcher.dispatch_ready()
+        while self.scheduler.endings:
+            self.engine.admission.conclude()
+            self.dispatcher.dispatch_ready()
         self.dispatcher.flush()
 
     def run(self, stream: Any = None, count: int = 1) -> None:

@@ -174,7 +174,7 @@ class Admission:
         }
         dispatcher = scheduler.dispatcher
         run_inline = inline.run_and_leave if scheduler.launching else inline.run
-        self._steps = (run_inline, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready)  # of `take`
+        self._steps = (run_inline, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready, scheduler.endings)
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
@@ -184,7 +184,7 @@ class Admission:
         Returns True at the end of them; False behind a RUN that is to be unfolded, which the caller does next
         (`rest_of_run`), and where the session has launched as far ahead as it may.
         """
-        run_inline, bound, ready, dispatch_ready = self._steps
+        run_inline, bound, ready, dispatch_ready, endings = self._steps
         scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
         rest = iter(arrays)
         while (array := run_inline(session, rest)) is not END:
@@ -206,10 +206,20 @@ class Admission:
             bound.clear()
             if ready:
                 dispatch_ready()
+            while endings:
+                self.conclude()
+                dispatch_ready()
             scheduler.latest = scheduler.clock()
             if session.unfolding is not unfolding or session.flooded:
                 return False
         return True
+
+    def conclude(self) -> None:
+        """Do what is due at the ends of instructions: answer, count, let go, go on with what waited for them."""
+        endings = self.scheduler.endings
+        while endings:
+            then, instruction = endings.popleft()
+            then(instruction)
 
     def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
         """Admit a group of nothing but ops, of this process: as `atomic`, without what other messages need. False for

@@ -11,7 +11,7 @@ room on the stream waits in the session's queue (`fair_queue`). Neither blocks a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from ...interpreter.errors import TensordError
@@ -41,8 +41,12 @@ Replan = Callable[[Instruction, int], bool]
 
 
 class Dispatcher:
-    """Dispatches ready instructions. `executed` takes those that the driving thread has run, `failed` those that cannot
-    run, even after a `replan`. `holders`, set by the runtime, names what has a device's memory."""
+    """Dispatches ready instructions.
+
+    `executed` takes those that the driving thread has run, `failed` those that cannot run, even after a `replan`.
+    `endings`: what is due before anything else is dispatched. `holders`, set by the runtime, names what has a device's
+    memory.
+    """
 
     def __init__(
         self,
@@ -51,12 +55,14 @@ class Dispatcher:
         executed: Callable[[Instruction], None],
         failed: Callable[[Instruction, TensordError], None],
         replan: Replan,
+        endings: Collection[object],
     ) -> None:
         self.devices = devices
         self.clock = clock
         self.executed = executed
         self.failed = failed
         self.replan = replan
+        self.endings = endings
         self.holders: Holders = name_nobody
         # Where ops are launched at admission.
         self.order_memory: Callable[[Instruction, Stream], None] | None = None
@@ -103,11 +109,12 @@ class Dispatcher:
     # -- dispatching -----------------------------------------------------------------------------------------------
 
     def dispatch_ready(self) -> None:
-        """Dispatch the ready instructions, and those that their dispatch makes ready."""
+        """Dispatch the ready instructions, and those that their dispatch makes ready, until an end has consequences."""
         while self.refills:  # first, since instructions in a session's queue are older
             self.refill(self.refills.popitem()[0])
         ready = self.ready
-        while ready:
+        endings = self.endings
+        while ready and not endings:
             self.dispatch(ready.popleft())
 
     def refill(self, queue: SessionQueue) -> None:

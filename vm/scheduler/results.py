@@ -17,10 +17,13 @@ from .dispatch import Holders, Replan
 from .pending_metas import PendingMetas, learn_size
 
 
-def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holders, replan: Replan) -> bool:
+def adopt_results(
+    metas: PendingMetas, instruction: Instruction, holders: Holders, replan: Replan, *, last: bool
+) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
-    False if an array does not fit yet: earlier instructions may still release memory.
+    False if an array does not fit yet: earlier instructions may still release memory, and so may their ends, unless
+    this is the `last` thing to be done.
     """
     plan = instruction.plan
     if plan is None:
@@ -38,7 +41,7 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, holders: Holder
         copy.buffer = adopt(instruction, array)
         if copy.buffer is None and release_used_up(instruction):
             copy.buffer = adopt(instruction, array)
-        stuck = copy.buffer is None and is_stuck(instruction)
+        stuck = copy.buffer is None and last and is_stuck(instruction)
         if stuck and replan(instruction, meta.nbytes):
             copy.buffer = adopt(instruction, array)
             stuck = False

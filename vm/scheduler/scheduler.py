@@ -6,6 +6,10 @@
 
 Its `dispatcher` hands ready instructions to streams.
 
+What the end of an instruction means is the business of the room that made it, and who hears of an error that of the
+runtime; both are above. So a step calls neither, but leaves `endings` and `reports` to its driver, and a loop of steps
+stops where there are endings. The driver (`engine`, `admission`) sees to them before the next step.
+
 Only the thread that drives the engine calls these methods. Streams append executed instructions to `finished`, a deque,
 from their own threads.
 
@@ -55,7 +59,6 @@ from .results import adopt_results
 
 REPLANS = 4  # for one instruction: each may fail
 
-Report = Callable[[VmSession, TensordError], None]
 # Plans the transfer of a copy to the first of the tiers with room for it, for a line of a session; None if none has.
 Evict = Callable[[Cause, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
 
@@ -71,6 +74,7 @@ class Scheduler:
         ring: Ring,
         tiers: Mapping[str, DeviceState] | None = None,
         tally: Tally | None = None,
+        storages: Callable[[], Iterable[Storage]] = tuple,
     ) -> None:
         self.devices = devices
         self.tiers = tiers = tiers or devices
@@ -96,13 +100,18 @@ class Scheduler:
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
         self.refusals = Refusals()
-        self.report: Report = drop_report  # called once per error, at its origin
+        # For the driver: instructions that have retired or are doomed, each with what is to be done then; and errors,
+        # each once, at its origin.
+        self.endings: deque[tuple[Callable[[Instruction], None], Instruction]] = deque()
+        self.reports: deque[tuple[VmSession, TensordError]] = deque()
         self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
         self.evict: Evict = evict_nothing  # set by `placement.residency`
-        self.storages: Callable[[], Iterable[Storage]] = tuple  # all that handles and names reach; set by the engine
+        self.storages = storages  # gives all that handles and names reach
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
-        self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.fail_waiting, self.replan)
+        self.dispatcher = dispatcher = Dispatcher(
+            tiers, clock, self.complete, self.fail_waiting, self.replan, self.endings
+        )
         if self.launching:
             dispatcher.order_memory = self.fences.order_memory
             dispatcher.await_launches = self.fences.await_launches
@@ -124,9 +133,9 @@ class Scheduler:
         self.now = self.dispatcher.now = now
 
     def release_finished(self) -> None:
-        """Retire what streams reported, in the order of their reports."""
-        finished, reported = self.finished, self.dispatcher.reported
-        while finished:
+        """Retire what streams reported, in the order of their reports, until an end has consequences."""
+        finished, reported, endings = self.finished, self.dispatcher.reported, self.endings
+        while finished and not endings:
             instruction = finished.popleft()
             reported(instruction)
             self.complete(instruction)
@@ -134,7 +143,7 @@ class Scheduler:
     def retire_doomed(self) -> None:
         """Retire doomed instructions whose own edges are satisfied. A queue, since chains of them are long."""
         doomed = self.dispatcher.doomed
-        while doomed:
+        while doomed and not self.endings:
             instruction = doomed.popleft()
             if not instruction.retired:
                 self.retire(instruction)
@@ -367,6 +376,8 @@ class Scheduler:
             if self._finish(instruction):
                 return
             wait_for_memory(instruction)
+            if self.endings:  # they may free some
+                self.endings.append((self._try_again, instruction))
         if instruction.status is not Status.EXECUTED:
             instruction.move(Status.EXECUTED)
             # The instruction keeps its memory for now; those that wait for memory may be stuck (`is_stuck`).
@@ -375,7 +386,8 @@ class Scheduler:
 
     def _finish(self, instruction: Instruction) -> bool:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
-        if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan):
+        last = not self.endings
+        if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan, last=last):
             return False
         if instruction.traits.tolerant:
             instruction.settle_late_errors()
@@ -383,6 +395,10 @@ class Scheduler:
             errors.settle_late(instruction)
         self.retire(instruction)
         return True
+
+    def _try_again(self, instruction: Instruction) -> None:
+        """The ends before this one have had their consequences: is there memory for its results now?"""
+        self.retry(instruction.device)
 
     def count(self, instruction: Instruction) -> None:
         """Count an instruction that has its last status."""
@@ -412,7 +428,7 @@ class Scheduler:
         if self.launching and isinstance(instruction, Fence):
             self.fences.passed(instruction)
         if instruction.on_retire is not None:
-            instruction.on_retire(instruction)
+            self.endings.append((instruction.on_retire, instruction))
         if instruction.error is not None or instruction.failures is not None:
             self._spread(instruction)
         self._release_successors(instruction)
@@ -467,9 +483,9 @@ class Scheduler:
             self.doom([one for one in waiting if not one.retired], error)
 
     def doom(self, roots: Iterable[Instruction], error: TensordError) -> None:
-        """Doom instructions and the readers of their results. Their `on_doom` callbacks run at once."""
+        """Doom instructions and the readers of their results."""
         for instruction in errors.doom(roots, error):
-            tell_doomed(instruction)
+            self._end_doomed(instruction)
             self.try_ready(instruction)
 
     def revoke(self, instruction: Instruction, error: TensordError) -> None:
@@ -480,7 +496,7 @@ class Scheduler:
         instruction.revoked = error  # before the claim: the stream may look right after it
         instruction.claim()
         self.doom((instruction,), error)
-        tell_doomed(instruction)
+        self._end_doomed(instruction)
         if instruction.status is Status.EXECUTED and not instruction.soft:
             self.complete(instruction)  # it waited for memory for its results
 
@@ -519,12 +535,19 @@ class Scheduler:
         instruction.origin = True
         self.doom([instruction], instruction.error)
 
+    def _end_doomed(self, instruction: Instruction) -> None:
+        """It is over for those that wait for it, though it keeps its place: `on_doom` is due, not `on_retire` later."""
+        on_doom, instruction.on_doom = instruction.on_doom, None
+        if on_doom is not None:
+            instruction.on_retire = None
+            self.endings.append((on_doom, instruction))
+
     def tell(self, session: VmSession, error: TensordError | None) -> None:
         """Report an error once, at its origin."""
         if error is not None:
             self.failed += 1
             session.errors += 1
-            self.report(session, error)
+            self.reports.append((session, error))
 
 
 def may_need_scratch(instruction: Instruction) -> bool:
@@ -541,14 +564,6 @@ def note_warm(instruction: Instruction) -> None:
         launches.note_warm(plan, strides_of(instruction))
 
 
-def tell_doomed(instruction: Instruction) -> None:
-    """Call the instruction's `on_doom` at once, and not `on_retire` later."""
-    on_doom, instruction.on_doom = instruction.on_doom, None
-    if on_doom is not None:
-        instruction.on_retire = None
-        on_doom(instruction)
-
-
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
 
@@ -559,7 +574,3 @@ def release_nothing(device: DeviceState, need: int) -> None:
 
 def evict_nothing(*_what: object) -> None:
     """Nothing is evicted, as long as nobody places anything."""
-
-
-def drop_report(session: VmSession, error: TensordError) -> None:
-    """The error report while there is no listener."""

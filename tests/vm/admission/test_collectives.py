@@ -36,7 +36,7 @@ class Machine:
             self.devices[name] = ModelSim(name, self.sink, SimOptions(**options), steering)
         self.engine = Engine(self.devices, self.clock)
         self.errors: list[TensordError] = []
-        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
+        self.engine.report = lambda _session, error: self.errors.append(error)
         self.answers: dict[int, tuple[Any, Any]] = {}
 
     def clock(self) -> int:

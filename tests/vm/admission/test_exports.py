@@ -59,7 +59,7 @@ class Daemon(Bare):
         self.engine = Engine({"cpu:0": self.device, "sim:0": self.sim}, self.clock)
         self.clients: list[Holder] = []
         self.errors: list[TensordError] = []
-        self.engine.scheduler.report = lambda _session, error: self.errors.append(error)
+        self.engine.report = lambda _session, error: self.errors.append(error)
 
     def sink(self, tasks: Any) -> None:
         self.engine.finished.extend(tasks)

@@ -99,7 +99,9 @@ class TestDoom:
         link.on_doom = lambda _: told.append("doom")
         link.on_retire = lambda _: told.append("retire")
         parts.scheduler.doom([link], BAD)
+        parts.hand_over()
         assert told == ["doom"]
+        assert link.status is Status.WAITING
         parts.drain()
         assert told == ["doom"]
 

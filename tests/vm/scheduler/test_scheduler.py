@@ -9,6 +9,7 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError
 from tensord.interpreter.opcodes import Opcode
+from tensord.vm import engine
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler import scheduler as module
@@ -100,6 +101,21 @@ class TestCompletion:
         later = parts.op(reads=[y])
         parts.drain()
         assert later.status is Status.DONE
+
+    def test_what_its_end_leads_to_comes_before_the_next_one_retires(self, parts: Parts) -> None:
+        x, y = parts.tensor(), parts.tensor()
+        first, second = parts.op(writes=[x]), parts.op(writes=[y])
+        seen: list[Status] = []
+        first.on_retire = lambda one: seen.extend([one.status, second.status])
+        stream = parts.device.compute[0]
+        stream.execute()
+        stream.execute()
+        stream.report(2)
+        parts.scheduler.release_finished()
+        assert (first.status, seen) == (Status.DONE, [])  # the scheduler calls nobody
+        parts.schedule()
+        assert seen == [Status.DONE, Status.DISPATCHED]
+        assert second.status is Status.DONE
 
     def test_one_completed_while_another_is_completed_comes_after_it(self, parts: Parts) -> None:
         order: list[str] = []
@@ -240,6 +256,7 @@ class TestErrors:
 
         def kernel(*_: Any) -> None:  # the driving thread cancels while it runs
             parts.scheduler.revoke(op, error)
+            parts.engine.admission.conclude()
             assert told == [error]
 
         op = parts.op(writes=[x], kernel=kernel, before=ask)
@@ -262,4 +279,4 @@ def test_nothing_that_a_retired_one_holds_refers_back_to_it(parts: Parts) -> Non
 
 def test_a_reply_or_a_report_that_nobody_wants_is_dropped(parts: Parts) -> None:
     module.drop_reply(1, None, None)
-    module.drop_report(parts.session, KernelError("x"))
+    engine.drop_report(parts.session, KernelError("x"))
