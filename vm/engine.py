@@ -72,8 +72,8 @@ LIVE = 4096  # unfinished instructions of a session beyond which a run, which ma
 class Engine:
     """Runs the messages of all sessions over a set of devices.
 
-    Set by the runtime: `admission.answer`, which answers QUERY messages, and `report`, which is told of each error, once
-    at the end of the step in which the error arose.
+    Set by the runtime: `admission.answer`, which answers QUERY messages, and `report`, which is told of errors, of each
+    once, at the end of the step in which the error arose.
     """
 
     def __init__(

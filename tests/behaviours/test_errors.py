@@ -23,7 +23,7 @@ THREE_WORKERS = {"name": "cpu:0", "workers": 3}
 def reports(session, monkeypatch) -> list[Any]:
     """Every error that the machine reports."""
     found: list[Any] = []
-    monkeypatch.setattr(machine_of(session).engine.scheduler, "report", lambda _session, error: found.append(error))
+    monkeypatch.setattr(machine_of(session).engine, "report", lambda _session, error: found.append(error))
     return found
 
 
@@ -37,7 +37,7 @@ def test_an_error_reaches_what_depends_on_it_and_nothing_else(make_session, monk
     session = make_session(devices=["cpu:0", "sim:0"])
     device, _, how = where.partition(" ")
     told: list[Any] = []
-    monkeypatch.setattr(machine_of(session).engine.scheduler, "report", lambda _session, error: told.append(error))
+    monkeypatch.setattr(machine_of(session).engine, "report", lambda _session, error: told.append(error))
     x = session.asarray(ones(4), device=device)
     session.sync()
     if how != "at once":
