@@ -16,11 +16,11 @@ from ..each_case import each_case
 ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(62, 26, 25, 5),
-    "sim op": Counts(319, 52, 108, 25),
-    "sim op, daemon": Counts(293, 42, 85, 7),
+    "sim op": Counts(321, 52, 109, 24),
+    "sim op, daemon": Counts(316, 42, 97, 6),
     "run": Counts(118, 42, 43, 4),
-    "eviction": Counts(616, 64, 209, 45),
-    "checkpoint": Counts(876, 75, 217, 33),
+    "eviction": Counts(620, 64, 212, 44),
+    "checkpoint": Counts(876, 75, 218, 26),
 }
 ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine
