@@ -26,11 +26,11 @@ SERVER = "server"
     "--allow",
     type=options.FILE,
     metavar="FILE",
-    help="The daemon's allow list: append the client's key. Keys that exist are used.",
+    help="Append the client's key to this allow list of the daemon. Existing keys are used.",
 )
 @options.as_json
 def keygen(directory: Path, *, name: str, allow: Path | None) -> None:
-    """Make a pair of keys for tcp: NAME.key, which is public, and NAME.key_secret, which must stay secret.
+    """Make a key pair for encrypted tcp: NAME.key (public) and NAME.key_secret, which must stay secret.
 
     Example: tensord keygen ~/keys --name alice --allow ~/keys/allowed_clients
     """

@@ -13,24 +13,29 @@ from .line import options
 
 
 @click.command()
-@click.option("--address", multiple=True, help="Where to listen: ipc:///PATH or tcp://HOST:PORT; may be repeated.")
-@click.option("--device", multiple=True, help="A device, such as cpu:0; may be repeated.")
-@click.option("--plugin", multiple=True, metavar="PACKAGE", help="A package with ops or devices; may be repeated.")
+@click.option("--address", multiple=True, help="Listen at ipc:///PATH or tcp://HOST:PORT; may be given several times.")
+@click.option("--device", multiple=True, help="A device, such as cpu:0; may be given several times.")
+@click.option(
+    "--plugin",
+    multiple=True,
+    metavar="PACKAGE",
+    help="A package that defines ops or devices; may be given several times.",
+)
 @click.option("--node", metavar="NAME", help="The name of this machine among several (docs/cluster.md).")
-@click.option("--incarnation", type=int, help="With --node: a number that grows with each start.")
-@click.option("--values", metavar="HOST:PORT", help="With --node: where values from other nodes are taken.")
-@click.option("--encryption", metavar="KIND", help="With --node: tls or none, between daemons.")
-@click.option("--config", type=options.FILE, help="A configuration file; options override it.")
+@click.option("--incarnation", type=int, help="With --node: a number that must grow with each start.")
+@click.option("--values", metavar="HOST:PORT", help="With --node: the address that receives values from other nodes.")
+@click.option("--encryption", metavar="KIND", help="With --node: the encryption between daemons, tls or none.")
+@click.option("--config", type=options.FILE, help="A configuration file; options override its values.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 @click.option("--log-format", metavar="FORMAT", help="console or json.")
 @click.option("--grace", type=float, help="Seconds for pending work to end at shutdown.")
-@click.option("--restore", type=options.FILE, help="Have the names of the last checkpoint in this directory.")
-@click.option("--strict", is_flag=True, help="With --restore: do not start if anything there is damaged.")
+@click.option("--restore", type=options.FILE, help="Publish the names of the last checkpoint in this directory.")
+@click.option("--strict", is_flag=True, help="With --restore: do not start if any of the checkpoint is damaged.")
 @click.option("--no-tracing", is_flag=True, help="Keep no trace.")
 @click.option(
-    "--check-config", is_flag=True, help="Check whether a daemon could start, print the final settings, and exit."
+    "--check-config", is_flag=True, help="Check whether a daemon could start, print the effective settings, and exit."
 )
-@click.option("--json", "as_json", is_flag=True, help="With --check-config: JSON.")
+@click.option("--json", "as_json", is_flag=True, help="With --check-config: print JSON.")
 def serve(
     *,
     address: Sequence[str],
@@ -50,7 +55,7 @@ def serve(
     check_config: bool,
     as_json: bool,
 ) -> None:
-    """Run the daemon, until SIGTERM or Ctrl-C: one owner for the devices and tensors of many processes."""
+    """Run the daemon, until SIGTERM or Ctrl-C: it owns the devices and tensors of many processes."""
     from ...vm.service.settings.config import load as load_config
 
     log = {"level": log_level, "format": log_format}

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import IO, Any, Final, NamedTuple
 
 from ..errors import ProtocolError
-from .entries import LONGEST
 
 FORMAT: Final = "tensord-recording"
 VERSION: Final = 1
+LONGEST: Final = 1 << 22  # bytes of an entry
 HOLDS: Final = "This file holds data: values that were uploaded and fetched while it was recorded."
 MARK: Final = b'{"format": "' + FORMAT.encode() + b'"'
 _HEAD_LINE: Final = 1 << 16

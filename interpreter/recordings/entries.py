@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 from ..errors import ProtocolError
 from ..wire.codec import decode
 from ..wire.fields import SEQUENCES, is_flag, is_id, is_natural, is_naturals, is_sequence, is_shape, is_text
+from .chunks import LONGEST
 
 Check: TypeAlias = Callable[[Any], bool]
 
 PIECE_BYTES: Final = 1 << 18  # of a value in one entry
-LONGEST: Final = 1 << 22  # bytes of an entry
 ELEMENTS: Final = 1 << 20  # of an array in an entry
 
 

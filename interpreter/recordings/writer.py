@@ -10,8 +10,8 @@ from typing import IO, Any, Final, Self
 from ..errors import ProtocolError
 from ..whole_file import named
 from ..wire.codec import Encoder
-from .chunks import head_line, pack
-from .entries import FINISH, LONGEST, LOST, NOTE, PIECE, PIECE_BYTES, TRACE
+from .chunks import LONGEST, head_line, pack
+from .entries import FINISH, LOST, NOTE, PIECE, PIECE_BYTES, TRACE
 
 _PRIVATE: Final = 0o600  # it holds data
 

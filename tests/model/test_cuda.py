@@ -37,9 +37,9 @@ def no_await(_stream: Any, _burst: Any) -> None:
     """What was launched counts as done."""
 
 
-def never_aside(stream: Any, task: Any) -> bool:
+def never_deferred(stream: Any, task: Any) -> bool:
     """A copy from the host's memory does not wait until the host has the bytes."""
-    return stream.kind is not StreamKind.H2D and goes_aside(stream, task)
+    return stream.kind is not StreamKind.H2D and is_deferred(stream, task)
 
 
 def keeps_nothing(burst: Any, **given: Any) -> None:
@@ -59,7 +59,7 @@ def reached_at_once(self: Any, *given: Any) -> None:
     result.written = result.touched = 0
 
 
-init_burst, goes_aside, number_launch = Burst.__init__, launcher.goes_aside, Inline.launched
+init_burst, is_deferred, number_launch = Burst.__init__, launcher.is_deferred, Inline.launched
 
 
 # Functions that are not replaced where they are compiled.
@@ -78,7 +78,7 @@ LAUNCHES = [
     [
         (Stream, "wait_event", no_wait),
         (LaunchStream, "_await", no_await),
-        (launcher, "goes_aside", never_aside),
+        (launcher, "is_deferred", never_deferred),
         (Burst, "__init__", keeps_nothing),
         *LAUNCHES,
     ],

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.recordings.entries import LONGEST, LOST, NOTE, PIECE, PIECE_BYTES, VALUE
+from ...interpreter.recordings.chunks import LONGEST
+from ...interpreter.recordings.entries import LOST, NOTE, PIECE, PIECE_BYTES, VALUE
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.codec import Encoder

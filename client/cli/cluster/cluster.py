@@ -7,16 +7,16 @@ from typing import Final
 from ..line.commands import Commands, Listed
 
 COMMANDS: Final = {
-    "up": Listed("cluster.up", "Start a daemon on each node of a Ray cluster, and see to it that it stays."),
+    "up": Listed("cluster.up", "Start a daemon on each node of a Ray cluster, supervised from then on."),
     "status": Listed("cluster.status", "Show the nodes, their daemons, and what is wrong with them."),
     "add": Listed("cluster.up", "Add nodes to a cluster that is up."),
-    "drain": Listed("cluster.operate", "Take nodes away once their sessions have ended."),
-    "down": Listed("cluster.operate", "End the daemons of all nodes, or of these."),
+    "drain": Listed("cluster.operate", "Remove nodes once their sessions have ended."),
+    "down": Listed("cluster.operate", "Stop the daemons of all nodes, or of these nodes."),
     "restart": Listed("cluster.operate", "Restart the daemons one by one."),
     "rotate": Listed("cluster.operate", "Give the cluster new keys, and restart the daemons one by one."),
-    "keys": Listed("cluster.operate", "Let a client in, and write the keys that it needs."),
-    "logs": Listed("cluster.logs", "Print what the daemons have logged."),
-    "doctor": Listed("cluster.doctor", "Find what is wrong with a cluster, and say what to do."),
+    "keys": Listed("cluster.operate", "Admit a client, and write its keys."),
+    "logs": Listed("cluster.logs", "Print the daemons' logs."),
+    "doctor": Listed("cluster.doctor", "Find problems of a cluster, and say what to do."),
 }
 
 cluster: Final = Commands(

@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 @on_a_cluster
 @options.as_json
 def doctor(*, name: str, ray: str | None) -> None:
-    """Find what is wrong with a cluster, and say what to do. Exits with 1 if something is; warnings do not count.
+    """Find problems of a cluster, and say what to do. Exits with 1 if something is; warnings do not count.
 
     Example: tensord cluster doctor
     """

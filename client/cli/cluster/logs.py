@@ -16,11 +16,11 @@ from .reaching import node, on_a_cluster, reached
 @click.command()
 @on_a_cluster
 @node
-@click.option("--lines", type=click.IntRange(0), default=100, help="So many of the last lines of each node.")
-@click.option("--follow", is_flag=True, help="Go on with what is logged from now on, until Ctrl-C.")
+@click.option("--lines", type=click.IntRange(0), default=100, help="How many of the last lines of each node to print.")
+@click.option("--follow", is_flag=True, help="Follow the logs until Ctrl-C.")
 @options.as_json
 def logs(*, name: str, ray: str | None, nodes: Sequence[str], lines: int, follow: bool) -> None:
-    """Print what the daemons have logged. Ray's logs have all of it; supervisors keep the last lines.
+    """Print the daemons' logs. Ray's logs have all of it; supervisors keep the last lines.
 
     Example: tensord cluster logs --node node1 --follow
     """

@@ -25,7 +25,7 @@ keys_option = click.option("--keys", "directory", type=options.FILE, help="The d
 @node
 @options.as_json
 def down(*, name: str, ray: str | None, nodes: Sequence[str]) -> None:
-    """End the daemons of all nodes, or of these. Pending work has the grace period; Ray itself stays.
+    """Stop the daemons of all nodes, or of these nodes. Pending work has the grace period; Ray itself stays.
 
     Example: tensord cluster down
     Example: tensord cluster down --node node3
@@ -41,11 +41,11 @@ def down(*, name: str, ray: str | None, nodes: Sequence[str]) -> None:
 @on_a_cluster
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.option(
-    "--wait", type=click.FloatRange(0), default=300.0, metavar="SECONDS", help="So long at most for sessions to end."
+    "--wait", type=click.FloatRange(0), default=300.0, metavar="SECONDS", help="How long to wait for sessions to end."
 )
 @options.as_json
 def drain(*, name: str, ray: str | None, nodes: Sequence[str], wait: float) -> None:
-    """Take nodes away once their sessions have ended. They open no new ones, and end when the wait is over, too.
+    """Remove nodes once their sessions have ended. They open no new ones, and end when the wait is over, too.
 
     Example: tensord cluster drain node3 --wait 600
     """
@@ -104,10 +104,10 @@ def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float
 @click.command()
 @on_a_cluster
 @keys_option
-@click.option("--client", help="The client's name in the allow lists; by default this user's.")
+@click.option("--client", help="The client's name in the allow lists. Default: this user's name.")
 @options.as_json
 def keys(*, name: str, ray: str | None, directory: Path | None, client: str | None) -> None:
-    """Let a client in, and write the keys that it needs: its own pair, and the public keys of the nodes.
+    """Admit a client, and write its keys: its own pair, and the public keys of the nodes.
 
     Keys that exist are used, so this also renews the nodes' keys in a directory.
 

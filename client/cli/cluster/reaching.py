@@ -27,7 +27,7 @@ def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--ray",
         metavar="ADDRESS",
-        help="The Ray cluster, HOST:PORT; by default $RAY_ADDRESS, or the one that runs here.",
+        help="The Ray cluster, HOST:PORT. Default: $RAY_ADDRESS, else the one that runs here.",
     )
     @wraps(command)
     def with_options(*arguments: Any, **options: Any) -> Any:
@@ -82,11 +82,11 @@ def check_address(address: str) -> None:
         raise MetadataError(f"{address!r} is no address of a Ray cluster: HOST:PORT is, such as node0:6379")
 
 
-node: Final = click.option("--node", "nodes", multiple=True, help="Of this node alone; may be repeated.")
+node: Final = click.option("--node", "nodes", multiple=True, help="Only this node; may be given several times.")
 timeout: Final = click.option(
     "--timeout",
     type=click.FloatRange(1),
     default=60.0,
     metavar="SECONDS",
-    help="So long at most for a daemon to serve.",
+    help="How long to wait for a daemon to serve.",
 )

@@ -25,28 +25,30 @@ if TYPE_CHECKING:
 
 OURS: Final = frozenset({"node", "addresses", "security", "restore", "devices"})  # settings that the supervisor makes
 
-cpus = click.option("--cpus", type=click.FloatRange(0), default=1.0, help="CPUs that each node takes of Ray's.")
+cpus = click.option("--cpus", type=click.FloatRange(0), default=1.0, help="How many of Ray's CPUs each node reserves.")
 wait = click.option(
     "--wait",
     type=click.FloatRange(0),
     default=0.0,
     metavar="SECONDS",
-    help="So long at most for Ray to have the nodes.",
+    help="How long to wait for Ray to have enough nodes.",
 )
 
 
 @click.command()
 @on_a_cluster
-@click.option("--nodes", type=click.IntRange(1), help="How many nodes; by default all that Ray has.")
-@click.option("--device", "devices", multiple=True, help="A device of each node, beside cpu:0; may be repeated.")
-@click.option("--config", type=options.FILE, help="A configuration file for each daemon; options override it.")
+@click.option("--nodes", type=click.IntRange(1), help="How many nodes. Default: all nodes of Ray.")
+@click.option(
+    "--device", "devices", multiple=True, help="A device of each node besides cpu:0; may be given several times."
+)
+@click.option("--config", type=options.FILE, help="A configuration file for each daemon; options override its values.")
 @click.option("--memory", help="Memory of each daemon, such as 8GiB or 50%.")
 @click.option("--ports", default="7700-7799", metavar="FIRST-LAST", help="Ports that daemons may use.")
-@click.option("--directory", type=options.FILE, help="Where nodes keep keys and durable names.")
-@click.option("--keys", type=options.FILE, help="Where the keys of this user are written, to connect with.")
-@click.option("--plain", is_flag=True, help="Do not encrypt what daemons send each other.")
+@click.option("--directory", type=options.FILE, help="The directory on each node for keys and durable names.")
+@click.option("--keys", type=options.FILE, help="The directory on this machine for this user's keys.")
+@click.option("--plain", is_flag=True, help="Do not encrypt traffic between daemons.")
 @click.option("--no-durable", is_flag=True, help="Keep no durable names.")
-@click.option("--simulate", type=click.IntRange(1), metavar="N", help="Try it: N nodes on this machine, until Ctrl-C.")
+@click.option("--simulate", type=click.IntRange(1), metavar="N", help="Simulate N nodes on this machine, until Ctrl-C.")
 @cpus
 @wait
 @timeout
@@ -63,7 +65,7 @@ def up(
     timeout: float,
     **given: Any,
 ) -> None:
-    """Start a daemon on each node of a Ray cluster, and see to it that it stays.
+    """Start a daemon on each node of a Ray cluster, supervised from then on.
 
     Run it on a node of the cluster, or through `ray job submit`. It ends when all daemons serve; a supervisor on each
     node restarts its daemon from then on.
@@ -102,8 +104,8 @@ def up(
 
 @click.command()
 @on_a_cluster
-@click.option("--nodes", type=click.IntRange(1), default=1, help="How many nodes more.")
-@click.option("--keys", type=options.FILE, help="Where the keys of this user are, to be completed.")
+@click.option("--nodes", type=click.IntRange(1), default=1, help="How many nodes to add.")
+@click.option("--keys", type=options.FILE, help="The directory of this user's keys, which gets those of the new nodes.")
 @cpus
 @wait
 @timeout

@@ -22,14 +22,16 @@ BY = ("session", "name", "device", "location")  # as `vm.reporting.memory.held` 
 @options.address
 @on_all_nodes
 @click.option(
-    "--check", is_flag=True, help="Say within 5 s whether it needs a look, and why; the exit status says it, too."
+    "--check",
+    is_flag=True,
+    help="Report within 5 s whether the daemon needs attention, and why; see the exit status above.",
 )
 @options.wait
 @options.as_json
 def status(address: str | None, *, check: bool, wait: float) -> None:
-    """Show the daemon's health: memory, instructions, hanging kernels.
+    """Show the daemon's health: memory, instructions, hanging kernels, recent errors.
 
-    Also recent errors, with the lines of your programs that caused them.
+    Errors are shown with the line of your program that caused them.
 
     With --check the exit status is 0 if the daemon is healthy, 1 if it needs a look (a device is lost, a kernel hangs,
     durable names could not be written), 2 if it is not there or has not answered after 5 s.
@@ -58,13 +60,17 @@ def sessions(address: str | None) -> None:
 @click.command()
 @options.address
 @on_all_nodes
-@click.option("--limit", type=click.IntRange(0, MOST), default=20, help="Only this many, the largest ones; 0 for all.")
-@click.option("--session", type=click.IntRange(min=0), default=0, help="Only those of this session; 0 for all.")
-@click.option("--device", default="", show_default=False, help="Only those with their home or a copy there.")
-@click.option("--by", type=click.Choice(BY), help="Sum up every byte in use by who made it, its name, place or line.")
+@click.option(
+    "--limit", type=click.IntRange(0, MOST), default=20, help="Only the largest tensors, this many; 0 for all."
+)
+@click.option(
+    "--session", type=click.IntRange(min=0), default=0, help="Only tensors of this session; 0 for all sessions."
+)
+@click.option("--device", default="", show_default=False, help="Only tensors with their home or a copy on this device.")
+@click.option("--by", type=click.Choice(BY), help="Sum up all memory in use by session, name, place or line.")
 @options.as_json
 def tensors(address: str | None, limit: int, session: int, device: str, by: str | None) -> None:
-    """List the largest tensors, and where their copies are; or who holds the memory of the devices.
+    """List the largest tensors and where their copies are; or who holds the memory of the devices.
 
     Example: tensord tensors --device cuda:0 --limit 10
     Example: tensord tensors --by session
@@ -83,11 +89,11 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
 @click.command()
 @options.address
 @on_all_nodes
-@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only this many, the first ones; 0 for all.")
-@click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of these.")
+@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only the first names, this many; 0 for all.")
+@click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of this kind.")
 @options.as_json
 def names(address: str | None, limit: int, kind: str | None) -> None:
-    """List what is published: tensors, and routines with what they take.
+    """List the published tensors and routines.
 
     Example: tensord names --kind routine
     """
@@ -99,7 +105,7 @@ def names(address: str | None, limit: int, kind: str | None) -> None:
 @on_all_nodes
 @options.as_json
 def devices(address: str | None) -> None:
-    """Show each device and what its streams do.
+    """Show each device and the state of its streams.
 
     Example: tensord devices
     """

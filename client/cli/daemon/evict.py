@@ -19,11 +19,13 @@ from .ask import asking
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @options.address
-@click.option("--session", type=click.IntRange(min=0), default=0, help="Only what this session made; 0 for any.")
-@click.option("--device", default="", show_default=False, help="Only what is on this device.")
+@click.option(
+    "--session", type=click.IntRange(min=0), default=0, help="Only tensors that this session made; 0 for all sessions."
+)
+@click.option("--device", default="", show_default=False, help="Only tensors on this device.")
 @options.as_json
 def evict(names: tuple[str, ...], address: str | None, session: int, device: str) -> None:
-    """Let tensors leave their devices for the host, now.
+    """Move tensors from their devices to the host, now.
 
     Those that are published under the names, or all that a session made or that a device has. What is pinned, or read
     in place by a client, stays. Values do not change: whoever needs one brings it back.

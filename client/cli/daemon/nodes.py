@@ -35,7 +35,7 @@ def on_all_nodes(command: Callable[..., None]) -> Callable[..., None]:
         if any(codes):
             raise click.exceptions.Exit(max(codes))
 
-    described = "Of all nodes of the daemon's cluster, one after the other."
+    described = "Ask all nodes of the daemon's cluster, one after the other."
     return click.option("--cluster", is_flag=True, help=described)(for_each)
 
 

@@ -19,10 +19,14 @@ from .nodes import on_all_nodes
 @click.command()
 @options.address
 @on_all_nodes
-@click.option("--installed", is_flag=True, help="Those of this Python that a daemon could be told to load; asks none.")
+@click.option(
+    "--installed",
+    is_flag=True,
+    help="List the plugins installed in this Python that a daemon could load; asks no daemon.",
+)
 @options.as_json
 def plugins(address: str | None, *, installed: bool) -> None:
-    """List the plugins that the daemon has loaded, or that are installed here.
+    """List the plugins that the daemon has loaded, or those installed here.
 
     Example: tensord plugins --installed
     """

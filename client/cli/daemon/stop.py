@@ -38,7 +38,7 @@ SHOWN: Final = 5  # sessions
     "--wait",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="So long at most for its end; the grace period and 10 s by default.",
+    help="How long to wait for the daemon's end. Default: its grace period and 10 s.",
 )
 @options.as_json
 def stop(address: str | None, *, now: bool, wait: float | None) -> None:

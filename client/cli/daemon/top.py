@@ -54,7 +54,7 @@ class View:
 
 @click.command()
 @options.address
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two looks.")
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, help="Seconds between two updates.")
 @click.option("--once", is_flag=True, help="Print one screen and exit.")
 @options.as_json
 def top(address: str | None, interval: float, *, once: bool) -> None:

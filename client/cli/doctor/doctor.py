@@ -24,8 +24,14 @@ from .system import SYSTEM
 @click.command()
 @options.address
 @options.as_json
-@click.option("--deep", is_flag=True, help="Check a running daemon's invariants, too; it serves no client meanwhile.")
-@click.option("--checkpoints", type=options.FILE, help="Check this directory of checkpoints; with --deep, every byte.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Check the invariants of the running daemon, too. The daemon serves no client during the check.",
+)
+@click.option(
+    "--checkpoints", type=options.FILE, help="Check this directory of checkpoints; with --deep, every byte of them."
+)
 def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None:
     """Find common problems, and say what to do.
 

@@ -31,11 +31,11 @@ POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
 @click.command()
 @click.argument("directory", type=options.FILE)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--keep", type=click.IntRange(min=0), default=2, help="The last so many generations stay; 0 for all.")
+@click.option("--keep", type=click.IntRange(min=0), default=2, help="How many generations to keep; 0 for all.")
 @options.address
 @options.as_json
 def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str | None) -> None:
-    """Write what is published, or these names of it, to a directory of checkpoints.
+    """Write all published values, or these names, to a directory of checkpoints.
 
     All values are those of one moment, while every session goes on. What has not changed since the last checkpoint in
     that directory is not written again. Exits with 1 if a value could not be written.
@@ -77,10 +77,10 @@ def show_written(report: Mapping[str, Any]) -> None:
 @click.command()
 @click.argument("directory", type=options.FILE)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--generation", type=click.IntRange(min=0), default=0, help="Of this number; 0 for the last one.")
-@click.option("--deep", is_flag=True, help="Read every value first, and compare its checksum.")
+@click.option("--generation", type=click.IntRange(min=0), default=0, help="The generation; 0 for the last one.")
+@click.option("--deep", is_flag=True, help="Read every value and compare its checksum before anything is published.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything is damaged.")
-@click.option("--list", "listing", is_flag=True, help="List what generations there are; needs no daemon.")
+@click.option("--list", "listing", is_flag=True, help="List the generations; needs no daemon.")
 @options.address
 @options.as_json
 def restore(
@@ -93,7 +93,7 @@ def restore(
     listing: bool,
     address: str | None,
 ) -> None:
-    """Publish what a checkpoint holds, or these names of it.
+    """Publish the values of a checkpoint, or these names of it.
 
     Values are read when they are first needed. Names that are published already are replaced. What is damaged is named,
     and the rest is published.

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=options.FILE)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--as", "prefix", default="", show_default=False, metavar="PREFIX", help="Stands before each name.")
-@click.option("--device", help="Where they are to be; by default the first device.")
-@click.option("--raw", is_flag=True, help="Dtypes that tensord lacks, bfloat16 for one, as unsigned integers.")
-@click.option("--own", is_flag=True, help="Once a value is read, the file may change.")
-@click.option("--list", "listing", is_flag=True, help="List what is in the file; needs no daemon.")
+@click.option("--as", "prefix", default="", show_default=False, metavar="PREFIX", help="A prefix for each name.")
+@click.option("--device", help="The device of the tensors. Default: the first one.")
+@click.option("--raw", is_flag=True, help="Load dtypes that tensord lacks, such as bfloat16, as unsigned integers.")
+@click.option("--own", is_flag=True, help="Copy each value when it is read, so that the file may change afterwards.")
+@click.option("--list", "listing", is_flag=True, help="List the file's tensors; needs no daemon.")
 @options.address
 @options.as_json
 def load(
@@ -41,7 +41,7 @@ def load(
     listing: bool,
     address: str | None,
 ) -> None:
-    """Publish the tensors of a safetensors, .npz or .npy file, or these of them.
+    """Publish the tensors of a safetensors, .npz or .npy file, or these names of it.
 
     The values are read when they are first needed. Exits with 1 if a tensor is of a dtype that tensord lacks; the
     others are published.

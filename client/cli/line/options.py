@@ -18,7 +18,7 @@ address: Final = click.option(
     "--address",
     envvar="TENSORD_ADDRESS",
     show_envvar=True,
-    help="The daemon's address; by default the one that runs.",
+    help="The daemon's address. Default: the running daemon.",
 )
 
 
@@ -31,10 +31,10 @@ def _noted(context: click.Context, _parameter: click.Parameter, value: bool) -> 
     context.meta[JSON] = value
 
 
-as_json: Final = json_flag("For programs: JSON on stdout.")
+as_json: Final = json_flag("Print JSON on stdout.")
 
 wait: Final = click.option(
-    "--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="So long at most for a daemon to listen."
+    "--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="How long to wait for a daemon to listen."
 )
 
 
@@ -44,7 +44,7 @@ def rows(default: int) -> Callable[..., Any]:
     return click.option("--limit", type=click.IntRange(min=0), default=default, help=described)
 
 
-output = click.option("-o", "--output", type=FILE, help="Write here instead of to stdout.")
+output = click.option("-o", "--output", type=FILE, help="Write to this file instead of stdout.")
 
 
 def write(content: str | bytes, output: Path | None) -> None:

@@ -27,17 +27,22 @@ USUALLY: Final = Bounds()
 @click.command()
 @options.address
 @click.option("--listen", "place", metavar="PLACE", default=USUAL, help="HOST:PORT, or unix:PATH for this user alone.")
-@click.option("--token", type=options.FILE, help="A file with the token that scrapers have to send.")
-@click.option("--ops", type=click.IntRange(0, 1000), default=USUALLY.ops, help="Ops with a label of their own.")
+@click.option("--token", type=options.FILE, help="A file with the token that scrapers must send.")
 @click.option(
-    "--sessions", type=click.IntRange(0, 1000), default=USUALLY.sessions, help="Sessions with labels of their own."
+    "--ops", type=click.IntRange(0, 1000), default=USUALLY.ops, help="How many ops have a label of their own."
+)
+@click.option(
+    "--sessions",
+    type=click.IntRange(0, 1000),
+    default=USUALLY.sessions,
+    help="How many sessions have labels of their own.",
 )
 @click.option("--once", is_flag=True, help="Print the metrics and exit.")
 @click.option("--until-stdin-ends", is_flag=True, hidden=True)
 def metrics(
     address: str | None, place: str, token: Path | None, ops: int, sessions: int, *, once: bool, until_stdin_ends: bool
 ) -> None:
-    """Offer the daemon's figures to Prometheus, until SIGTERM or Ctrl-C.
+    """Serve the daemon's metrics to Prometheus, until SIGTERM or Ctrl-C.
 
     Serves /metrics and /healthz. While the daemon does not answer, tensord_up is 0; it is asked at most once a second.
     Beyond this machine it listens only with --token.

@@ -26,7 +26,7 @@ _LABEL = 14
 @click.argument("name", required=False, help="Describe only this op.")
 @options.as_json
 def ops(name: str | None) -> None:
-    """List the ops that a session can call, or describe one in detail.
+    """List all ops, or describe one in detail.
 
     Exits with 2 if there is no such op.
 

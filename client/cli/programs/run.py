@@ -21,18 +21,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("program", type=options.FILE, required=False)
-@click.option("--name", metavar="NAME", help="Run the routine that is published under that name, not a text.")
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE", help="A parameter's values, a .npy file.")
-@click.option("--tensor", "tensors", multiple=True, metavar="NAME=FILE", help="The same for a captured tensor.")
+@click.option("--name", metavar="NAME", help="Run the published routine of this name instead of a text.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=FILE", help="The value of a parameter, from a .npy file."
+)
+@click.option(
+    "--tensor", "tensors", multiple=True, metavar="NAME=FILE", help="The value of a captured tensor, from a .npy file."
+)
 @click.option("--number", "numbers", multiple=True, metavar="NAME=VALUE", help="A number that the program takes.")
 @click.option("--device", "devices", multiple=True, metavar="SLOT=DEVICE", help="A slot's device, such as d0=sim:0.")
-@click.option("--output", "outputs", multiple=True, type=options.FILE, help="Where a result goes, in their order.")
-@click.option("--times", type=click.IntRange(min=1), default=1, help="Run it so many times; the last results count.")
-@click.option("--passes", metavar="NAMES", help="Passes that may change a text: names with commas, all, or none.")
-@click.option("--report", is_flag=True, help="Tell what the machine has made of the program.")
-@click.option("--source", is_flag=True, help="The same, with the source of kernels that were generated for it.")
 @click.option(
-    "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address; by default, this process."
+    "--output", "outputs", multiple=True, type=options.FILE, help="The file for a result, in the order of the results."
+)
+@click.option(
+    "--times", type=click.IntRange(min=1), default=1, help="Run the program this many times; the last results are kept."
+)
+@click.option("--passes", metavar="NAMES", help="Passes to apply to the text: names separated by commas, all, or none.")
+@click.option("--report", is_flag=True, help="Print the compiled form of the program.")
+@click.option("--source", is_flag=True, help="Print the compiled form with the source of generated kernels.")
+@click.option(
+    "--address", envvar="TENSORD_ADDRESS", show_envvar=True, help="A daemon's address. Default: this process."
 )
 @options.as_json
 def run(

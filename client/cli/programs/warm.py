@@ -34,16 +34,18 @@ _SHAPE = re.compile(r"\d+(x\d+)*")
 @click.command()
 @click.argument("ops", nargs=-1, metavar="[OP]...")
 @click.option("--all", "everything", is_flag=True, help="Every op.")
-@click.option("--dtype", "dtypes", multiple=True, help="Only for operands of this dtype; may be repeated.")
-@click.option("--shape", "shapes", multiple=True, metavar="NxM", help="Of an operand, in their order.")
+@click.option("--dtype", "dtypes", multiple=True, help="Only for operands of this dtype; may be given several times.")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NxM", help="The shape of an operand, in the order of the operands."
+)
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; the value is JSON.")
 @click.option("--device", "devices", multiple=True, help="On this device; by default on each cuda device.")
-@click.option("--config", type=options.FILE, help="Also the ops that this configuration lists.")
+@click.option("--config", type=options.FILE, help="Also compile the ops that this configuration lists.")
 @click.option(
     "--address",
     envvar="TENSORD_ADDRESS",
     show_envvar=True,
-    help="A daemon's address; by default the one that runs, else this process.",
+    help="A daemon's address. Default: the running daemon, else this process.",
 )
 @options.as_json
 def warm(
@@ -57,7 +59,7 @@ def warm(
     config: Path | None,
     address: str | None,
 ) -> None:
-    """Compile the kernels of these ops before anybody waits for them.
+    """Compile the kernels of these ops ahead of their first use.
 
     OP is a name, a name with dtypes (matmul:float32,float64), or a pattern ('log*'). Each op is called with small
     operands of each dtype: on the running daemon, or, without one, in this process, which fills the directory of

@@ -25,10 +25,10 @@ _INDENT = 2
 @source
 @options.address
 @selects
-@click.option("--limit", type=click.IntRange(min=0), default=10, help="Only so many findings; 0 for all.")
+@click.option("--limit", type=click.IntRange(min=0), default=10, help="Show at most this many findings; 0 for all.")
 @options.as_json
 def advise(file: Path | None, *, address: str | None, chooses: Filter, limit: int) -> None:
-    """Say what costs time and need not, at which lines, and what to do about it.
+    """Find avoidable costs: which lines cause them, how much time they take, and how to avoid them.
 
     Transfers, uploads, small ops, waits, evictions, sessions that hold up others, kernels that are compiled meanwhile.
 

@@ -33,24 +33,30 @@ _AMOUNT: Final = click.IntRange(min=0)
 @output_option
 @click.option("--format", "wanted", type=click.Choice(FORMATS), default="dot", help="What to write.")
 @selects
-@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
-@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
-@click.option("--upstream", type=int, help="Only this instruction and what it depends on.")
-@click.option("--downstream", type=int, help="Only this instruction and what depends on it.")
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be given several times.")
+@click.option("--around", type=int, help="Only the instructions near this one.")
+@click.option("--upstream", type=int, help="Only this instruction and those that it depends on.")
+@click.option("--downstream", type=int, help="Only this instruction and those that depend on it.")
 @click.option(
-    "--depth", type=_AMOUNT, help="How many edges --around (2), --upstream and --downstream (no limit) reach."
+    "--depth",
+    type=_AMOUNT,
+    help="How many edges to follow. Default: 2 for --around, no limit for --upstream and --downstream.",
 )
-@click.option("--first", type=_AMOUNT, help="Only this many, from the beginning.")
-@click.option("--last", type=_AMOUNT, help="Only this many, from the end.")
-@click.option("--releases", is_flag=True, help="Show ReleaseTensor, too.")
+@click.option("--first", type=_AMOUNT, help="Only the first instructions, this many.")
+@click.option("--last", type=_AMOUNT, help="Only the last instructions, this many.")
+@click.option("--releases", is_flag=True, help="Show ReleaseTensor instructions as well.")
 @click.option(
     "--fold/--no-fold",
     default=None,
-    help="Draw parts as one node each, chains unless --fold-by is given; by default where there are many nodes.",
+    help="Draw groups as one node each: chains, or those of --fold-by. Default: only for large graphs.",
 )
-@click.option("--fold-by", type=click.Choice(("chain", "run", "line", "span")), help="Draw each of these as one node.")
-@click.option("--inside", is_flag=True, help="Draw the steps inside of runs of routines, and where their values lie.")
-@click.option("--no-legend", is_flag=True, help="Do not explain the arrows in the picture.")
+@click.option(
+    "--fold-by", type=click.Choice(("chain", "run", "line", "span")), help="Draw each of these groups as one node."
+)
+@click.option(
+    "--inside", is_flag=True, help="Draw the steps inside runs of routines, and where their values lie in memory."
+)
+@click.option("--no-legend", is_flag=True, help="Leave out the legend.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def dag(
     file: Path | None,

@@ -37,13 +37,15 @@ class Sessions(click.ParamType[tuple[int, int]]):
 
 @click.command()
 @click.argument("before", type=options.FILE, metavar="A", help="A saved trace.")
-@click.argument("after", type=options.FILE, metavar="B", help="The trace to compare with it.")
-@click.option("--session", "sessions", type=Sessions(), help="Only this session, or 3:5: of A session 3, of B 5.")
+@click.argument("after", type=options.FILE, metavar="B", help="The trace to compare with the first one.")
+@click.option(
+    "--session", "sessions", type=Sessions(), help="Only this session; or 3:5, session 3 of A and session 5 of B."
+)
 @selects_but_sessions
 @options.rows(20)
 @options.as_json
 def diff(before: Path, after: Path, *, sessions: tuple[int, int] | None, chooses: Filter, limit: int) -> None:
-    """Compare two traces, per op and line: what got slower, is called more often, is new, is gone.
+    """Compare two traces by op and line: slower, called more often, new, or gone.
 
     A line is found again by its function, its place there and its ops, also after an edit.
 

@@ -27,11 +27,13 @@ BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a tabl
 @click.command()
 @source
 @options.address
-@click.option("--by", type=click.Choice(BY), default="copy", help="Sum up who stood in the peak by this.")
+@click.option("--by", type=click.Choice(BY), default="copy", help="Group the memory in use at the peak by this.")
 @click.option("--device", default="", show_default=False, help="Only this device.")
 @selects
 @options.rows(12)
-@click.option("-o", "--output", type=options.FILE, help="Draw memory over time: a .svg, or with matplotlib a .png.")
+@click.option(
+    "-o", "--output", type=options.FILE, help="Draw memory over time into this file: .svg, or .png with matplotlib."
+)
 @options.as_json
 def memory(
     file: Path | None,
@@ -43,7 +45,7 @@ def memory(
     limit: int,
     output: Path | None,
 ) -> None:
-    """Show each device's peak of memory, and which ops and lines had made what stood in it.
+    """Show each device's peak of memory, and the ops and lines that had allocated it.
 
     Example: tensord trace memory run.trace --by location -o memory.svg
     """

@@ -70,13 +70,19 @@ class Since(click.ParamType["float | int"]):
 
 @click.command()
 @click.option("-o", "--output", type=options.FILE, default="tensord.trace", help="The file to write.")
-@click.option("--session", type=int, help="Only this session, with what the machine planned for it.")
-@click.option("--since", type=Since(), help="Only what ended in that time, such as 10s; or from this instruction on.")
+@click.option(
+    "--session", type=int, help="Only this session, with the transfers and copies that the machine planned for it."
+)
+@click.option(
+    "--since",
+    type=Since(),
+    help="Only instructions that ended in this last time, such as 10s; or all from this instruction on.",
+)
 @options.address
 @all_nodes
 @options.as_json
 def dump(output: Path, session: int | None, since: float | None, address: str | None) -> None:
-    """Save the trace that the daemon has in its ring, or a part of it.
+    """Save the daemon's recent trace, or a part of it.
 
     The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
 
@@ -109,15 +115,30 @@ def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     type=click.IntRange(min=1),
     is_flag=False,
     flag_value=1,
-    help="Time each call inside of a routine's runs, of every Nth run: --detail=10.",
+    help="Record the time of each call inside a routine, in every Nth run: --detail=10.",
 )
-@click.option("--values", is_flag=True, help="Keep messages and values, too, for `trace replay`. The file holds data.")
 @click.option(
-    "--session", "sessions", type=int, multiple=True, help="Only the values of this session; may be repeated."
+    "--values", is_flag=True, help="Record messages and values, too, for `trace replay`. The file then holds your data."
 )
-@click.option("--limit", type=Size(), default="1GiB", help="End a recording of values at this size.")
 @click.option(
-    "--without", multiple=True, metavar="NAME", help="Leave out values of this name, or line; a pattern: 'weights/*'."
+    "--session",
+    "sessions",
+    type=int,
+    multiple=True,
+    help="Only the values of this session; may be given several times.",
+)
+@click.option(
+    "--limit",
+    type=Size(),
+    default=1 << 30,
+    show_default="1GiB",
+    help="The largest size of a recording with values; the recording ends there.",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="Leave out the values of tensors of this name or line; a pattern such as 'weights/*'.",
 )
 @options.as_json
 def record(output: Path, address: str | None, length: float | None, detail: int | None, **chosen: Any) -> None:

@@ -27,10 +27,12 @@ class Size(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The bytes; BadParameter for other texts."""
+        if isinstance(value, int):
+            return value
         from ....streams.options import parse_size
 
         try:
-            return parse_size(int(value) if isinstance(value, str) and value.isdecimal() else value)
+            return parse_size(int(value) if value.isdecimal() else value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

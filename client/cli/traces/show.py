@@ -28,12 +28,16 @@ _EDGES_SHOWN = 4
 @click.command()
 @source
 @options.address
-@click.option("--limit", type=click.IntRange(min=0), default=50, help="Only this many, from the end; 0 for all.")
+@click.option("--limit", type=click.IntRange(min=0), default=50, help="Only the last records, this many; 0 for all.")
 @selects
-@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be repeated.")
-@click.option("--around", type=int, help="Only the neighbourhood of this instruction.")
-@click.option("--depth", type=click.IntRange(min=0), default=2, help="How many edges the neighbourhood reaches.")
-@click.option("--inside", is_flag=True, help="List the steps inside of runs of routines, and where their values lie.")
+@click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be given several times.")
+@click.option("--around", type=int, help="Only the instructions near this one.")
+@click.option(
+    "--depth", type=click.IntRange(min=0), default=2, help="How many edges away an instruction counts as near."
+)
+@click.option(
+    "--inside", is_flag=True, help="List the steps inside runs of routines, and where their values lie in memory."
+)
 @options.as_json
 def show(
     file: Path | None,

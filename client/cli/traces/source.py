@@ -28,13 +28,15 @@ def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
     def note(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         context.meta[CLUSTER] = value
 
-    described = "Of all nodes of the daemon's cluster, on one clock."
+    described = "The traces of all nodes of the daemon's cluster, merged on one clock."
     return click.option("--cluster", is_flag=True, expose_value=False, callback=note, help=described)(command)
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
     """Add what says where the trace is."""
-    file = click.argument("file", type=FILE, required=False, help="A saved trace; without it, the running daemon's.")
+    file = click.argument(
+        "file", type=FILE, required=False, help="A saved trace. Default: the trace of the running daemon."
+    )
     return file(all_nodes(command))
 
 
@@ -81,12 +83,14 @@ def counts_of(trace: Trace) -> dict[str, int]:
 
 
 _text: Final = partial(click.option, default="", show_default=False)
-_SESSION: Final = click.option("--session", type=int, help="Only this session, with what the machine planned for it.")
+_SESSION: Final = click.option(
+    "--session", type=int, help="Only this session, with the transfers and copies that the machine planned for it."
+)
 _OPTIONS: Final = (
-    _text("--op", help="Only this op or opcode; a pattern such as 'mat*'."),
-    _text("--location", help="Only what was issued at a line with this in it: train.py:9."),
-    _text("--span", help="Only what was issued in the span of this name or path; 'step */forward' is any step's."),
-    click.option("--slowest", type=click.IntRange(min=1), help="Only so many, those that ran longest."),
+    _text("--op", help="Only this op or opcode, or those that match a pattern such as 'mat*'."),
+    _text("--location", help="Only instructions whose line contains this text, such as train.py:9."),
+    _text("--span", help="Only instructions inside this span: a name, a path, or a pattern such as 'step */forward'."),
+    click.option("--slowest", type=click.IntRange(min=1), help="Only the instructions that ran longest, this many."),
 )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @options.rows(12)
 @options.as_json
 def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int) -> None:
-    """Sum up what ran, per op, line, span, session and stream, and what the streams waited for.
+    """Sum up the time per op, line, span, session and stream, and what the streams waited for.
 
     Example: tensord trace stats run.trace --location train.py
     """

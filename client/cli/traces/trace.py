@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
 
 COMMANDS: Final = {
-    "dump": Listed("traces.record", "Save the trace that the daemon has in its ring, or a part of it."),
+    "dump": Listed("traces.record", "Save the daemon's recent trace, or a part of it."),
     "record": Listed("traces.record", "Record what the daemon does, until Ctrl-C."),
     "show": Listed("traces.show", "List the records."),
     "stats": Listed(
-        "traces.stats", "Sum up what ran, per op, line, span, session and stream, and what the streams waited for."
+        "traces.stats", "Sum up the time per op, line, span, session and stream, and what the streams waited for."
     ),
-    "diff": Listed(
-        "traces.diff", "Compare two traces, per op and line: what got slower, is called more often, is new, is gone."
+    "diff": Listed("traces.diff", "Compare two traces by op and line: slower, called more often, new, or gone."),
+    "advise": Listed(
+        "traces.advise", "Find avoidable costs: which lines cause them, how much time they take, and how to avoid them."
     ),
-    "advise": Listed("traces.advise", "Say what costs time and need not, at which lines, and what to do about it."),
     "replay": Listed(
         "traces.replay", "Run a recording again, on other devices or another machine, and compare every result."
     ),
     "bisect": Listed("traces.bisect", "Find the first op of a recording whose result differs between two machines."),
     "memory": Listed(
-        "traces.memory", "Show each device's peak of memory, and which ops and lines had made what stood in it."
+        "traces.memory", "Show each device's peak of memory, and the ops and lines that had allocated it."
     ),
     "dag": Listed("traces.dag", "Draw the logical DAG."),
     "verify": Listed(
-        "traces.trace", "Recompute every edge, compare compiled routines with their programs: report mismatches."
+        "traces.trace", "Recompute every edge, compare compiled routines with their programs, and report mismatches."
     ),
     "timeline": Listed(
         "traces.trace", "Write a timeline: a page, or a file for https://ui.perfetto.dev or chrome://tracing."
     ),
     "why": Listed(
         "traces.trace",
-        "Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.",
+        "Explain why an instruction took so long: the instructions that it waited for, theirs, and the critical path.",
     ),
 }
 FORMATS: Final = ("chrome", "html")
@@ -71,7 +71,7 @@ trace: Final = Commands(
 @options.address
 @options.as_json
 def verify(file: Path | None, address: str | None) -> None:
-    """Recompute every edge, compare compiled routines with their programs: report mismatches.
+    """Recompute every edge, compare compiled routines with their programs, and report mismatches.
 
     Exits with 1 if there is one.
 
@@ -98,10 +98,12 @@ def verify(file: Path | None, address: str | None) -> None:
     "--format",
     "wanted",
     type=click.Choice(FORMATS),
-    help="What to write; by default html to a file whose name ends so, else chrome.",
+    help="The format. Default: html if the file's name ends in .html, else chrome.",
 )
 @selects
-@click.option("--flows", type=click.IntRange(min=0), default=20_000, help="At most this many arrows in chrome's.")
+@click.option(
+    "--flows", type=click.IntRange(min=0), default=20_000, help="The largest number of arrows in the chrome format."
+)
 @options.json_flag("Reports and errors as JSON, too.")
 def timeline(
     file: Path | None,
@@ -137,11 +139,11 @@ def timeline(
 @click.command()
 @click.argument("instruction", type=int, metavar="ID", help="The instruction.")
 @source
-@click.option("--depth", type=click.IntRange(0, 200), default=6, help="How far to follow edges.")
+@click.option("--depth", type=click.IntRange(0, 200), default=6, help="How many edges to follow.")
 @options.address
 @options.as_json
 def why(instruction: int, file: Path | None, depth: int, address: str | None) -> None:
-    """Explain why an instruction took so long: what it waited for, what that waited for, and the critical path.
+    """Explain why an instruction took so long: the instructions that it waited for, theirs, and the critical path.
 
     Example: tensord trace why 4711
     """

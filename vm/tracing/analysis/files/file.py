@@ -32,7 +32,6 @@ from typing import IO, Any, NamedTuple, NoReturn, TypeVar
 from .....interpreter.errors import ProtocolError
 from .....interpreter.opcodes import Opcode
 from .....interpreter.recordings.chunks import MARK
-from .....interpreter.recordings.reader import Reader as Recording
 from .....interpreter.whole_file import write_whole
 from ...record import Holding, Record, RoutineRecord, RunRecord
 from ..recorded.records import Memory, Records
@@ -67,6 +66,8 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
 
 def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
     """The trace in a recording of values."""
+    from .....interpreter.recordings.reader import Reader as Recording  # imports NumPy
+
     with Recording(path) as recording:
         if not recording.has_trace:
             raise ProtocolError(f"{path} is a recording without a trace: `tensord trace replay` runs it")
