@@ -120,7 +120,8 @@ class TestDrawing:
     def test_texts_of_users_stay_texts(self, show):
         view = View(source=NASTY)
         texts: dict[str, Any] = dict.fromkeys(("name", "of", "location", "span", "error", "status", "kind"), NASTY)
-        view.record(1, (NASTY, NASTY), 0, 1_000, **texts).record(2, (NASTY, NASTY), 1_000, 2_000, **texts)
+        stream = (f"{NASTY}\0", f"\0{NASTY}")
+        view.record(1, stream, 0, 1_000, **texts).record(2, stream, 1_000, 2_000, **texts)
         view.edge(2, 1, NASTY, NASTY)
         view.rest["why"] = {"2": NASTY}
         view.rest["sessions"] = [{"id": 1, "name": NASTY}]
@@ -313,6 +314,16 @@ class TestPanes:
         row = page.evaluate("document.querySelector('#instructions tr.selected td').textContent")
         assert row == f"#{summary(page)['selected']}"
         assert page.evaluate("document.activeElement.tagName") == "TR", "the focus stays when the table is drawn anew"
+
+    def test_arrows_scroll_what_has_the_focus_and_leave_the_time_alone(self, show):
+        page = show(small().document())
+        page.press("+")
+        before = summary(page)
+        for where in ("details", "splitter"):
+            page.evaluate(f"document.getElementById('{where}').focus()")
+            page.press("ArrowDown", "ArrowLeft")
+            assert summary(page) == before | {name: summary(page)[name] for name in ("slices", "merged", "rows")}
+        assert page.evaluate("document.getElementById('splitter').getAttribute('aria-valuenow')") == "260"
 
     def test_keys_are_listed_and_fields_take_letters_as_letters(self, show):
         page = show(small().document())
@@ -533,6 +544,10 @@ class TestLive:
         assert live.text("#trouble") == "too many pages; trying again"
         live.evaluate("new Promise(done => setTimeout(done, 700))")
         assert live.evaluate("sockets.length") == 2
+
+    def test_a_view_of_another_version_is_told(self, live):
+        live.evaluate("feed({view: {version: 2}})")
+        assert "views of version 1, not 2" in live.text("#trouble")
 
     def test_the_server_is_asked_why_where_and_for_advice(self, live):
         view = self.view(1, 0, 1_000)

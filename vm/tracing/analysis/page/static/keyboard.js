@@ -2,7 +2,7 @@
 
 import {byId, make} from "./dom.js";
 
-export const KEYS = [
+const KEYS = [
   ["\u2190 \u2192", "move the time; in the DAG: go to a source, a target"],
   ["\u2191 \u2193", "the row above, below; in the DAG: the neighbour above, below"],
   ["Shift \u2190 \u2192", "the instruction before, after on the stream"],
@@ -23,6 +23,8 @@ export const KEYS = [
   ["?", "this list"],
 ];
 
+const SCROLLED = "[role=separator], #details, [role=tabpanel]:not(#dag)";  // what arrows move or scroll
+
 export class Keyboard {
   constructor(actions) {
     this.actions = actions;
@@ -41,7 +43,7 @@ export class Keyboard {
     }
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + event.key;
     if (event.target.closest?.("button") && ["Enter", " "].includes(event.key)) return;
-    if (event.target.closest?.("[role=separator]") && event.key.startsWith("Arrow")) return;
+    if (event.key.startsWith("Arrow") && event.target.closest?.(SCROLLED)) return;
     const inDag = event.target.closest?.("#dag") && this.actions.dag[name];
     const action = inDag || this.actions.page[name];
     if (!action) return;

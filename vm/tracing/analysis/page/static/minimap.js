@@ -45,7 +45,7 @@ export class Minimap {
   // Per device and column of pixels: the colour of what was drawn, and its strength.
   #busy() {
     const {begin, end} = this.model.axis;
-    return this.timeline.groups.filter(group => group.rows.some(row => row.device)).map(group => {
+    return this.timeline.groups.filter(group => group.rows.some(row => row.device !== null)).map(group => {
       const found = [];
       for (const row of group.rows) {
         row.visit(begin, end, this.room,

@@ -12,38 +12,42 @@ export const FAILED = 2;
 const NARROW = 1.5;  // pixels
 const LEVELS = 4;  // of strength
 const SPAN_ROWS = 12, SPAN_DEPTH = 3;
-export const WAITING = "waiting";
+const WAITING = "waiting";
 
 // Groups [{title, rows}] in the order in which they are drawn.
 export function groupsOf(store, filter) {
   const lists = new Map();
   for (const record of store.records.values()) {
-    const stream = record.waits ? WAITING : record.stream || WAITING;
-    const key = record.device + "\0" + stream;
-    const list = lists.get(key);
+    const key = keyOf(record), list = lists.get(key);
     if (list) list.push(record);
     else lists.set(key, [record]);
   }
-  const keys = [...lists.keys()].map(key => key.split("\0")).sort(inOrder);
-  const groups = new Map();
-  for (const spans of spanRows(store)) {
-    groups.set("", {title: "spans", rows: [...groups.get("")?.rows ?? [], new Row("", spans.label, spans.records, store)]});
-  }
-  for (const [device, stream] of keys) {
+  const groups = new Map(), spans = spanRows(store);
+  if (spans.length) groups.set(null, {title: "spans", rows: spans.map(each => new Row(null, each.label, each.records, store))});
+  for (const [[device, stream], records] of [...lists.values()].map(list => [placeOf(list[0]), list]).sort(inOrder)) {
     if (!groups.has(device)) groups.set(device, {title: device || "no device", rows: []});
     const label = stream.startsWith(device + "/") ? stream.slice(device.length + 1) : stream;
-    groups.get(device).rows.push(new Row(device, label, lists.get(device + "\0" + stream), store, filter));
+    groups.get(device).rows.push(new Row(device, label, records, store, filter));
   }
   return [...groups.values()];
 }
 
-function inOrder([device, stream], [otherDevice, otherStream]) {
+function placeOf({device, stream, waits}) {
+  return [device, waits ? WAITING : stream || WAITING];
+}
+
+// The row of a record: its stream, or what waits on its device.
+export function keyOf(record) {
+  return placeOf(record).join("\0");
+}
+
+function inOrder([[device, stream]], [[otherDevice, otherStream]]) {
   return natural(device, otherDevice) || (stream === WAITING) - (otherStream === WAITING) || natural(stream, otherStream);
 }
 
 class Row {
   constructor(device, label, records, store, filter) {
-    Object.assign(this, {device, label});
+    Object.assign(this, {device, label, key: device === null ? label : keyOf(records[0])});
     const extent = record => extentOf(record, store.end);
     this.records = records.map(record => [extent(record), record]).sort(([[one]], [[other]]) => one - other);
     const size = this.records.length;

@@ -32,7 +32,13 @@ class Served {
     const address = new URL("api/views", location.href);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
-    socket.addEventListener("message", ({data}) => this.#take(JSON.parse(data)));
+    socket.addEventListener("message", ({data}) => {
+      try {
+        this.#take(JSON.parse(data));
+      } catch (error) {
+        this.say(`what the server sent cannot be shown: ${error.message}`);
+      }
+    });
     socket.addEventListener("close", ({reason}) => {
       const wait = AGAIN[Math.min(this.#attempts, AGAIN.length - 1)];
       this.#attempts += 1;

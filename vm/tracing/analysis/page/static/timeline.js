@@ -5,7 +5,7 @@ import {Canvas, fitted} from "./canvas.js";
 import {byId} from "./dom.js";
 import {duration, moment} from "./format.js";
 import {Gestures} from "./gestures.js";
-import {CRITICAL, FAILED, groupsOf} from "./rows.js";
+import {CRITICAL, FAILED, groupsOf, keyOf} from "./rows.js";
 import {titleOf} from "./store.js";
 import {describe} from "./words.js";
 
@@ -16,7 +16,7 @@ const ARROWS = 40;  // edges of the selection that are drawn
 
 export class Timeline {
   constructor(model, theme, hint) {
-    Object.assign(this, {model, theme, hint, groups: [], places: new Map(), drawn: {slices: 0, merged: 0, rows: 0}});
+    Object.assign(this, {model, theme, hint, groups: [], rowOf: new Map(), drawn: {slices: 0, merged: 0, rows: 0}});
     this.scroll = byId("streams");
     this.canvas = new Canvas(byId("timeline"), () => model.tell("axis"));
     this.spacer = byId("streams-height");
@@ -33,7 +33,7 @@ export class Timeline {
   // The rows, each with its distance from the top.
   #arrange() {
     this.groups = groupsOf(this.model.store, this.model.filter);
-    this.places = new Map();
+    this.rowOf = new Map();  // the key of a stream -> its row
     this.rows = [];
     let top = 0;
     for (const group of this.groups) {
@@ -43,7 +43,7 @@ export class Timeline {
         row.top = top;
         top += ROW;
         this.rows.push(row);
-        for (const record of row.records) if (record.id !== null) this.places.set(record.id, row);
+        this.rowOf.set(row.key, row);
       }
     }
     this.spacer.style.height = `${Math.max(0, top + RULER + 4)}px`;
@@ -161,7 +161,7 @@ export class Timeline {
   // The edges of the selection, with their reasons.
   #arrows(pen, ink) {
     const record = this.model.selection;
-    if (!record || !this.places.has(record.id)) return;
+    if (!record) return;
     const {store} = this.model, into = record.edges.slice(0, ARROWS), out = store.targets(record.id).slice(0, ARROWS);
     pen.save();
     pen.beginPath();
@@ -174,7 +174,7 @@ export class Timeline {
   }
 
   #arrow(pen, from, to, reason, mark, ink, shade) {
-    const above = from && this.places.get(from.id), below = to && this.places.get(to.id);
+    const above = from && this.rowOf.get(keyOf(from)), below = to && this.rowOf.get(keyOf(to));
     if (!above || !below || from.finished === null && from.started === null) return;
     const x = this.x(from.finished ?? from.started), y = above.top + ROW / 2;
     const toX = this.x(to.started ?? to.ready ?? to.received ?? this.model.axis.to), toY = below.top + ROW / 2;
@@ -264,8 +264,8 @@ export class Timeline {
   }
 
   #selectedRow() {
-    const found = this.places.get(this.model.selected);
-    return found ?? (this.rows ?? []).find(row => row.records[0]?.id !== null);
+    const {selection} = this.model, found = selection && this.rowOf.get(keyOf(selection));
+    return found || (this.rows ?? []).find(row => row.records[0]?.id !== null);
   }
 
   #go(record) {
@@ -276,7 +276,7 @@ export class Timeline {
 
   // Bring an instruction into the window, if it is not there.
   reveal(record) {
-    const row = this.places.get(record.id), from = record.started ?? record.received ?? this.model.axis.from;
+    const row = this.rowOf.get(keyOf(record)), from = record.started ?? record.received ?? this.model.axis.from;
     this.model.move(axis => axis.reveal(from, record.finished ?? this.model.store.end));
     if (!row) return;
     const {scrollTop, clientHeight} = this.scroll;
