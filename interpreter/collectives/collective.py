@@ -61,7 +61,7 @@ class Collective(NamedTuple):
     @property
     def flat(self) -> bool:
         """Are its regions those of the values laid out in one dimension?"""
-        return self.kind in {Kind.ALL_REDUCE, Kind.BROADCAST}
+        return self.kind is Kind.ALL_REDUCE or self.kind is Kind.BROADCAST
 
     @property
     def nbytes(self) -> int:

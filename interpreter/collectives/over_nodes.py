@@ -19,15 +19,16 @@ from .request import Asked, asked_for
 from .steps import Step, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
-KEPT: Final = 64  # parts that are remembered
+KEPT: Final = 64  # requests, and parts, that are remembered: training repeats a few for ever
 
 
 class Task(NamedTuple):
-    """A step of which a node has to do something. `number`: among those of all nodes; `text`: as of `numbered`;
-    `source`, `target`: the nodes that have the chunk, and that receive it."""
+    """A step of which a node has to do something. `number`: among those of all nodes; `meta`: of its chunk; `text`: as
+    of `numbered`; `source`, `target`: the nodes that have the chunk, and that receive it."""
 
     number: int
     step: Step
+    meta: Meta
     text: str
     source: str
     target: str
@@ -47,20 +48,30 @@ class Part(NamedTuple):
 
 @lru_cache(KEPT)
 def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> Part:
-    """What a node has to do of a collective on tensors with these homes, and ranks with these devices.
+    """`part_to_do`, remembered. Only for devices that the node is known to have: of few devices a part is small."""
+    return part_to_do(given, homes, devices, node)
 
-    Training repeats a few collectives for ever, so parts are remembered: they are small, since a node has few devices.
-    """
+
+def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> Part:
+    """What a node has to do of a collective on tensors with these homes, and ranks with these devices."""
     algorithm, steps = schedule_of(given, over_nodes=True)
-    tasks = []
+    tasks, dtype = [], given.inputs[0].dtype
     for number, (step, text) in enumerate(zip(steps, numbered(steps, given.ranks), strict=True)):
         origin = (homes if step.source.is_input else devices)[step.source.rank]  # a broadcast's tensor has number 0
-        task = Task(number, step, text, node_of(origin), node_of(devices[step.rank]))
+        meta = Meta.of(step.source.region.shape, dtype)
+        task = Task(number, step, meta, text, node_of(origin), node_of(devices[step.rank]))
         if node in {task.source, task.target}:
             tasks.append(task)
     return Part(algorithm, tasks)
 
 
+@lru_cache(KEPT)
+def nodes_of(homes: tuple[str, ...], devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes, in the order in which these first name them."""
+    return tuple(dict.fromkeys([node_of(name) for name in (*homes, *devices)]))
+
+
+@lru_cache(KEPT)
 def count_of(given: Collective) -> int:
     """How many steps there are, of all nodes."""
     return len(schedule_of(given, over_nodes=True).steps)
@@ -78,7 +89,23 @@ def asked_over_nodes(
         raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are the most", op=kind)
     if not homes or len(homes) != len(metas):
         raise MetadataError(f"{kind}: {len(metas)} tensors on {len(homes)} devices", op=kind)
-    return asked_for(kind, homes, metas, devices, attributes, len(devices or homes))
+    try:
+        named = tuple([(name, type(value), value) for name, value in dict(attributes).items()])
+        return _asked(kind, tuple(homes), tuple(metas), tuple(devices), named)
+    except (TypeError, ValueError):  # an attribute that no collective has
+        return asked_for(kind, homes, metas, devices, attributes, len(devices or homes))
+
+
+@lru_cache(KEPT)
+def _asked(
+    kind: str,
+    homes: tuple[str, ...],
+    metas: tuple[Meta | None, ...],
+    devices: tuple[str, ...],
+    attributes: tuple[tuple[str, type, Any], ...],  # with the type, since True equals 1
+) -> Asked:
+    given = [(name, value) for name, _, value in attributes]
+    return asked_for(kind, homes, metas, devices, given, len(devices or homes))
 
 
 def transfer_of(first: bytes, step: int) -> bytes:

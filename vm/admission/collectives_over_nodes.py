@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.collectives.choice import Schedule
-from ...interpreter.collectives.over_nodes import Part, Task, asked_over_nodes, part_of, transfer_of
+from ...interpreter.collectives.collective import Collective as Given
+from ...interpreter.collectives.over_nodes import Task, asked_over_nodes, nodes_of, part_of, part_to_do, transfer_of
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import Asked
-from ...interpreter.collectives.steps import Place, Step
+from ...interpreter.collectives.steps import Step
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
@@ -41,27 +42,20 @@ from .rejection import located
 
 class Participation(NamedTuple):
     """What the nodes do together, as this one sees it. `homes`: of all tensors; `first`: the name of the first
-    transfer; `incarnations`: of the nodes' daemons that are meant."""
+    transfer; `incarnations`: of the nodes' daemons that are meant; `inputs`, `ranks`: the numbers of this node's."""
 
     asked: Asked
-    homes: Sequence[str]
+    homes: tuple[str, ...]
     node: str
     first: bytes
     incarnations: Mapping[str, int]
+    inputs: Sequence[int]
+    ranks: Sequence[int]
 
     @property
-    def ranks(self) -> list[int]:
-        """The ranks of this node."""
-        return [rank for rank, name in enumerate(self.asked.devices) if node_of(name) == self.node]
-
-    @property
-    def inputs(self) -> list[int]:
-        """The tensors of this node."""
-        return [number for number, name in enumerate(self.homes) if node_of(name) == self.node]
-
-    def part(self) -> Part:
-        """What this node has to do."""
-        return part_of(self.asked.collective, tuple(self.homes), tuple(self.asked.devices), self.node)
+    def whole(self) -> tuple[Given, tuple[str, ...], tuple[str, ...], str]:
+        """What says which part this node has."""
+        return self.asked.collective, self.homes, tuple(self.asked.devices), self.node
 
 
 class CollectivesOverNodes:
@@ -105,7 +99,9 @@ class CollectivesOverNodes:
         except (TypeError, ValueError, KeyError, TensordError):
             raise MetadataError(f"{message.kind}: what is no meta was given as one", op=message.kind) from None
         asked = asked_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
-        return Participation(asked, message.homes, node, message.transfer, incarnations_of(message, asked))
+        homes, meant = tuple(message.homes), incarnations_of(message, asked)
+        inputs, ranks = own_of(homes, node), own_of(asked.devices, node)
+        return Participation(asked, homes, node, message.transfer, meant, inputs, ranks)
 
     def devices_of(self, message: Collective, mine: Participation) -> dict[int, DeviceState]:
         """The devices of this node's ranks."""
@@ -133,7 +129,7 @@ class CollectivesOverNodes:
 
     def withdraw(self, mine: Participation, error: TensordError) -> None:
         """Tell the other nodes that nothing comes of this node's part."""
-        for task in mine.part().tasks:
+        for task in part_to_do(*mine.whole).tasks:
             if task.source != task.target:
                 self.withdraw_task(mine, task, error)
 
@@ -161,7 +157,7 @@ class GroupOverNodes(Group):
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
     ) -> None:
-        here, part = admission.here, mine.part()
+        here, part = admission.here, part_of(*mine.whole)
         schedule = Schedule(part.algorithm, part.steps)
         super().__init__(here.scheduler, here.residency, cause, mine.asked, devices, inputs, schedule)
         self.transfers = admission.transfers
@@ -176,20 +172,20 @@ class GroupOverNodes(Group):
 
     def admit_steps(self, name: str) -> None:
         """Admit what this node does of the steps."""
-        for index, (number, step, text, source, target) in enumerate(self.tasks):
-            label = f"{name}, {text}"
-            if source == target:
+        for index, task in enumerate(self.tasks):
+            label = f"{name}, {task.text}"
+            if task.source == task.target:
                 self.admit_step(index, label)
-            elif source == self.node:
-                self.send_chunk(step.source, label, transfer_of(self.first, number), target)
+            elif task.source == self.node:
+                self.send_chunk(task, label, transfer_of(self.first, task.number))
             else:
-                self.receive_chunk(step, label, transfer_of(self.first, number), source)
+                self.receive_chunk(task, label, transfer_of(self.first, task.number))
 
-    def send_chunk(self, source: Place, label: str, transfer: bytes, node: str) -> None:
+    def send_chunk(self, task: Task, label: str, transfer: bytes) -> None:
         """Send a chunk: from where it lies, or from a packed copy of it on the host."""
-        binding, region = self.binding(source), source.region
-        link = self.links[node]
-        half, meta = Half(transfer, link.fail), Meta.of(region.shape, self.given.inputs[0].dtype)
+        source, meta, node = task.step.source, task.meta, task.target
+        binding, region, link = self.binding(source), source.region, self.links[node]
+        half = Half(transfer, link.fail)
         if self.is_in_reach(binding, region):
             piece = Piece(binding, meta, self.taking(region), self.tokens_read(source))
             self.transfers.admit_send(self.cause, link, half, piece, node, self.limit)
@@ -199,16 +195,16 @@ class GroupOverNodes(Group):
         self.transfers.admit_send(self.cause, link, half, Piece(staged, meta), node, self.limit)
         self.drop(staged)
 
-    def receive_chunk(self, step: Step, label: str, transfer: bytes, node: str) -> None:
+    def receive_chunk(self, task: Task, label: str, transfer: bytes) -> None:
         """Receive a chunk into its place, or into a value of its own that the step then copies or merges."""
+        step, meta = task.step, task.meta
         device = self.devices[step.rank]
-        meta = Meta.of(step.source.region.shape, self.given.inputs[0].dtype)
         if self.lands(step):
-            self.land_chunk(step, meta, transfer, node)
+            self.land_chunk(step, meta, transfer, task.source)
             return
         host, chunk = self.host_of(device), whole(step.source.region.shape)
         scratch = self.scratch(chunk, host)
-        self.admit_recv(Piece(scratch, meta), transfer, node)
+        self.admit_recv(Piece(scratch, meta), transfer, task.source)
         if host is device:
             origin = Origin(scratch, chunk, [], StreamKind.P2P, device.backend.copy, 0, True)
         else:
@@ -281,9 +277,14 @@ class GroupOverNodes(Group):
         return host
 
 
+def own_of(names: Sequence[str], node: str) -> list[int]:
+    """The numbers of the devices that are this node's."""
+    return [number for number, name in enumerate(names) if node_of(name) == node]
+
+
 def incarnations_of(message: Collective, asked: Asked) -> dict[str, int]:
     """The incarnations of the nodes' daemons that are meant, if they were named; MetadataError for too few."""
-    nodes = list(dict.fromkeys(node_of(name) for name in (*message.homes, *asked.devices)))
+    nodes = nodes_of(tuple(message.homes), tuple(asked.devices))
     if message.incarnations and len(message.incarnations) != len(nodes):
         raise MetadataError(
             f"{message.kind}: {len(message.incarnations)} incarnations for {len(nodes)} nodes", op=message.kind

@@ -135,7 +135,7 @@ class Dispatcher:
             return  # doomed since
         stream = chosen = instruction.stream
         queue = None
-        if stream is not None and runs_inline(instruction, stream):
+        if stream is not None and stream.ordered and runs_inline(instruction, stream):
             stream = overtake(instruction, stream)
         elif stream is not None:
             queue = queue_of(instruction.author, stream, self.devices[stream.device])
