@@ -47,7 +47,7 @@ class Results:
             return nested(value, found, [self._node(each) for _, each in found])
         if isinstance(value, LAZY):
             message = f"a routine returns tensors, numbers and containers of them, not a {type(value).__name__}"
-            raise located(CaptureError(f"{message}, whose code would run when the capture is over"))
+            raise located(CaptureError(f"{message}, whose code would run after the capture has ended"))
         return Fixed(value)
 
     def _tensor(self, tensor: SymbolicTensor) -> Node:

@@ -63,4 +63,4 @@ def refuse_in_blocks(source: Core, target: Core, way: str) -> None:
         message = f"{way}: a routine runs on one node; do that outside, and pass the tensor"
         raise located(CaptureError(message))
     if source.outbox.is_inside() or target.outbox.is_inside():
-        raise located(ProtocolError(f"{way}: an atomic block is about one node; do that outside of it"))
+        raise located(ProtocolError(f"{way}: an atomic block runs on one node; move the call outside of the block"))

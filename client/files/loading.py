@@ -127,7 +127,7 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
         names = (names,)
     names = tuple(names)
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"names are texts, and {strange[0]!r} is none")
+        raise TypeError(f"names are strings, and {strange[0]!r} is none")
     return [header.entry(name) for name in dict.fromkeys(names)]
 
 

@@ -196,7 +196,7 @@ class _Reader:
             raise MetadataError("there are more names than it says")
         for row in rows:
             if type(row) is not tuple or len(row) != 7:
-                raise MetadataError("what describes a value is no row of seven")
+                raise MetadataError("the description of a value is not an array of seven fields")
             name = check_name(row[0], self._limits)
             if name in self._tensors or name in self._routines:
                 raise MetadataError(f"{name[:SHOWN]!r} is there twice")
@@ -237,7 +237,7 @@ def _meta(dtype: Any, shape: Any) -> Meta:
     """The meta that a row says. ValueError if it says none."""
     found = DTYPES.get(dtype) if type(dtype) is str else None
     if found is None:
-        raise ValueError("its dtype is none that tensord has")
+        raise ValueError("tensord does not have its dtype")
     if type(shape) is not tuple or len(shape) > MAX_NDIM:
         raise ValueError(f"its shape is no list of at most {MAX_NDIM} numbers")
     for n in shape:

@@ -78,7 +78,7 @@ def decode_entry(file: TensorFile, record: Any) -> Entry:
     if type(name) is not str or not all(map(is_natural, (offset, length, size, skip))):
         raise ProtocolError("an entry of a file begins with its name and its place")
     if not (type(deflated) is type(fortran) is type(swapped) is bool) or not (crc is None or is_natural(crc)):
-        raise ProtocolError("an entry of a file ends with what its bytes are like")
+        raise ProtocolError("an entry of a file ends with its flags and its checksum")
     try:
         meta = decode_meta(wire)
     except (TypeError, ValueError, KeyError, IndexError) as error:

@@ -139,7 +139,7 @@ def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> 
 def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
     """Where a tensor's bytes begin, how many they are, and its meta, or why it has none."""
     if type(value) is not dict or value.keys() != FIELDS:
-        raise ValueError("what describes a tensor is an object of dtype, shape and data_offsets alone")
+        raise ValueError("a tensor is described by an object with dtype, shape and data_offsets, and nothing else")
     shape = _naturals(value["shape"], 0, MAX_NDIM, "shape")
     begin, end = _naturals(value["data_offsets"], 2, 2, "data_offsets")
     if begin > end:

@@ -24,7 +24,7 @@ def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
     if promote((x1, x2)).kind == "c":
         raise TypeError("x2 is a real number")
     if x1.ndim != 1:
-        raise ValueError(f"what is searched has one dimension, shape {x1.shape} has {x1.ndim}")
+        raise ValueError(f"the sorted operand must have one dimension, but shape {x1.shape} has {x1.ndim}")
     for sorter in sorters:
         if sorter.shape != x1.shape:
             raise ValueError(f"the sorter's shape {sorter.shape} is not that of x1, {x1.shape}")

@@ -131,7 +131,7 @@ class StoreDevice(HostDevice):
         return StoredArray(buffer.raw, meta, offset, strides)
 
     def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:  # noqa: ARG002 - never called
-        raise AssertionError("what comes to the store is drained from its device")
+        raise AssertionError("values reach the store from their device's stream")
 
     def copy_out(self, source: Array, target: NDArray[np.generic]) -> None:
         read_into(source, target)

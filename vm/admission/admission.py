@@ -462,4 +462,4 @@ def target_meta(wire: Any) -> Meta | None:
 
 def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
     """Refuse every question, until a runtime answers them."""
-    raise ProtocolError(f"nobody here knows about {what!r}")
+    raise ProtocolError(f"this machine does not answer questions about {what!r}")

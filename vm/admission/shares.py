@@ -176,7 +176,7 @@ class Shares:
             session.block_user = session.watch_process()
         user = session.block_user
         if user is None:
-            raise MetadataError(f"nobody could say when the client's process has ended; {INSTEAD}")
+            raise MetadataError(f"the end of the client's process could not be noticed; {INSTEAD}")
         home.backend.let_go_of_blocks()
         size = home.backend.block_size(meta.nbytes)
         check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))

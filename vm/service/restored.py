@@ -58,11 +58,11 @@ def source(config: Config) -> Path | None:
     durable = durable_directory(config)
     if config.restore is None:
         if durable is None and config.restore_strict:
-            raise StartError("restore_strict (--strict) is about what is restored: name a directory (--restore)")
+            raise StartError("restore_strict (--strict) applies to a restore only: name a directory (--restore)")
         return durable
     if durable is not None and not is_unwritten(durable) and durable.resolve() != config.restore.resolve():
         raise StartError(
-            f"{durable} has durable names of an earlier run, and {config.restore} is to be restored: nobody would find "
+            f"{durable} has durable names of an earlier run, and {config.restore} is to be restored, which would hide "
             "them. Restore from there, or give the device store:0 another directory (durable)"
         )
     return config.restore

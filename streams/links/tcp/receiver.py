@@ -170,7 +170,7 @@ class Receiver:
             half.view, half.counted = values, cost(half.meta)
             self.held += half.counted
             if self.held > WINDOW:
-                raise Violation(f"more than {WINDOW} bytes that nobody has taken")
+                raise Violation(f"more than {WINDOW} bytes that no session has received")
 
     def failed_by(self, head: Frame, error: TensordError) -> list[Call]:
         """FAIL: the half here ends, or hears of it when it begins. If it was refused, too, nobody is left to hear."""

@@ -51,7 +51,7 @@ OF_TENSORS: dict[str, Any] = {
     "shape that data decide": (lambda x: x[x > 0].shape, "its shape depends on data"),
     "rows that data decide": (lambda x: list(x[x > 0]), "its shape depends on data"),
     "release": (lambda x: x.release(), "release it outside"),
-    "generator": (lambda x: (row for row in x), "when the capture is over"),
+    "generator": (lambda x: (row for row in x), "after the capture has ended"),
 }
 OF_SESSIONS: dict[str, Any] = {
     "sync": (lambda s: s.sync(), "outside of the routine"),

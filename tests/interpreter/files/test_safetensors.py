@@ -76,9 +76,9 @@ HOSTILE = {
     "metadata that are no texts": (safetensors({"__metadata__": {"a": 1}}), "__metadata__ is no object of texts"),
     "metadata that are a list": (safetensors({"__metadata__": ["a"]}), "__metadata__ is no object of texts"),
     "half a character": (safetensors({"__metadata__": {"a": "\ud800"}}), "__metadata__ holds half a character"),
-    "a tensor that is a number": (safetensors({"a": 1}), "'a': what describes a tensor is an object"),
-    "a field too few": (safetensors({"a": {"dtype": "F32", "shape": []}}), "'a': what describes a tensor is an object"),
-    "a field too many": (safetensors({"a": {**F, "x": 1}}, bytes(8)), "'a': what describes a tensor is an object"),
+    "a tensor that is a number": (safetensors({"a": 1}), "'a': a tensor is described by an object"),
+    "a field too few": (safetensors({"a": {"dtype": "F32", "shape": []}}), "'a': a tensor is described by an object"),
+    "a field too many": (safetensors({"a": {**F, "x": 1}}, bytes(8)), "'a': a tensor is described by an object"),
     "a name that is not printable": (safetensors({"a\nb": F}, bytes(8)), r"printable text, and 'a\\nb' is not"),
     "a name that is empty": (safetensors({" ": F}, bytes(8)), "printable text, and ' ' is not"),
     "a dtype that is a list": (safetensors({"a": tensor(["F32"], [2], 0, 8)}, bytes(8)), "'a': its dtype is no name"),  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def test_only_a_restart_that_knows_of_the_latest_cancellation_undoes_it(bare: Ba
 
 def test_questions_go_to_whoever_answers_them(bare: Bare) -> None:
     client = bare.client()
-    with pytest.raises(ProtocolError, match="nobody here knows about 'stats'"):
+    with pytest.raises(ProtocolError, match="this machine does not answer questions about 'stats'"):
         client.ask(Query("stats", (), 0))
     asked: list[Any] = []
 

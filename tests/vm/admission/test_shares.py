@@ -251,7 +251,7 @@ def test_a_client_that_may_not_have_memory_is_told_why(machine: VirtualMachine) 
     with pytest.raises(MetadataError, match=r"no memory of cuda:0, which is in no process of .*; numpy\(\) gives"):
         client.share(x)
     client.session.unshared, client.session.watch_process = "", None
-    with pytest.raises(MetadataError, match="nobody could say when the client's process has ended"):
+    with pytest.raises(MetadataError, match="the end of the client's process could not be noticed"):
         client.share(x)
     client.close()
 
