@@ -9,6 +9,7 @@
 - `cuda/`: NVIDIA GPUs
 - `sim/`: simulated accelerators
 - `disk/`: the tier below the host
+- `gangs/`: launches of such a library on several nodes
 - `links/`: values that go from one machine to another; `client_stream`: what waits for functions of clients
 - `threads/`: threads of streams, helpers of kernels, and how one stream waits for another
 - `merging`: what comes from another device is added piece by piece

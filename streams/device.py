@@ -8,7 +8,7 @@ temporaries, which the array module allocates by itself; free memory that a pool
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -400,3 +400,8 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"<device {self.name}>"
+
+
+def libraries_of(devices: Mapping[str, Device]) -> dict[str, str]:
+    """The library of collectives that a device has, with its version, by the device's name."""
+    return {name: one.library.version for name, one in devices.items() if one.library is not None}

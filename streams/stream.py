@@ -149,6 +149,10 @@ class Stream(ABC):
     def running(self) -> tuple[Task, int] | None:
         """The task now executing and since when (perf_counter_ns), or None. May be called from any thread."""
 
+    def waits_for(self, task: Task) -> str:  # noqa: ARG002 - most wait for nobody
+        """What a task that runs waits for on other nodes, for people; "" if for nothing that is known."""
+        return ""
+
     def timed(self) -> Sequence[tuple[Task, int]]:
         """The tasks that run and may take too long, and since when. May be called from any thread."""
         found = self.running()

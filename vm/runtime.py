@@ -17,7 +17,7 @@ from ..interpreter.wire.members import Member
 from ..streams.catalogue import close_devices, open_tiers
 from ..streams.links.link import Links
 from ..streams.links.loopback import Loopback
-from ..streams.stream import Sink
+from ..streams.stream import Sink, Stream
 from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
 from .failures import Failures, Line, log_lines
@@ -224,8 +224,7 @@ class Runtime:
                 running = stream.running()
                 if running is not None and now - running[1] > self.hang_after * 1e9:
                     task, seconds = running[0], (now - running[1]) / 1e9
-                    behind = self.engine.launched(task.device, task.launch) if isinstance(task, Fence) else ""
-                    hung[task.id] = describe_hang(task, stream.name, seconds, behind)
+                    hung[task.id] = describe_hang(task, stream.name, seconds, self.hangs_in(task, stream))
         before, self.hung = self.hung, hung
         for id_, entry in hung.items():
             if id_ not in before:
@@ -234,6 +233,14 @@ class Runtime:
             if id_ not in hung:
                 log.info("an instruction that had been running for long has ended", **entry)
         return hung.keys() != before.keys()
+
+    def hangs_in(self, task: Any, stream: Stream) -> str:
+        """More about a task that hangs: of a fence, the ops behind which it is, one of which hangs; or what it waits
+        for on other nodes."""
+        if isinstance(task, Fence) and (behind := self.engine.launched(task.device, task.launch)):
+            return f" behind {behind}"
+        waits = stream.waits_for(task)
+        return f": {waits}" if waits else ""
 
     def break_waits(self) -> bool:
         """End waits for memory that may go in a circle over several nodes, or last as long as a client's function;
@@ -286,14 +293,14 @@ def is_overdue(task: Any, nanoseconds: int) -> bool:
     return 0 < getattr(task, "limit", 0) < nanoseconds and task.error is None
 
 
-def describe_hang(task: Any, stream: str, seconds: float, behind: str) -> dict[str, object]:
-    """One hanging kernel: its op, stream, running time, and the user's line. Of a fence, the ops that it is `behind`:
-    one of them hangs. A kernel that runs for the first time may just be compiled for long."""
+def describe_hang(task: Any, stream: str, seconds: float, more: str) -> dict[str, object]:
+    """One hanging kernel: its op, with `more` about it, stream, running time, and the user's line. A kernel that runs
+    for the first time may just be compiled for long."""
     location = task.author.where(task.location) if hasattr(task, "author") else None
     doing = " (compiling)" if getattr(task, "held", 0) & COMPILING else ""
     return {
         "instruction": task.id,
-        "op": f"{task.label} behind {behind}" if behind else f"{task.label}{doing}",
+        "op": f"{task.label}{more or doing}",
         "stream": stream,
         "seconds": round(seconds, 1),
         "location": location,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...interpreter.collectives.over_nodes import asked_over_nodes, count_of
+from ...interpreter.collectives.over_nodes import asked_over_nodes, transfers
 from ...interpreter.collectives.request import Asked
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.wire.messages import Collective, encode_message, encode_meta
+from ..collectives.collectives import library_of
 from ..core.core import Core
 from ..locations.locations import located
 from ..tensor.tensor import Tensor
@@ -35,8 +37,11 @@ def issue(
 ) -> list[Tensor]:
     """Send each node its part; the results, one for each device."""
     names = asked.devices
-    nodes = dict.fromkeys(node_of(name) for name in (*(tensor._home for tensor in tensors), *names))
+    homes = [tensor._home for tensor in tensors]
+    nodes = dict.fromkeys(node_of(name) for name in (*homes, *names))
     cores = {node: cluster.core(node) for node in nodes}
+    if library := library_of(asked, homes, ChainMap(*(dict(core.transport.libraries) for core in cores.values()))):
+        attributes = attributes | {"library": library}
     first, *others = cores.values()
     for core in others:
         refuse_in_blocks(first, core, f"a collective of {first.node} and {core.node}")
@@ -55,7 +60,7 @@ def send_parts(
 ) -> dict[int, Tensor]:
     """Send each node its part; the results, by rank."""
     kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
-    transfer = cluster.transfer(count_of(asked.collective))
+    transfer = cluster.transfer(transfers(asked))
     metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
     incarnations = tuple([core.transport.incarnation for core in cores.values()])
     made: dict[int, Tensor] = {}

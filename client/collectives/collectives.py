@@ -7,12 +7,13 @@ call are there together, or carry the same error.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from ...interpreter.collectives.collective import Kind
+from ...interpreter.collectives.over_nodes import is_launchable
 from ...interpreter.collectives.request import Asked, asked_for
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
@@ -31,10 +32,10 @@ Merge: TypeAlias = Literal["copy", "stream"]
 
 
 class Noting(threading.local):
-    """The function that this thread calls with each collective and the homes of its tensors, in place of issuing the
-    collective; None: collectives are issued."""
+    """The function that this thread calls with each collective, the homes of its tensors, and the library that would
+    carry it out, in place of issuing the collective; None: collectives are issued."""
 
-    note: Callable[[Asked, Sequence[str]], None] | None = None
+    note: Callable[[Asked, Sequence[str], str], None] | None = None
 
 
 NOTING: Final = Noting()
@@ -133,13 +134,19 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
     except MetadataError as error:
         raise located(error) from None
     if NOTING.note is not None:
-        NOTING.note(asked, homes)
+        NOTING.note(asked, homes, library_of(asked, homes, core.transport.libraries))
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)
     if kind is Kind.BROADCAST:  # on devices that a routine has anyway: its moves
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
+
+
+def library_of(asked: Asked, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
+    """The library that can carry it out, which all of its devices have in the same version; "" if there is none."""
+    found = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
+    return found.pop() if len(found) == 1 else ""
 
 
 def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) -> bool:

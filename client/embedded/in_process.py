@@ -15,7 +15,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
-from ...streams.device import Device
+from ...streams.device import Device, libraries_of
 from ...vm.machine import VirtualMachine
 from ...vm.model.session import Called
 from ..transport.callers import Callers, refuse_stalled, resting
@@ -50,6 +50,7 @@ class InProcessTransport:
         self.own_ops: Mapping[str, tuple[str, str]] | None = None
         self.inline_work = inline_work
         self.node, self.incarnation = node, 0
+        self.libraries: Mapping[str, str] = {}
         self.maps = self.eager = self.away = False
         self.opens_files, self.names_files = True, False
         self._lender = object()  # what lends host arrays: they outlive the transport
@@ -146,6 +147,7 @@ class EmbeddedTransport(InProcessTransport):
         new_array = plain_array if pinning is None else partial(array_for, pinning)
         super().__init__(devices, machine.engine.inline_work, release, machine.node, new_array)
         self.machine = machine
+        self.libraries = libraries_of(machine.devices)
         self.callers = Callers(self._give_back)
         self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
         self.send = partial(machine.submit, self._session)

@@ -36,7 +36,7 @@ class Explanation:
     `bytes` (of all moves), `seconds` (at the bandwidths that the choice was made with), and `why`. A move: `what`
     (all_gather, all_reduce, reduce_scatter, all_to_all, broadcast, send; slice and zeros move nothing), `of` (an
     operand by number, "its operands", or "result"), `before` and `after` (layouts), `devices`, `bytes`, and
-    `bandwidth`, in bytes a second.
+    `bandwidth`, in bytes a second; `by`, the library that carries out a collective of plain tensors, "" for none.
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -59,12 +59,19 @@ class Explanation:
 
 def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     """A row as texts."""
-    moves = "; ".join(
-        f"{move['what']} of {move['of']}, {size(move['bytes'])}" if move["bytes"] else f"{move['what']} of {move['of']}"
-        for move in row["moves"]
-    )
+    moves = "; ".join(map(text_of, row["moves"]))
     layouts = f"{', '.join(row['inputs'])} -> {', '.join(row['outputs'])}"
     return row["line"] or "", row["op"], layouts, moves or "nothing", row["why"]
+
+
+def text_of(move: dict[str, Any]) -> str:
+    """A move as text."""
+    nbytes, library = move["bytes"], move.get("by")
+    return (
+        f"{move['what']} of {move['of']}"
+        + (f", {size(nbytes)}" if nbytes else "")
+        + (f", by {library}" if library else "")
+    )
 
 
 def note(plan: Plan) -> None:
@@ -95,8 +102,8 @@ def note_move(name: str, before: Form, after: Form, reason: str = AS_IT_SAYS) ->
         add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, reason)
 
 
-def note_collective(asked: Collective, homes: Sequence[str]) -> None:
-    """Note a collective of plain tensors."""
+def note_collective(asked: Collective, homes: Sequence[str], library: str) -> None:
+    """Note a collective of plain tensors, and the library that carries it out, if one does."""
     received, names = asked.received(homes), list(dict.fromkeys((*homes, *asked.devices)))
     speed = bandwidth(names)
     move: dict[str, Any] = {
@@ -108,6 +115,7 @@ def note_collective(asked: Collective, homes: Sequence[str]) -> None:
         "bytes": sum(received),
         "seconds": max(received) / speed,
         "bandwidth": speed,
+        "by": library.partition(" ")[0],
     }
     add_row(move["what"], list(homes), asked.devices, [move] if any(received) else [], AS_IT_SAYS)
 

@@ -82,6 +82,8 @@ class Transport(Protocol):
     # The name of the machine among several, "" for one on its own, and how often its daemon was started there.
     node: str
     incarnation: int
+    # Device name -> the library of collectives that it has, with its version.
+    libraries: Mapping[str, str]
     # The functions that the machine has asked for.
     callers: Callers
     # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
@@ -159,6 +161,7 @@ class ClosedTransport:
         self.why = why
         self.inline_work = 0
         self.node, self.incarnation = "", 0
+        self.libraries: Mapping[str, str] = {}
         self.maps = self.eager = self.away = False
         self.lost = True
 

@@ -70,6 +70,7 @@ class RemoteTransport:
         }
         self.inline_work = int(settings["inline_work"])
         self.node, self.incarnation = str(settings["node"]), int(settings["incarnation"])
+        self.libraries: Mapping[str, str] = dict(settings.get("libraries", {}))
         self._bell = PolledBell()
         self.ring = self._bell.ring
         self.lock = SocketLock(self._bell)
@@ -96,8 +97,7 @@ class RemoteTransport:
         self.daemon = int(settings["pid"])
         self._gpus: dict[str, str] = dict(settings.get("gpus", {}))  # devices, by their bus ids
         self._numbers_here: dict[str, int | None] = {}
-        self.eager = True
-        self._cancel_due = False
+        self.eager, self._cancel_due = True, False
         self._attended: set[Reply] = set()  # without those that are answered
         self._read_at = 0.0  # when a thread last read the socket
         self._effects_lock = threading.Lock()

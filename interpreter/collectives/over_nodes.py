@@ -2,24 +2,30 @@
 
 Each node makes the same steps of the same request, and takes those that read or write its own memory. A step from one
 node's memory to another's is a transfer, whose name is that of the request's first one plus the number of the step.
+
+Where a library carries the collective out, the nodes agree on its launch by small values (`streams.gangs`), whose names
+are counted on in the same way. The client decides on the library, so that all nodes do the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError
 from ..types.device_names import node_of
 from ..types.meta import Meta
 from .choice import schedule_of
-from .collective import Collective
+from .collective import Collective, Kind
+from .library import calls_of
 from .request import Asked, asked_for
 from .steps import Step, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
 KEPT: Final = 64  # requests, and parts, that are remembered: training repeats a few for ever
+WORDS: Final = 6  # values by which the first node of a launch and one other agree on it
 
 
 class Task(NamedTuple):
@@ -111,3 +117,26 @@ def _asked(
 def transfer_of(first: bytes, step: int) -> bytes:
     """The name of the transfer of a step."""
     return ((int.from_bytes(first) + step) % (1 << 8 * len(first))).to_bytes(len(first))
+
+
+def launching_nodes(asked: Asked) -> list[str]:
+    """The nodes whose devices take part in a launch, in the order of their names."""
+    return sorted(nodes_of((), tuple(asked.devices)))
+
+
+def transfers(asked: Asked) -> int:
+    """How many names a request takes, whichever way it is carried out."""
+    return max(count_of(asked.collective), WORDS * len(launching_nodes(asked)))
+
+
+def is_launchable(asked: Asked, homes: Sequence[str]) -> bool:
+    """Can a library carry it out? What a broadcast gives has to be on one of its devices."""
+    given = asked.collective
+    return bool(calls_of(given)) and (given.kind is not Kind.BROADCAST or homes[0] in asked.devices)
+
+
+def digest_of(asked: Asked) -> bytes:
+    """32 bytes that differ where what the nodes were told to compute differs."""
+    kind, inputs, *rest = asked.collective
+    told = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)
+    return sha256(repr(told).encode()).digest()

@@ -14,16 +14,19 @@ from .collective import REDUCTIONS, Collective, Kind, collective
 COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one is on its way
 STREAM: Final = "stream"  # the peer's memory is read where it lies, if it can be
 LONGEST: Final = 86_400.0  # seconds of a timeout
+LONGEST_NAME: Final = 64  # characters of a library's name and version
 
 
 class Request(NamedTuple):
-    """The attributes. `merge` is how values are merged, `timeout` the seconds that a step may take, 0 for any."""
+    """The attributes. `merge` is how values are merged, `timeout` the seconds that a step may take, 0 for any.
+    `library`: the one that carries the collective out on all of several nodes, with its version."""
 
     reduction: str = "sum"
     axis: int = 0
     concat_axis: int = 0
     merge: str = COPY
     timeout: float = 0.0
+    library: str = ""
 
     def collective(self, kind: str, metas: Sequence[Meta], ranks: int, root: int = 0) -> Collective:
         """The collective on tensors of these metas; MetadataError for what does not fit."""
@@ -48,6 +51,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "concat_axis": (is_axis, "the number of an axis"),
     "merge": (lambda value: type(value) is str and value in (COPY, STREAM), f"{COPY!r} or {STREAM!r}"),
     "timeout": (is_timeout, f"seconds from 0 to {LONGEST:g}"),
+    "library": (lambda value: type(value) is str and len(value) <= LONGEST_NAME, "the name of a library"),
 }
 
 

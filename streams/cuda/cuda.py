@@ -28,6 +28,7 @@ from ...interpreter.errors import KernelError, MetadataError
 from ...interpreter.programs.fusion import Fusion, Terms
 from ...interpreter.programs.program import Program
 from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
+from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import BlockUser, Buffer, Device, FusionKernel, KernelCall
 from ..graph import Call, LaunchGraph, Moving, Refused
@@ -119,9 +120,11 @@ class CudaDevice(CopyingDevice):
         return LaunchStream(self.name, kind, index, sink, launcher=self._launcher, raw=raw)
 
     def join(self, devices: Sequence[Device]) -> None:
-        """Have one library of collectives with the GPUs that take it, if there are several and NCCL is there."""
+        """Have one library of collectives with the GPUs that take it, if there are several, here or perhaps on other
+        nodes, and NCCL is there."""
         found = {one.name: one for one in devices if isinstance(one, CudaDevice) and one.options.nccl}
-        if self.library is None and self.name in found and len(found) > 1 and not unavailable():
+        several = len(found) > 1 or node_of(self.name)
+        if self.library is None and self.name in found and several and not unavailable():
             library = NcclLibrary(self._cupy, found)
             for device in found.values():
                 device.library = library

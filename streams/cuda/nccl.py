@@ -1,7 +1,8 @@
 """NCCL through CuPy: communicators, and a collective as calls of theirs. Unverified: it has run over a fake alone.
 
-A communicator is of an ordered list of GPUs, and has an object for each. All of them are made, and called, within one
-group, so that no rank waits for another one of the same thread.
+A communicator is of an ordered list of GPUs, and has an object for each that is of this process. All of them are made,
+and called, within one group, so that no rank waits for another one of the same thread. Making them waits for the ranks
+of other processes, which nothing ends but their coming or the end of theirs: `Making` does so on a thread of its own.
 
 `abort` ends kernels that wait for a rank which will never come. CuPy forgets the communicator then; so does this file:
 nothing is called behind it. NCCL's kernels and buffers take memory of the GPU that no device counts.
@@ -52,22 +53,39 @@ def unavailable() -> str:
     return "" if version >= LEAST else f"NCCL {version} is too old"
 
 
-class Communicator:
-    """A communicator of GPUs of this process, by their numbers. Raises what NCCL raises."""
+def version() -> str:
+    """NCCL's name and version."""
+    from cupy.cuda import nccl
 
-    def __init__(self, cupy: Any, ordinals: Sequence[int]) -> None:
+    return f"nccl {nccl.get_version()}"
+
+
+def new_id() -> bytes:
+    """A new unique id. CuPy before 14 has tuples of signed numbers."""
+    from cupy.cuda import nccl
+
+    found = nccl.get_unique_id()
+    return found if isinstance(found, bytes) else bytes(number & 255 for number in found)
+
+
+class Communicator:
+    """A communicator of so many ranks, of which those in `ordinals` are GPUs of this process, by their numbers. Raises
+    what NCCL raises."""
+
+    def __init__(self, cupy: Any, size: int, ordinals: Mapping[int, int], unique_id: bytes) -> None:
         from cupy.cuda import nccl
 
         self._nccl: Any = nccl
         self.error: TensordError | None = None  # why it was aborted
         self.running = 0  # launches that were begun and have not ended
         self._lock = threading.Lock()  # of calls that use it, against its end
-        self._ranks: list[Any] = []
-        unique_id = nccl.get_unique_id()
+        self.id = unique_id
+        self._ranks: dict[int, Any] = {}
+        self._whole = size == len(ordinals)
         with grouped(nccl):
-            for rank, ordinal in enumerate(ordinals):
+            for rank, ordinal in ordinals.items():
                 with cupy.cuda.Device(ordinal):
-                    self._ranks.append(nccl.NcclCommunicator(len(ordinals), unique_id, rank))
+                    self._ranks[rank] = rank_of(nccl, size, unique_id, rank)
 
     def launch(self, made: Sequence[Made], element: Element, reduction: str, streams: Mapping[int, int]) -> None:
         """Launch the calls on the streams of their ranks, as one."""
@@ -85,7 +103,7 @@ class Communicator:
         """Raise what went wrong since the last launch, on a network for one."""
         with self._lock:
             if self.error is None:
-                for comm in self._ranks:
+                for comm in self._ranks.values():
                     comm.check_async_error()
 
     def abort(self, error: TensordError) -> None:
@@ -94,7 +112,7 @@ class Communicator:
         held = self._lock.acquire(timeout=ABORTING)
         try:
             first, self.error = self.error is None, self.error or error
-            for comm in self._ranks if first else ():
+            for comm in self._ranks.values() if first else ():
                 with suppress(Exception):  # on a lost GPU every call fails
                     comm.abort()
         finally:
@@ -102,13 +120,62 @@ class Communicator:
                 self._lock.release()
 
     def destroy(self) -> None:
-        """End a communicator that nothing uses."""
+        """End a communicator that nothing uses. To destroy it would wait for ranks of other processes."""
+        given_up = KernelError("the communicator was given up")
+        if not self._whole:
+            self.abort(given_up)
+            return
         with self._lock:
             if self.error is None:
-                self.error = KernelError("the communicator was given up")
+                self.error = given_up
                 with suppress(Exception), grouped(self._nccl):
-                    for comm in self._ranks:
+                    for comm in self._ranks.values():
                         comm.destroy()
+
+
+class Making:
+    """A communicator that is being made on a thread of its own, which may be given up. `done` is set at the end."""
+
+    def __init__(self, make: Callable[[], Communicator]) -> None:
+        self.done = threading.Event()
+        self._make = make
+        self._made: Communicator | None = None
+        self._failure: BaseException | None = None
+        self._given_up: TensordError | None = None
+        self._lock = threading.Lock()  # of the end of one of the two threads
+        threading.Thread(target=self._work, name="tensord nccl maker", daemon=True).start()
+
+    def result(self) -> Communicator:
+        """The communicator, once done; raises what NCCL raises."""
+        if self._made is None:
+            raise self._failure or KernelError("no communicator was made")
+        return self._made
+
+    def give_up(self, error: TensordError) -> None:
+        """Nobody wants it any more: it is aborted, at once or when it is there."""
+        with self._lock:
+            self._given_up = error
+        if self._made is not None:
+            self._made.abort(error)
+
+    def _work(self) -> None:
+        try:
+            made = self._make()
+            with self._lock:
+                self._made, error = made, self._given_up
+            if error is not None:
+                made.abort(error)
+        except BaseException as failure:
+            self._failure = failure
+        self.done.set()
+
+
+def rank_of(nccl: Any, size: int, unique_id: bytes, rank: int) -> Any:
+    """A rank's object, on the current GPU."""
+    try:
+        return nccl.NcclCommunicator(size, unique_id, rank)
+    except TypeError:  # CuPy before 14
+        return nccl.NcclCommunicator(size, tuple([byte - 256 * (byte > 127) for byte in unique_id]), rank)
 
 
 @contextmanager

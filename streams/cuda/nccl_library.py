@@ -1,4 +1,4 @@
-"""Collectives between the GPUs of a machine by NCCL. Unverified: it has run over a fake alone.
+"""Collectives between GPUs by NCCL, those of this machine's ranks. Unverified: it has run over a fake alone.
 
 Theory of operation
     A kernel of NCCL waits, on its GPU, for the kernels of all other ranks. Two GPUs that get two collectives in
@@ -8,18 +8,21 @@ Theory of operation
     failed or a GPU is lost, and aborts then: nothing else would end the kernels of the other ranks.
 
     Communicators are made when a list of GPUs first has a collective, some 0.1 to 3 s, and kept. Beyond `KEPT` the one
-    that was idle for longest is destroyed.
+    that was idle for longest is destroyed. One with ranks of other nodes is made on a thread of its own, as only the
+    coming of all of them ends that; the launcher waits, unless the launch is withdrawn, or for `MAKING` seconds. All
+    nodes have their launches in one order (`gangs`), so launchers never wait for each other in a circle.
 
 Guarantees
-    - A launch is begun on all of its GPUs or on none; `ended` is called once, when no GPU touches its arrays any more.
+    - A launch is begun on all GPUs of this machine or on none; `ended` is called once, when none touches its arrays any
+      more.
     - A launch that is withdrawn before it is begun does not begin. One that has begun and is withdrawn by anything but
       a cancellation is aborted with its communicator, and so is what the communicator had begun before; the next
       collective makes a new one.
     - On a GPU that is lost the follower waits for nothing.
 
 Who owns what
-    The launcher owns the communicators and streams. `_jobs` and the fields of a job are under the lock. Aborts are the
-    watcher's alone, so that nobody else waits for NCCL to give up.
+    The launcher owns streams, and makes and ends communicators; `_made`, `_jobs` and the fields of a job are under the
+    lock. Aborts of what runs are the watcher's alone, so that nobody else waits for NCCL to give up.
 
 Rejected
     - The launchers of the devices, each for its own GPU: two collectives would need one order among several threads.
@@ -33,7 +36,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
@@ -43,11 +46,13 @@ import numpy as np
 
 from ...interpreter.collectives.library import Element
 from ...interpreter.errors import CancelledError, KernelError, TensordError
-from ..library import Ended, Launch, Operand, Operands
+from ..library import Ended, Launch, Operand, Operands, Shared
 from ..stream import LOG
-from .nccl import DTYPES, Communicator, Made, Span
+from .nccl import DTYPES, Communicator, Made, Making, Span, new_id, version
 
 KEPT: Final = 8  # communicators
+MAKING: Final = 60.0  # seconds in which the ranks of other nodes have to come
+UNFINISHED: Final = 4  # communicators that were given up, and for which a thread still waits
 SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 PERIOD: Final = 0.1  # seconds between two looks at what runs
 
@@ -73,8 +78,11 @@ class NcclLibrary:
     name = "nccl"
 
     def __init__(self, cupy: Any, devices: Mapping[str, Any]) -> None:
+        self.version = version()
         self._cupy = cupy
         self._devices = dict(devices)
+        self._given_up: list[Making] = []
+        self._leaving: list[Communicator] = []  # those that still run, and that other nodes do not have any more
         self._lock = threading.Lock()
         self._jobs: dict[Launch, Job] = {}  # that have not ended
         self._made: OrderedDict[tuple[str, ...], Communicator] = OrderedDict()  # the one that was used last is last
@@ -98,10 +106,18 @@ class NcclLibrary:
         if refused:
             ended(KernelError(f"{launch.label}: its devices are being closed", op=launch.label))
 
-    def withdraw(self, launch: Launch, error: TensordError) -> None:
+    def kept(self, devices: Sequence[str]) -> bytes:
+        with self._lock:
+            found = self._made.get(tuple(devices))
+            if found is None or found.error is not None:
+                return b""
+            self._made.move_to_end(tuple(devices))
+            return found.id
+
+    def withdraw(self, launch: Launch, error: TensordError, *, missing: bool = False) -> None:
         with self._lock:
             job = self._jobs.get(launch)
-            if job is not None and not (job.begun and isinstance(error, CancelledError)):
+            if job is not None and (missing or not (job.begun and isinstance(error, CancelledError))):
                 job.error = job.error or error
                 self._bell.set()
 
@@ -117,8 +133,8 @@ class NcclLibrary:
         for thread in self._threads:
             thread.join(max(0.0, deadline - monotonic()))
         ended = not any(thread.is_alive() for thread in self._threads)
-        while ended and self._made:
-            self._made.popitem()[1].destroy()
+        while ended and (self._made or self._leaving):
+            (self._leaving.pop() if self._leaving else self._made.popitem()[1]).destroy()
         return ended
 
     def _started(self) -> bool:
@@ -159,6 +175,8 @@ class NcclLibrary:
         communicator = None
         try:
             communicator = self._communicator_of(job) if self._may_begin(job) else None
+            if communicator is not None and job.launch.shared is not None:
+                job.launch.shared.placed()
             if communicator is None or not self._begins(job, communicator):
                 return
             self._bell.set()
@@ -184,26 +202,58 @@ class NcclLibrary:
             return True
 
     def _communicator_of(self, job: Job) -> Communicator:
-        """The one of its GPUs, made anew if there is none that works."""
-        key = job.launch.devices
-        found = self._made.get(key)
-        if found is None or found.error is not None:
-            self._made.pop(key, None)
-            self._make_room()
-            ordinals = [self._devices[name].ordinal for name in key]
-            found = self._made[key] = Communicator(self._cupy, ordinals)
-        self._made.move_to_end(key)
+        """The one of its GPUs, made anew if there is none that works, or if other nodes do not have it."""
+        key, shared = job.launch.devices, job.launch.shared
+        id_ = self.kept(key)
+        if id_ and (shared is None or id_ == shared.kept):
+            if shared is not None:
+                shared.announce(id_)
+            return self._made[key]
+        if shared is not None and shared.kept:
+            raise KernelError(f"{job.launch.label}: the communicator of its GPUs has failed meanwhile; try again")
+        self._make_room(key)
+        found = self._new_communicator(job) if shared is None else self._new_shared(job, shared)
+        with self._lock:
+            self._made[key] = found
         return found
 
-    def _make_room(self) -> None:
-        """Destroy what was idle for longest, but for what runs."""
-        idle = [key for key, one in self._made.items() if not one.running]
-        for key in idle[: max(0, len(self._made) - KEPT + 1)]:
-            self._made.pop(key).destroy()
+    def _make_room(self, key: tuple[str, ...]) -> None:
+        """End what was idle for longest, but for what runs, and what these GPUs had."""
+        with self._lock:
+            idle = [other for other, one in self._made.items() if not one.running and other != key]
+            surplus = idle[: max(0, len(self._made) - (key in self._made) - KEPT + 1)]
+            self._leaving += [self._made.pop(other) for other in (*surplus, key) if other in self._made]
+        for one in self._leaving:
+            if not one.running:
+                one.destroy()
+        self._leaving = [one for one in self._leaving if one.running]
+
+    def _new_communicator(self, job: Job, id_: bytes = b"") -> Communicator:
+        launch = job.launch
+        ordinals = {rank: self._devices[name].ordinal for rank, name in launch.here.items()}
+        return Communicator(self._cupy, len(launch.devices), ordinals, id_ or new_id())
+
+    def _new_shared(self, job: Job, shared: Shared) -> Communicator:
+        """A communicator with ranks of other nodes, which the launch waits for."""
+        self._given_up = [one for one in self._given_up if not one.done.is_set()]
+        if len(self._given_up) >= UNFINISHED:
+            raise KernelError(f"{len(self._given_up)} communicators still wait for nodes that have not come")
+        id_ = shared.made_with or new_id()
+        shared.announce(id_)
+        making = Making(lambda: self._new_communicator(job, id_))
+        deadline = monotonic() + MAKING
+        while not making.done.wait(PERIOD):
+            late = monotonic() > deadline
+            if late or not self._may_begin(job):
+                error = job.error or KernelError(f"{job.launch.label}: other nodes have not come within {MAKING:g} s")
+                making.give_up(error)
+                self._given_up.append(making)
+                raise error
+        return making.result()
 
     def _launch_with(self, job: Job, communicator: Communicator) -> None:
         """Launch its calls, and record an event behind them on each GPU."""
-        devices, element = job.launch.devices, job.launch.element
+        devices, element = job.launch.here, job.launch.element
         streams = {rank: self._stream_of(devices[rank]) for rank in {call.rank for call in job.launch.calls}}
         made: list[Made] = [
             (call, span_of(source, element), span_of(target, element))
@@ -235,8 +285,8 @@ class NcclLibrary:
         self._bell.set()
 
     def _own(self, job: Job) -> list[Any]:
-        """The GPUs that take part."""
-        return [self._devices[name] for name in job.launch.devices]
+        """The GPUs of this machine that take part."""
+        return [self._devices[name] for name in job.launch.here.values()]
 
     # -- the follower ----------------------------------------------------------------------------------------------
 
@@ -264,6 +314,8 @@ class NcclLibrary:
                 communicator.running -= 1
                 error = error or communicator.error
             del self._jobs[job.launch]
+        if communicator is not None and error is not None:
+            communicator.abort(error)  # other ranks may have done more of it, or less
         job.ended(error)
 
     # -- the watcher -----------------------------------------------------------------------------------------------

@@ -4,5 +4,5 @@
 - `failures`: what the other half of a transfer has still to hear
 - `tcp/`: between daemons
 - `exchange`: where both halves of each transfer meet, within one process
-- `in_memory`: two machines in one process; `loopback`: a machine alone, which sends to itself
+- `in_memory`: several machines in one process; `loopback`: a machine alone, which sends to itself
 """

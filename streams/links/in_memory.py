@@ -1,8 +1,9 @@
-"""Two machines in one process, and the links between them: for tests, and for trying what two nodes do."""
+"""Several machines in one process, and the links between them: for tests, and for trying what nodes do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from ...interpreter.errors import MetadataError, node_lost
 from .exchange import Carry, Exchange, at_once
@@ -36,6 +37,13 @@ class InMemory:
 
 def pair(first: str = "node0", second: str = "node1", carry: Carry = at_once) -> tuple[InMemory, InMemory]:
     """The links of two machines to each other and to themselves."""
-    between = Exchange(carry)
-    one = InMemory(first, {first: Exchange(carry), second: between})
-    return one, InMemory(second, {first: between, second: Exchange(carry)})
+    one, other = mesh((first, second), carry)
+    return one, other
+
+
+def mesh(nodes: Sequence[str], carry: Carry = at_once) -> list[InMemory]:
+    """The links of machines to each other and to themselves."""
+    links = {node: InMemory(node, {node: Exchange(carry)}) for node in nodes}
+    for one, other in combinations(nodes, 2):
+        links[one].exchanges[other] = links[other].exchanges[one] = Exchange(carry)
+    return list(links.values())

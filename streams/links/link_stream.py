@@ -13,6 +13,8 @@ Who owns what
 Rejected
     Threads that wait, one for each transfer: thousands may wait for a peer. A stream of each link: its order would be
     nobody's, and an instruction's stream is its device's.
+
+A launch of several devices is on such a stream, too (JOINT). Once its devices have it, it may hang as any kernel.
 """
 
 from __future__ import annotations
@@ -20,9 +22,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol
 
 from ..stream import Sink, Stream, StreamKind, Task
+
+
+class Progress(Protocol):
+    """What a task that waits for other nodes tells meanwhile. `since`: nanoseconds since when a long wait is a hang,
+    0 while it is none."""
+
+    since: int
+
+    def waits_for(self) -> str:
+        """For people: what it waits for."""
 
 
 class LinkStream(Stream):
@@ -40,17 +52,30 @@ class LinkStream(Stream):
         self._sink = sink
         self._clock = clock
         self._limited: dict[int, Task] = {}  # by number: those that may take a certain time
+        self._joint: dict[int, Task] = {}  # by number: those of a joint stream
+        self.progress: dict[int, Progress] = {}  # by number: of those that tell some
 
     def submit(self, tasks: Sequence[Any]) -> None:
         for task in tasks:
             task.started = self._clock()
             if task.limit:
                 self._limited[task.id] = task
+            if self.kind is StreamKind.JOINT:
+                self._joint[task.id] = task
             task.start(partial(self._report, task))
 
     def running(self) -> tuple[Task, int] | None:
-        """None: what waits for another node does not hang."""
-        return None
+        """The launch that its devices have had for longest. What waits for another node does not hang."""
+        begun = [(task, since) for task in list(self._joint.values()) if (since := self._since(task))]
+        return min(begun, key=lambda one: one[1], default=None)
+
+    def _since(self, task: Task) -> int:
+        telling = self.progress.get(task.id)
+        return task.started if telling is None else telling.since
+
+    def waits_for(self, task: Task) -> str:
+        telling = self.progress.get(task.id)
+        return "" if telling is None else telling.waits_for()
 
     def timed(self) -> Sequence[tuple[Task, int]]:
         return [(task, task.started) for task in list(self._limited.values())]
@@ -60,5 +85,6 @@ class LinkStream(Stream):
 
     def _report(self, task: Task) -> None:
         task.finished = self._clock()
-        self._limited.pop(task.id, None)
+        for known in (self._limited, self._joint, self.progress):
+            known.pop(task.id, None)
         self._sink((task,))

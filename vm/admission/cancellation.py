@@ -30,11 +30,12 @@ from ..model.session import VmSession
 from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
-from ..tracing.link_labels import read_label
+from ..tracing.link_labels import launch_nodes, read_label
 from .names import Names
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
+WITHDRAWN = {Opcode.SEND: "has taken the value", Opcode.LAUNCH: "took part"}  # what is not to be waited for
 AWAITING = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams of what waits for another node, or a client
 ENDED = "the session was closed, and with it the program whose function was to compute this"
 PIECE = 256  # handles of ended sessions that are released at once
@@ -86,13 +87,11 @@ class Cancellation:
         """Fail what of the session waits for another node's half of a transfer; of how many. A value that was offered
         arrives all the same, but for a chunk of a collective, whose others may not."""
         live = session.live.values()
-        victims = [one for one in live if one.error is None and node is not None and awaited_node(one) == node]
+        victims = [one for one in live if one.error is None and node in awaited_nodes(one)]
         for instruction in victims:
             if instruction.error is None and not instruction.retired:
-                what = "has taken" if instruction.opcode is Opcode.SEND else "has sent"
-                error = instruction.describe(
-                    node_lost(str(node), f"the session there has ended before it {what} the value")
-                )
+                does = WITHDRAWN.get(instruction.opcode, "has sent the value")
+                error = instruction.describe(node_lost(str(node), f"the session there has ended before it {does}"))
                 if instruction.status in UNDER_WAY:
                     self.scheduler.revoke(instruction, error)
                 else:
@@ -198,13 +197,22 @@ def awaits_others(instruction: Instruction) -> bool:
     """Does it wait for what another node, or its client, may never do? Once its session has ended, nobody could end
     that wait."""
     stream = instruction.stream
-    return stream is not None and stream.kind in AWAITING and not instruction.outputs
+    waits = stream is not None and stream.kind in AWAITING and not instruction.outputs
+    return waits or bool(launched_with(instruction))
 
 
-def awaited_node(instruction: Instruction) -> str | None:
-    """The node for whose half of a transfer it waits. A Recv with outputs does not: its value was offered."""
-    label = read_label(instruction.label) if awaits_others(instruction) else None
-    return None if label is None else label.node
+def launched_with(instruction: Instruction) -> Sequence[str]:
+    """The other nodes of a launch."""
+    return launch_nodes(instruction.label) if instruction.opcode is Opcode.LAUNCH else ()
+
+
+def awaited_nodes(instruction: Instruction) -> Sequence[str]:
+    """The nodes for whose half of a transfer, or part of a launch, it waits. A Recv with outputs does not:
+    its value was offered."""
+    if instruction.opcode is Opcode.LAUNCH or not awaits_others(instruction):
+        return launched_with(instruction)
+    label = read_label(instruction.label)
+    return () if label is None else (label.node,)
 
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:

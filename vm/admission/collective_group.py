@@ -213,6 +213,7 @@ class Group:
         instruction.limit = self.limit
 
         def count(done: Instruction) -> None:
+            done.session.offered.discard(done.id)
             if done.error is None and nbytes:
                 carrier.count_move(stream.kind.value, nbytes)
                 add_to(done.author.moved, nbytes)

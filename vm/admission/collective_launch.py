@@ -3,12 +3,12 @@ same COMPLETE (`collectives`).
 
 The LAUNCH reads all tensors and results, and writes a token of each result. Its edges are hard (`Traits.exchanges`), so
 it begins when all that it reads is there; on all of its devices at once, since it is one instruction. The library has
-one order for all launches of the machine.
+one order for all launches of the machine. `collective_gang` has that of several nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ def library_of(asked: Asked, tensors: Sequence[Tensor], devices: Sequence[Device
 
 
 class LaunchedGroup(Group):
-    """The instructions of a collective that a library carries out on these devices, one for each rank."""
+    """The instructions of a collective that a library carries out, of the ranks and tensors that are here."""
 
     def __init__(
         self,
@@ -51,36 +51,49 @@ class LaunchedGroup(Group):
         residency: Residency,
         cause: Cause,
         asked: Asked,
-        devices: Sequence[DeviceState],
-        inputs: Sequence[Binding],
+        devices: Mapping[int, DeviceState],
+        inputs: Mapping[int, Binding],
         library: CollectiveLibrary,
     ) -> None:
-        super().__init__(scheduler, residency, cause, asked, dict(enumerate(devices)), dict(enumerate(inputs)))
+        super().__init__(scheduler, residency, cause, asked, devices, inputs)
+        self.names = asked.devices
         self.library = library
         self.algorithm, self.steps = library.name, ()
 
     def admit_steps(self, name: str) -> None:
         """Admit the LAUNCH."""
-        given, device, element = self.given, self.devices[0], element_of(self.given)
-        calls = calls_of(given)
+        given, device, element = self.given, next(iter(self.devices.values())), element_of(self.given)
+        calls = [call for call in calls_of(given) if call.rank in self.devices]
         if element is None:
             raise AssertionError(f"no library takes {name}")
-        instruction = self.new_instruction(Opcode.LAUNCH, name, device)
+        instruction = self.new_instruction(Opcode.LAUNCH, self.label_of(name), device)
         results, inputs = list(self.results.values()), list(self.inputs.values())
         instruction.inputs = (*results, *inputs)
         instruction.reads = tuple(dict.fromkeys([binding.copy for binding in (*results, *inputs)]))
         instruction.writes = tuple([self.token(Place(rank, WHOLE, 0)) for rank in self.devices])
-        names = [one.name for one in self.devices.values()]
-        launch = Launch(name, names, calls, element, self.request.reduction)
-        instruction.kernel = partial(self.begin, launch)
-        instruction.on_doom = partial(self.withdraw, launch)
+        here = {rank: one.name for rank, one in self.devices.items()}
+        launch = Launch(name, self.names, here, calls, element, self.request.reduction)
+        self.prepare(instruction, launch)
         self.send(instruction, device.backend.copy_stream(StreamKind.JOINT), device, given.nbytes)
 
+    def label_of(self, name: str) -> str:
+        """The label of the LAUNCH."""
+        return name
+
+    def prepare(self, instruction: Instruction, launch: Launch) -> None:
+        """Say how the LAUNCH begins, and ends early."""
+        instruction.kernel = partial(self.begin, launch)
+        instruction.on_doom = partial(self.withdraw, launch)
+
     def begin(self, launch: Launch, *given: Any) -> None:
-        """Have the library carry it out. `given`: the arrays of the results, those of the tensors, the callback."""
+        """Have the library carry it out. `given`: the arrays, and the callback."""
+        self.library.begin(launch, self.operands(launch, given[:-1]), given[-1])
+
+    def operands(self, launch: Launch, arrays: Sequence[Any]) -> Operands:
+        """What the calls read and write, of the arrays of the results and of the tensors."""
         ranks = len(self.devices)
-        results, inputs, ended = given[:ranks], given[ranks:-1], given[-1]
-        self.library.begin(launch, operands_of(self.given, launch.calls, inputs, results), ended)
+        results, inputs = dict(zip(self.devices, arrays[:ranks], strict=True)), arrays[ranks:]
+        return operands_of(self.given, launch.calls, dict(zip(self.inputs, inputs, strict=True)), results)
 
     def withdraw(self, launch: Launch, instruction: Instruction) -> None:
         """It will not run, or not to its end."""
@@ -88,8 +101,8 @@ class LaunchedGroup(Group):
             self.library.withdraw(launch, instruction.error)
 
 
-def operands_of(given: Collective, calls: Calls, inputs: Sequence[Any], results: Sequence[Any]) -> Operands:
-    """What each call reads and writes of the arrays. A broadcast has one tensor, that of its root."""
+def operands_of(given: Collective, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
+    """What each call reads and writes of the arrays, by rank. A broadcast has one tensor, that of its root."""
     alone = given.kind is Kind.BROADCAST
     return [
         (

@@ -71,10 +71,10 @@ class Collectives:
         except TensordError as error:
             self.refuse(cause, message, error, metas, devices)
             return
+        ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
         if library is not None:
-            group: Group = LaunchedGroup(self.scheduler, self.residency, cause, asked, devices, bound, library)
+            group: Group = LaunchedGroup(self.scheduler, self.residency, cause, asked, ranks, inputs, library)
         else:
-            ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
             group = Group(self.scheduler, self.residency, cause, asked, ranks, inputs)
         group.admit(outputs, metas)
 

@@ -11,6 +11,9 @@ theirs from the beginning, so two clients whose collectives do not fit side by s
 `timeout`.
 
 A node that refuses its part tells the other nodes, for each of its transfers: their results carry the same error.
+
+Where the client has found that all devices have one library of collectives, it names that in the message, and each node
+admits one LAUNCH instead (`collective_gang`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,17 @@ from typing import Any, NamedTuple
 
 from ...interpreter.collectives.choice import Schedule
 from ...interpreter.collectives.collective import Collective as Given
-from ...interpreter.collectives.over_nodes import Task, asked_over_nodes, nodes_of, part_of, part_to_do, transfer_of
+from ...interpreter.collectives.over_nodes import (
+    Task,
+    asked_over_nodes,
+    digest_of,
+    is_launchable,
+    launching_nodes,
+    nodes_of,
+    part_of,
+    part_to_do,
+    transfer_of,
+)
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import Asked
 from ...interpreter.collectives.steps import Step
@@ -28,11 +41,14 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, decode_meta
+from ...streams.gangs.gang import Meeting
+from ...streams.gangs.turns import Turns
 from ...streams.links.link import Link, Merge
 from ...streams.stream import Stream, StreamKind
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Tensor
+from .collective_gang import GangGroup, library_of
 from .collective_group import Group, Origin, part
 from .collectives import Collectives, known
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
@@ -64,6 +80,7 @@ class CollectivesOverNodes:
     def __init__(self, here: Collectives, transfers: NodeTransfers) -> None:
         self.here = here
         self.transfers = transfers
+        self.turns = Turns()
 
     def collective(self, session: VmSession, message: Collective) -> None:
         """Admit this node's part, or define its results poisoned and tell the other nodes."""
@@ -80,8 +97,14 @@ class CollectivesOverNodes:
             check_new(session, message.outputs)
             metas = mine.asked.collective.outputs()
             devices = self.devices_of(message, mine)
-            bound = self.bind(cause, message, mine, devices)
-            group = GroupOverNodes(self, cause, mine, devices, bound)
+            library = library_of(mine.asked, mine.homes, devices)
+            bound = self.bind(cause, message, mine, devices, launched=library is not None)
+            group: Group
+            if library is None:
+                group = GroupOverNodes(self, cause, mine, devices, bound)
+            else:
+                engine, meeting = (self.here.scheduler, self.here.residency), self.meeting(mine, self.link_to)
+                group = GangGroup(*engine, cause, mine.asked, devices, bound, library, meeting, self.turns)
         except TensordError as error:
             self.here.refuse(cause, message, error, [metas[rank] for rank in devices], list(devices.values()))
             if mine is not None:
@@ -114,7 +137,13 @@ class CollectivesOverNodes:
         return {rank: device_of(self.here.scheduler.devices, mine.asked.devices[rank]) for rank in mine.ranks}
 
     def bind(
-        self, cause: Cause, message: Collective, mine: Participation, devices: Mapping[int, DeviceState]
+        self,
+        cause: Cause,
+        message: Collective,
+        mine: Participation,
+        devices: Mapping[int, DeviceState],
+        *,
+        launched: bool = False,
     ) -> dict[int, Binding]:
         """The tensors of this node, on their homes, which have to be those that were named."""
         given, tensors = mine.asked.collective, []
@@ -124,11 +153,15 @@ class CollectivesOverNodes:
             tensors.append(tensor)
         outputs = given.outputs()
         metas = [outputs[rank] for rank in devices]
-        bound = self.here.bind(cause, given, tensors, list(devices.values()), metas)
+        bound = self.here.bind(cause, given, tensors, list(devices.values()), metas, launched=launched)
         return dict(zip(mine.inputs, bound, strict=True))
 
     def withdraw(self, mine: Participation, error: TensordError) -> None:
         """Tell the other nodes that nothing comes of this node's part."""
+        if mine.asked.request.library:
+            if mine.ranks and is_launchable(mine.asked, mine.homes):  # else they find the same
+                self.meeting(mine, self.link_if_there).withdraw(error)
+            return
         for task in part_to_do(*mine.whole).tasks:
             if task.source != task.target:
                 self.withdraw_task(mine, task, error)
@@ -137,13 +170,24 @@ class CollectivesOverNodes:
         """The link to another node that takes part."""
         return self.transfers.link_to(node, mine.incarnations.get(node, 0))
 
+    def link_if_there(self, mine: Participation, node: str) -> Link | None:
+        """The link to another node; None if it is gone."""
+        try:
+            return self.link_to(mine, node)
+        except TensordError:
+            return None
+
+    def meeting(self, mine: Participation, link_to: Callable[[Participation, str], Link | None]) -> Meeting:
+        """What this node needs in order to launch together with the others."""
+        meeting = Meeting(launching_nodes(mine.asked), mine.node, mine.first, digest_of(mine.asked), {})
+        links = {other: link for other in meeting.others if (link := link_to(mine, other)) is not None}
+        return meeting._replace(links=links)
+
     def withdraw_task(self, mine: Participation, task: Task, error: TensordError) -> None:
         sends = task.source == mine.node
-        try:
-            link = self.link_to(mine, task.target if sends else task.source)
-        except TensordError:
-            return  # a node that is gone is not told
-        (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
+        link = self.link_if_there(mine, task.target if sends else task.source)
+        if link is not None:  # a node that is gone is not told
+            (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
 
 
 class GroupOverNodes(Group):

@@ -504,8 +504,10 @@ class Scheduler:
         """Fail an instruction that runs for longer than it may. Its kernel finishes unseen, and its stream waits."""
         if instruction.retired or instruction.error is not None or instruction.revoked is not None:
             return
-        where = "" if instruction.stream is None else f" on {instruction.stream.device}"
+        stream = instruction.stream
+        where, waits = ("", "") if stream is None else (f" on {stream.device}", stream.waits_for(instruction))
         text = f"{instruction.label} has not ended{where} within {instruction.limit / 1e9:g} s"
+        text += f": {waits}" if waits else ""
         error = instruction.describe(KernelError(text))
         self.revoke(instruction, error)
         self.tell(instruction.author, error)

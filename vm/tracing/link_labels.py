@@ -1,4 +1,5 @@
-"""The labels of instructions that send to other nodes, or receive from there: node and transfer, as text.
+"""The labels of instructions that send to other nodes, or receive from there: node and transfer, as text. That of a
+launch together with other nodes has their names.
 
 Two nodes' records of one transfer have the same number, so that their traces can be joined. It is a digest of the
 transfer's name: any session sees records, and whoever knew the name could take the other half's place.
@@ -7,10 +8,12 @@ transfer's name: any session sees records, and whoever knew the name could take 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 SEND, OFFER, RECV = "send to", "offer from", "recv from"
+WITH: Final = ", with "
 LABEL: Final = re.compile(rf"({SEND}|{OFFER}|{RECV}) (.*) #([0-9a-f]{{32}})")
 
 
@@ -34,3 +37,14 @@ def read_label(label: str) -> LinkLabel | None:
     """What a label says; None if it is none of these."""
     found = LABEL.fullmatch(label)
     return None if found is None else LinkLabel(found[1], found[2], bytes.fromhex(found[3]))
+
+
+def launch_label(name: str, nodes: Sequence[str]) -> str:
+    """The label of a launch together with these other nodes."""
+    return f"{name}{WITH}{', '.join(nodes)}"
+
+
+def launch_nodes(label: str) -> list[str]:
+    """The other nodes in the label of a launch; none if it is of one node."""
+    _, found, nodes = label.partition(WITH)
+    return nodes.split(", ") if found else []

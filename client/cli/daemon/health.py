@@ -32,7 +32,8 @@ def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
     for one in status["hung"]:
         since, place = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
         message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
-        yield Reason("hanging kernel", message, f"tensord trace why {one['instruction']}; only a restart ends it")
+        ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
+        yield Reason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
     durable = status.get("durable")  # an older daemon does not say
     if durable is not None and durable["failure"]:
         message = f"not on the disk as they are: {durable['failure']}"

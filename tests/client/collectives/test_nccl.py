@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.cli.daemon.health import reasons
 from tensord.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter
 from tensord.interpreter.errors import CancelledError, KernelError
 from tensord.streams.cuda.nccl_library import KEPT
 
-from ...behaviours.looking_inside import device_of, until
+from ...behaviours.looking_inside import device_of, machine_of, until
 from ...streams.fake_cuda.gpu import CUDARuntimeError, Gpu
 from ...streams.fake_cuda.module import installed
 
@@ -177,11 +178,50 @@ def test_what_nccl_notices_by_itself_fails_the_results_and_the_next_collective_w
     with machine() as session:
         tensors = spread(session, values_of(2, (4,)))
         results = stuck(gpu, session, tensors)
-        inner(gpu)._alive[0].failure = "NCCL_ERROR_SYSTEM_ERROR: a cable"
+        (clique,) = inner(gpu)._alive
+        clique.failure = "NCCL_ERROR_SYSTEM_ERROR: a cable"
+        until(session, lambda: clique.gone == {0, 1})
         gpu.release("it")
-        until(session, lambda: len(inner(gpu)._alive) == 0 or results[0].is_ready())
-        inner(gpu)._cliques.clear()
-        assert all_reduce(tensors)[0].shape == (4,)
+        for each in results:
+            with pytest.raises(KernelError, match="NCCL_ERROR_SYSTEM_ERROR: a cable"):
+                (each + 1).wait(timeout=WAIT)
+        assert np.allclose(all_reduce(tensors)[0].numpy(), sum(values_of(2, (4,))))
+        assert len(inner(gpu)._cliques) == 2
+
+
+def test_a_launch_that_hangs_without_a_timeout_is_reported(gpu: Gpu, caplog: pytest.LogCaptureFixture) -> None:
+    with machine() as session:
+        results = stuck(gpu, session, spread(session, values_of(2, (4,))))
+        machine_of(session).hang_after = 0.0
+        machine_of(session).watch()
+        (hang,) = machine_of(session).hung.values()
+        assert str(hang["op"]).startswith("all_reduce 16 B nccl of 2 #")
+        assert "test_nccl.py" in str(hang["location"])
+        (reason,) = reasons(session._core.answers.query("status"))
+        assert "timeout= would have" in reason.advice
+        gpu.release("it")
+        assert results[0].wait(timeout=WAIT).shape == (4,)
+        machine_of(session).watch()
+        assert machine_of(session).hung == {}
+    told = [record.levelname for record in caplog.records if "running for long" in record.message]
+    assert told == ["ERROR"]
+
+
+def test_an_explanation_and_a_trace_say_that_nccl_carries_it_out(gpu: Gpu) -> None:
+    assert gpu.nccl
+    with machine() as session:
+        one, other = spread(session, values_of(2, (4,)))
+        rows = session.explain(collectives_of, one, other)
+        assert [move["by"] for row in rows.rows for move in row["moves"]] == ["nccl", "nccl", ""]
+        assert "all_gather of its operands, 32 B, by nccl" in str(rows)
+        all_reduce([one, other])[0].wait(timeout=WAIT)
+        trace = session.trace()
+        (launch,) = [record for record in trace.records if record.opcode == "LaunchCollective"]
+        assert "one launch by nccl on all 2 devices\n" in trace.why(launch)
+
+
+def collectives_of(x: td.Tensor, y: td.Tensor) -> list[td.Tensor]:
+    return all_gather(all_reduce([x, y])) + all_reduce([x, y], "max")
 
 
 def test_a_timeout_ends_kernels_that_wait_for_ever(gpu: Gpu) -> None:

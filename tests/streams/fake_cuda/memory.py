@@ -276,14 +276,10 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 
 
 def regions_of(gpu: Gpu) -> Regions:
-    found: Regions | None = getattr(gpu, "regions", None)
-    if found is None:
-        found = gpu.regions = Regions()  # type: ignore[attr-defined]
+    found: Regions = gpu.__dict__.setdefault("regions", Regions())  # whichever thread comes first
     return found
 
 
 def pinned_of(gpu: Gpu) -> Regions:
-    found: Regions | None = getattr(gpu, "pinned", None)
-    if found is None:
-        found = gpu.pinned = Regions()  # type: ignore[attr-defined]
+    found: Regions = gpu.__dict__.setdefault("pinned", Regions())  # whichever thread comes first
     return found

@@ -3,6 +3,9 @@
 A kernel of NCCL occupies its stream until the kernels of all other ranks have begun. So an item of a launch is ready
 when the same launch of each other rank is at the head of its stream, too. Where two launches are in different orders
 on two streams neither ever is, and who waits for them gets the fake's AssertionError about a wait that nothing ends.
+
+A group in which communicators were made ends when all of their ranks have come, from whichever threads; `dissolve` ends
+that with an error, as the end of the processes of missing ranks does.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .gpu import Gpu, Queue
+from .gpu import PATIENCE, Gpu, Queue
 from .memory import regions_of
 
 DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
@@ -61,6 +64,7 @@ class Clique:
         self.gone: set[int] = set()  # ranks that have aborted
         self.ended: set[int] = set()  # and those that were destroyed
         self.failure: str = ""
+        self.dissolved = False
 
     def is_ready(self, one: Launched) -> bool:
         if one.rank in self.gone or one.number in self.computed:
@@ -71,9 +75,10 @@ class Clique:
         )
 
     def lacks_peer(self) -> bool:
-        """Does a rank wait until it is aborted, since the GPU of another one is broken?"""
+        """Does a rank wait until it is aborted, since another one was, or its GPU is broken; or for one to come?"""
         broken = any(self.gpu.broken[device] is not None for device in self.devices.values())
-        return broken and len(self.launches) > len(self.computed) and len(self.ended) < self.size
+        waits = len(self.launches) > len(self.computed) and len(self.ended) < self.size
+        return waits and (broken or bool(self.gone) or any(len(ranks) < self.size for ranks in self.launches.values()))
 
     def carry_out(self, one: Launched) -> None:
         if one.rank in self.gone or one.number in self.computed:
@@ -138,6 +143,7 @@ class Nccl:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
+        self._waiting = 0  # threads that wait for ranks to come
         self._numbers = itertools.count(1)
         self._cliques: dict[bytes, Clique] = {}
         gpu.lacks_peer = lambda: any(clique.lacks_peer() for clique in self._cliques.values())
@@ -150,10 +156,12 @@ class Nccl:
         return next(self._numbers).to_bytes(128, "big")
 
     def groupStart(self) -> None:  # noqa: N802 - CuPy's names
-        self._gpu.threads.grouped = []
+        self._gpu.threads.grouped, self._gpu.threads.joined = [], []
 
     def groupEnd(self) -> None:  # noqa: N802
         grouped: list[tuple[Communicator, Called, int]] = self._gpu.threads.__dict__.pop("grouped")
+        for clique in self._gpu.threads.__dict__.pop("joined"):
+            self._await(clique)
         together: dict[tuple[Communicator, int], list[Called]] = {}
         for communicator, called, stream in grouped:
             together.setdefault((communicator, stream), []).append(called)
@@ -163,6 +171,25 @@ class Nccl:
 
     def clique_of(self, unique_id: bytes, size: int) -> Clique:
         return self._cliques.setdefault(unique_id, Clique(self._gpu, size))
+
+    def _await(self, clique: Clique) -> None:
+        """Wait until all ranks have come."""
+        with self._gpu.changed:
+            self._waiting += 1
+            self._gpu.changed.notify_all()
+            while len(clique.devices) < clique.size and not clique.dissolved:
+                assert self._gpu.changed.wait(PATIENCE), "ranks never come, and the test does not dissolve the clique"
+            self._waiting -= 1
+            if clique.dissolved:
+                clique.ended.update(range(clique.size))
+                raise NcclError("NCCL_ERROR_REMOTE_ERROR: a rank has gone")
+
+    def dissolve(self) -> None:
+        """The processes of ranks that have not come end."""
+        with self._gpu.changed:
+            for clique in self._cliques.values():
+                clique.dissolved = len(clique.devices) < clique.size
+            self._gpu.changed.notify_all()
 
     @property
     def _alive(self) -> list[Clique]:
@@ -181,7 +208,11 @@ class Communicator:
         self._clique, self._rank, self._count = self.nccl.clique_of(commId, ndev), rank, 0
         if gpu.device in self._clique.devices.values():
             raise NcclError("NCCL_ERROR_INVALID_USAGE: a GPU twice")
-        self._clique.devices[rank] = gpu.device
+        with gpu.changed:
+            assert 0 <= rank < ndev == self._clique.size
+            self._clique.devices[rank] = gpu.device
+            gpu.changed.notify_all()
+        gpu.threads.joined.append(self._clique)
 
     def enqueue(self, stream: int, calls: list[Called]) -> None:
         clique, queue = self._clique, self.nccl._gpu.queues[stream]

@@ -106,6 +106,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown device": ({"homes": ("node0/cpu:9", HOMES[1])}, "no device|told of"),
     "an unknown node": ({"homes": (HOMES[0], "node7/cpu:0")}, "no node 'node7'"),
     "another meta than the tensor's": ({"metas": (((2, 2), "float64"),) * 2}, "told of"),
+    "a library that is not there": ({"attributes": (("library", "nccl 22707"),)}, "is not there for node0/cpu:0"),
+    "a library for what it has not": ({"attributes": {"library": "nccl 22707", "reduction": "min"}}, "does not carry"),
+    "a library of no name": ({"attributes": (("library", 7),)}, "has to be the name of a library"),
+    "a library with a long name": ({"attributes": (("library", "n" * 65),)}, "has to be the name of a library"),
     "no kind": ({"kind": "gossip"}, "no collective"),
 }
 
@@ -118,6 +122,14 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
     error = error_of(nodes[0], nodes[0].reduce(**changes))
     assert isinstance(error, MetadataError | ProtocolError)
     assert any(part in error.message for part in text.split("|")), error.message
+    check_idle(nodes)
+
+
+def test_a_launch_of_other_nodes_alone_is_refused(nodes: tuple[Node, Node]) -> None:
+    library, homes = (("library", "nccl 1"),), ("node1/cpu:0", "node1/cpu:1")
+    nodes[0].reduce(attributes=library, homes=homes, inputs=(), outputs=())
+    (error,) = nodes[0].bare.errors
+    assert "does not carry this out" in error.message
     check_idle(nodes)
 
 

@@ -115,7 +115,7 @@ def test_welcome_says_what_there_is(client: RawClient, daemon: Daemon) -> None:
         "mapped",
         "inline_work",
     }
-    others = {"shared", "lease", "files", "gpus", "ops", "version", "pid", "node", "incarnation"}
+    others = {"shared", "lease", "files", "gpus", "libraries", "ops", "version", "pid", "node", "incarnation"}
     assert limits | others == set(client.settings)
     assert (client.settings["node"], client.settings["incarnation"]) == ("", 0)
     assert all(client.settings[name] > 0 for name in limits)

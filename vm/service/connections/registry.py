@@ -19,6 +19,7 @@ from ....interpreter.wire.forms import shown
 from ....interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.names import LOOK, clean
+from ....streams.device import libraries_of
 from ...engine import Engine
 from ...log import log
 from ...model.session import ReplySink, VmSession
@@ -204,6 +205,7 @@ class ConnectionRegistry:
             "mapped": self.limits.mapped,
             "shared": peer.shared,
             "gpus": self.gpus_for(peer),
+            "libraries": libraries_of({name: one.backend for name, one in self.engine.devices.items()}),
             "ops": own_ops(REGISTRY),
             "files": bool(self.files) and not peer.shared,
             "lease": self.lease if peer.resumable else 0,

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from .....interpreter.opcodes import Opcode
 from .....interpreter.wire.locations import CALLED_BY
+from ...link_labels import launch_nodes
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
 from ..recorded.derived import of
@@ -35,7 +37,7 @@ def to_text(explanation: Explanation) -> str:
         lines.append(f"called at {story.record.location}")
     if story.record.session != mine:
         lines.append(f"planned by the machine, for session {mine}")
-    lines += explanation.notes.about(story.record)
+    lines += [*launch_line(story.record), *explanation.notes.about(story.record)]
     if story.record.span:
         lines.append(f"in the span {'/'.join(story.record.span)}")
     if story.record.error:
@@ -50,6 +52,15 @@ def to_text(explanation: Explanation) -> str:
     lines += ["", *_path(explanation)]
     lines += _inside(explanation)
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"
+
+
+def launch_line(record: Record) -> Iterator[str]:
+    """Who carries out a launch of a collective, and with which nodes."""
+    if record.opcode == Opcode.LAUNCH:
+        ways, ranks = record.op.partition(" #")[0].rsplit(" of ", 1)
+        others = launch_nodes(record.op)
+        beside = f", together with {', '.join(others)}" if others else ""
+        yield f"one launch by {ways.rsplit(' ', 1)[-1]} on all {ranks} devices{beside}"
 
 
 def to_json(explanation: Explanation) -> str:

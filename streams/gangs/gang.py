@@ -1,0 +1,321 @@
+"""One node's part of a launch on GPUs of several nodes.
+
+Theory of operation
+    The node whose name is first leads. It waits until all nodes are ready (READY): no node's turn is held while
+    operands are computed, which may need that turn. Then it takes the turns, its own first, the others' in the order of
+    their names (TURN, GRANTED). With all of them it decides on the communicator, the one that all nodes have, or a new
+    one, and all launch (GO). A node gives its turn back when the communicator is there, and the launch is the next one
+    of its launcher. At last each says that its GPUs have ended (ENDED, END): until then all listen, since an error of
+    any node, or its loss, leaves kernels on the others which wait for ever.
+
+Guarantees
+    - Either all nodes launch, or each is told why not. `ended` is called once for `begin`, when no GPU of this node
+      touches the arrays any more.
+    - An error anywhere reaches all nodes by way of the one that leads: those that have launched abort. The results of
+      a node whose GPUs have ended stay.
+    - A withdrawal before the launch fails it on all nodes. A cancellation behind it lets it go to its end.
+    - A node that says another digest, or a word at the wrong time, fails this launch, and no other one.
+
+Who owns what
+    What happens is handled by one thread at a time: a thread that comes while another one handles leaves its event to
+    that one. So nothing is called under a lock, and the links may call back within any call.
+
+Rejected
+    - The words in frames of their own: the links bring errors, losses and cancellations of transfers already.
+    - A word from each node to each other one: the one that leads would need none to tell, but there are n * n words.
+    - A launch before the last turn is taken, on nodes that have theirs: a circle of launches.
+    - The communicator chosen with READY: it may be aborted before the turn comes.
+
+Source: PyTorch's ProcessGroupNCCL (rank 0 puts the unique id into a store; a watchdog aborts communicators), Ray's
+`util.collective` (a named actor has the id), Horovod's coordinator (nothing is launched before all ranks are ready).
+MXNet's KVStoreNCCL is about one process. XLA met both deadlocks: of communicators made in different orders on two
+hosts, and of memory that a communicator takes beside a kernel that waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from ...interpreter.errors import KernelError, ProtocolError, TensordError
+from ..library import CollectiveLibrary, Ended, Launch, Operands, Shared, tell_nobody
+from ..links.link import Link
+from ..stream import LOG
+from .states import COUNTING, DEAF, HEARD_IN, TRANSITIONS, Event, State
+from .turns import Turns
+from .words import Heard, Said, Word
+
+
+class Meeting(NamedTuple):
+    """Who meets: `nodes` in the order of their names, of which `node` is this one. `first`: the name of the first
+    transfer; `digest`: of what is to be launched; `links`: to the node that leads, or from there to all others."""
+
+    nodes: Sequence[str]
+    node: str
+    first: bytes
+    digest: bytes
+    links: Mapping[str, Link]
+
+    @property
+    def leads(self) -> bool:
+        """Does this node lead?"""
+        return self.node == self.nodes[0]
+
+    @property
+    def others(self) -> Sequence[str]:
+        """The nodes that this one talks with."""
+        return self.nodes[1:] if self.leads else self.nodes[:1]
+
+    def withdraw(self, error: TensordError) -> None:
+        """Tell the other nodes that nothing comes of this node's part."""
+        for other in self.others:
+            Talk(self, other).withdraw(error)
+
+
+class Talk:
+    """All words between this node and another one. Without a link, nothing is said."""
+
+    def __init__(self, meeting: Meeting, other: str) -> None:
+        self.node = other
+        follower = meeting.nodes.index(other if meeting.leads else meeting.node)
+        self.said: dict[Word, Said] = {}
+        self.heard: dict[Word, Heard] = {}
+        link = meeting.links.get(other)
+        for word in Word:
+            transfer = word.transfer(meeting.first, follower)
+            if link is None:
+                continue
+            if word.is_leaders is meeting.leads:
+                self.said[word] = Said(link, transfer)
+            else:
+                self.heard[word] = Heard(link, transfer)
+
+    def withdraw(self, error: TensordError) -> None:
+        """Tell the other node, by whatever is left to be said."""
+        for said in self.said.values():
+            said.withdraw(error)
+        for heard in self.heard.values():
+            heard.withdraw(error)
+
+
+class Gang:
+    """A launch, as this node sees it."""
+
+    def __init__(self, launch: Launch, library: CollectiveLibrary, turns: Turns, meeting: Meeting) -> None:
+        self.launch = launch
+        self.library = library
+        self.turns = turns
+        self.meeting = meeting
+        self.state = State.COMING
+        self.since = 0  # nanoseconds (perf_counter_ns) since when a long wait is a hang; 0: it is none
+        self._talks = {other: Talk(meeting, other) for other in meeting.others}
+        self._error: TensordError | None = None  # why it has failed
+        self._operands: Operands = ()
+        self._ended: Ended | None = None
+        self._ids: list[bytes] = []  # of the communicators that this node, and those that have said GRANTED, have
+        self._missing = {word: set(meeting.others) for word in (Word.READY, Word.ENDED)}  # who has not said it
+        self._lock = threading.Lock()  # of the two below
+        self._due: deque[Callable[[], None]] = deque()
+        self._handling = False
+
+    # -- any thread ------------------------------------------------------------------------------------------------
+
+    def begin(self, operands: Operands, ended: Ended) -> None:
+        """Operands and results are there on this node."""
+        self._post(partial(self._begun, operands, ended))
+
+    def withdraw(self, error: TensordError) -> None:
+        """Nothing needs to come of it."""
+        self._post(partial(self._withdrawn, error))
+
+    def waits_for(self) -> str:
+        """What it waits for, for people."""
+        nodes = {
+            State.GATHERING: self._missing[Word.READY],
+            State.HOLDING: set(self._unasked()),
+            State.ENDED: self._missing[Word.ENDED],
+        }.get(self.state, set())
+        names = ", ".join(sorted(nodes) if self.meeting.leads else self.meeting.others)
+        return f"it waits for {self.state}" + (f": {names}" if nodes else "")
+
+    def _post(self, handle: Callable[[], None]) -> None:
+        with self._lock:
+            self._due.append(handle)
+            if self._handling:
+                return
+            self._handling = True
+        while (due := self._next()) is not None:
+            try:
+                due()
+            except BaseException as error:
+                LOG.error("the launch of %s failed by an error of its own", self.launch.label, exc_info=error)
+                wrong = KernelError(f"{self.launch.label}: {type(error).__name__}: {error}")
+                self._due.append(partial(self._fail, wrong))
+
+    def _next(self) -> Callable[[], None] | None:
+        """What is to be handled; None, and another thread may handle, if there is nothing."""
+        with self._lock:
+            self._handling = bool(self._due)
+            return self._due.popleft() if self._due else None
+
+    # -- one thread at a time --------------------------------------------------------------------------------------
+
+    def _move(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state, event]
+        if self.state in COUNTING:
+            self.since = self.since or perf_counter_ns()
+        else:
+            self.since = 0
+
+    def _say(self, word: Word, to: Sequence[str], id_: bytes = b"") -> None:
+        for other in to:
+            said = self._talks[other].said[word]
+            said.say(self.meeting.digest, id_, lambda error: self._post(partial(self._fail, error)))
+
+    def _begun(self, operands: Operands, ended: Ended) -> None:
+        if self._error is not None:
+            ended(self._error)
+            return
+        self._move(Event.BEGUN)
+        self._operands, self._ended = operands, ended
+        for other, talk in self._talks.items():
+            for word, heard in talk.heard.items():
+                heard.listen(partial(self._hear, other, word), lambda error: self._post(partial(self._fail, error)))
+        if self.meeting.leads:
+            self._gather()
+        else:
+            self._say(Word.READY, self.meeting.others)
+
+    def _hear(self, other: str, word: Word, digest: bytes, id_: bytes) -> None:
+        self._post(partial(self._heard, other, word, digest, id_))
+
+    def _heard(self, other: str, word: Word, digest: bytes, id_: bytes) -> None:
+        """Another node has said a word."""
+        if self.state in DEAF:
+            return
+        if digest != self.meeting.digest:
+            self._fail(ProtocolError(f"{self.launch.label}: {other} was told to launch something else"))
+        elif self.state not in HEARD_IN[word] or (word is Word.GRANTED and [other] != list(self._unasked()[:1])):
+            self._fail(ProtocolError(f"{self.launch.label}: {other} said {word.name} out of turn"))
+        else:
+            self._take(other, word, id_)
+
+    def _take(self, other: str, word: Word, id_: bytes) -> None:
+        """A word that is legal."""
+        if word is Word.TURN:
+            self._queue()
+        elif word is Word.GRANTED:
+            self._ids.append(id_)
+            self._ask_next()
+        elif word is Word.GO:
+            self._go(id_)
+        elif word is Word.END:
+            self._move(Event.DISPERSED)
+        else:
+            self._missing[word].discard(other)
+            (self._gather if word is Word.READY else self._disperse)()
+
+    def _gather(self) -> None:
+        """Are all nodes ready? For the node that leads."""
+        if not self._missing[Word.READY]:
+            self._queue()
+
+    def _queue(self) -> None:
+        self._move(Event.GATHERED)
+        self.turns.take(self, lambda: self._post(self._granted))
+
+    def _granted(self) -> None:
+        """This node has its turn."""
+        if self.state is not State.QUEUING:
+            return  # it has failed meanwhile
+        self._move(Event.GRANTED)
+        self._ids.append(self.library.kept(self.launch.devices))
+        if self.meeting.leads:
+            self._ask_next()
+        else:
+            self._say(Word.GRANTED, self.meeting.others, self._ids[0])
+
+    def _ask_next(self) -> None:
+        """Have the next node take its turn; launch, if there is none."""
+        if unasked := self._unasked():
+            self._say(Word.TURN, unasked[:1])
+        else:
+            self._launch(self._ids[0] if len(set(self._ids)) == 1 else b"", announce=self._announce)
+
+    def _unasked(self) -> Sequence[str]:
+        """The nodes that have not said GRANTED, the first of which was asked. For the node that leads."""
+        return self.meeting.others[len(self._ids) - 1 :]
+
+    def _announce(self, id_: bytes) -> None:
+        self._post(partial(self._announced, id_))
+
+    def _announced(self, id_: bytes) -> None:
+        """This node, which leads, is about to launch with that communicator."""
+        if self.state is State.LAUNCHED:
+            self._say(Word.GO, self.meeting.others, id_)
+
+    def _go(self, id_: bytes) -> None:
+        if not id_:
+            self._fail(ProtocolError(f"{self.launch.label}: {self.meeting.others[0]} has named no communicator"))
+        elif id_ == self._ids[0]:
+            self._launch(kept=id_)
+        else:
+            self._launch(made_with=id_)
+
+    def _launch(
+        self, kept: bytes = b"", made_with: bytes = b"", announce: Callable[[bytes], None] = tell_nobody
+    ) -> None:
+        self._move(Event.AGREED)
+        self.launch.shared = Shared(kept, made_with, announce, partial(self.turns.leave, self))
+        self.library.begin(self.launch, self._operands, lambda error: self._post(partial(self._has_ended, error)))
+
+    def _has_ended(self, error: TensordError | None) -> None:
+        """The GPUs of this node do not touch the arrays any more."""
+        aborting = self.state is State.ABORTING
+        self.turns.leave(self)
+        self._move(Event.ENDED if error is None else Event.BROKEN)
+        if error is not None and not aborting:
+            self._withdraw_words(error)
+        self._report(error)
+        if self.state is State.ENDED and self.meeting.leads:
+            self._disperse()
+        elif self.state is State.ENDED:
+            self._say(Word.ENDED, self.meeting.others)
+
+    def _disperse(self) -> None:
+        """Have the GPUs of all nodes ended? For the node that leads."""
+        if self.state is State.ENDED and not self._missing[Word.ENDED]:
+            self._say(Word.END, self.meeting.others)
+            self._move(Event.DISPERSED)
+
+    def _withdrawn(self, error: TensordError) -> None:
+        if self.state is State.LAUNCHED:
+            self.library.withdraw(self.launch, error)
+        elif self.state is not State.ENDED:
+            self._fail(error)
+
+    def _fail(self, error: TensordError) -> None:
+        """It failed, here or on another node: tell all, and abort what was launched."""
+        if self.state in DEAF:
+            return
+        before, self._error = self.state, error
+        self._move(Event.FAILED)
+        self.turns.leave(self)
+        self._withdraw_words(error)
+        if before is State.LAUNCHED:
+            self.library.withdraw(self.launch, error, missing=True)
+        else:
+            self._report(error)
+
+    def _withdraw_words(self, error: TensordError) -> None:
+        for talk in self._talks.values():
+            talk.withdraw(error)
+
+    def _report(self, error: TensordError | None) -> None:
+        ended, self._ended, self._operands = self._ended, None, ()
+        if ended is not None:
+            ended(error)

@@ -1,0 +1,68 @@
+"""The states of a launch on one node, and what may follow in each: the only table.
+
+The node whose name is first *leads*; all others *follow*. A word of another node that is not legal in a state
+(`HEARD_IN`) fails the launch, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from .words import Word
+
+
+class State(StrEnum):
+    """What a launch waits for."""
+
+    COMING = "its operands and results on this node"
+    GATHERING = "operands and results on other nodes"
+    QUEUING = "the turn of this node, which other launches have"
+    HOLDING = "the turns of other nodes"
+    LAUNCHED = "the GPUs of this node"
+    ENDED = "the GPUs of other nodes"
+    ABORTING = "the GPUs of this node, which let go of a launch that failed"
+    OVER = "nothing"
+
+
+class Event(StrEnum):
+    """What has happened."""
+
+    BEGUN = "operands and results are there"
+    GATHERED = "they are there on all nodes"
+    GRANTED = "this node has its turn"
+    AGREED = "all nodes have theirs"
+    ENDED = "the GPUs of this node have ended"
+    BROKEN = "the GPUs of this node have ended with an error"
+    DISPERSED = "the GPUs of all nodes have ended"
+    FAILED = "something failed, here or on another node"
+
+
+S, E = State, Event
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (S.COMING, E.BEGUN): S.GATHERING,
+    (S.GATHERING, E.GATHERED): S.QUEUING,
+    (S.QUEUING, E.GRANTED): S.HOLDING,
+    (S.HOLDING, E.AGREED): S.LAUNCHED,
+    (S.LAUNCHED, E.ENDED): S.ENDED,
+    (S.LAUNCHED, E.BROKEN): S.OVER,
+    (S.ENDED, E.DISPERSED): S.OVER,
+    (S.COMING, E.FAILED): S.OVER,
+    (S.GATHERING, E.FAILED): S.OVER,
+    (S.QUEUING, E.FAILED): S.OVER,
+    (S.HOLDING, E.FAILED): S.OVER,
+    (S.LAUNCHED, E.FAILED): S.ABORTING,
+    (S.ENDED, E.FAILED): S.OVER,
+    (S.ABORTING, E.ENDED): S.OVER,
+    (S.ABORTING, E.BROKEN): S.OVER,
+}
+HEARD_IN: Final[dict[Word, frozenset[State]]] = {
+    Word.READY: frozenset({S.GATHERING}),
+    Word.TURN: frozenset({S.GATHERING}),
+    Word.GRANTED: frozenset({S.HOLDING}),
+    Word.GO: frozenset({S.HOLDING}),
+    Word.ENDED: frozenset({S.LAUNCHED, S.ENDED}),
+    Word.END: frozenset({S.ENDED}),
+}
+DEAF: Final = frozenset({S.ABORTING, S.OVER})  # words do not count any more
+COUNTING: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a wait that is long there is a hang

@@ -1,0 +1,91 @@
+"""A collective that a library carries out on devices of several nodes: one LAUNCH on each (`collective_launch`).
+
+The LAUNCH begins when all that it reads is there on this node, and is done when the GPUs of this node are.
+`streams.gangs` has all nodes launch together, or none. Until then it waits for other nodes, as an Expect does: it holds
+up no stream, and nothing that waits for memory. Whoever withdraws it tells the other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ...interpreter.collectives.over_nodes import is_launchable
+from ...interpreter.collectives.request import Asked
+from ...interpreter.errors import MetadataError, QuotaError
+from ...streams.gangs.gang import Gang, Meeting
+from ...streams.gangs.turns import Turns
+from ...streams.library import CollectiveLibrary, Launch
+from ...streams.links.link_stream import LinkStream
+from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
+from ..model.session import Cause
+from ..model.tensor import Binding
+from ..placement.residency import Residency
+from ..scheduler.scheduler import Scheduler
+from ..tracing.link_labels import launch_label
+from .collective_launch import LaunchedGroup
+from .quotas import check_offers
+
+
+def library_of(asked: Asked, homes: Sequence[str], devices: Mapping[int, DeviceState]) -> CollectiveLibrary | None:
+    """The library that the message names, of all devices here; None if it names none."""
+    kind, wanted = asked.collective.kind, asked.request.library
+    if not wanted:
+        return None
+    if not devices or not is_launchable(asked, homes):
+        raise MetadataError(f"{kind}: {wanted} does not carry this out", op=kind)
+    library, *others = {device.backend.library for device in devices.values()}
+    if others or library is None or library.version != wanted:
+        names = ", ".join(device.name for device in devices.values())
+        raise MetadataError(f"{kind}: {wanted} is not there for {names}", op=kind)
+    return library
+
+
+class GangGroup(LaunchedGroup):
+    """This node's instructions of one collective, and its part of the launch."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        residency: Residency,
+        cause: Cause,
+        asked: Asked,
+        devices: Mapping[int, DeviceState],
+        inputs: Mapping[int, Binding],
+        library: CollectiveLibrary,
+        meeting: Meeting,
+        turns: Turns,
+    ) -> None:
+        super().__init__(scheduler, residency, cause, asked, devices, inputs, library)
+        self.meeting = meeting
+        self.turns = turns
+
+    def label_of(self, name: str) -> str:
+        return launch_label(name, [node for node in self.meeting.nodes if node != self.meeting.node])
+
+    def prepare(self, instruction: Instruction, launch: Launch) -> None:
+        gang = Gang(launch, self.library, self.turns, self.meeting)
+        instruction.remote = True
+        instruction.kernel = partial(self.begin_gang, gang, instruction)
+        instruction.on_doom = partial(self.withdraw_gang, gang)
+
+    def begin_gang(self, gang: Gang, instruction: Instruction, *given: Any) -> None:
+        """All that it reads is there on this node. `given`: the arrays, and the callback."""
+        session = self.cause.session
+        try:
+            check_offers(session)
+        except QuotaError as error:
+            gang.withdraw(instruction.describe(error))
+            raise
+        session.offered.add(instruction.id)
+        if isinstance(instruction.stream, LinkStream):
+            instruction.stream.progress[instruction.id] = gang
+        gang.begin(self.operands(gang.launch, given[:-1]), given[-1])
+
+    def withdraw_gang(self, gang: Gang, instruction: Instruction) -> None:
+        """It will not run, or not to its end."""
+        self.cause.session.offered.discard(instruction.id)
+        if instruction.error is not None:
+            gang.withdraw(instruction.describe(instruction.error))
