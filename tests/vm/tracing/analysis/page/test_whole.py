@@ -98,6 +98,11 @@ def test_every_import_is_there_is_used_and_leads_to_every_module():
     assert reached == set(MODULES)
 
 
+def test_nothing_is_exported_that_nobody_imports():
+    wanted = {(source, one) for name in MODULES for source, names in imports_of(name).items() for one in names}
+    assert {(name, one) for name in MODULES for one in exports_of(name)} == wanted
+
+
 def test_every_import_and_export_is_in_the_form_that_the_one_file_needs():
     script = bundled(MODULES)
     assert not re.search(r"^\s*(import|export)\b", script, re.MULTILINE)

@@ -3,6 +3,7 @@
 // Only what lies in the window is in the document. From afar nodes of one colour are one path, so that ten thousand are
 // a few elements.
 
+import {ACROSS, DOWN, HEIGHT, WIDTH, curve, pointOf} from "./curves.js";
 import {byId, svg} from "./dom.js";
 import {count, cut, duration, plural} from "./format.js";
 import {placesOf} from "./layout.js";
@@ -11,10 +12,9 @@ import {phases, titleOf} from "./store.js";
 import {colourOf} from "./theme.js";
 import {describe} from "./words.js";
 
-const WIDTH = 210, HEIGHT = 28, ACROSS = 320, DOWN = 38;  // of a node, and from one to the next
 const READABLE = 0.55;  // of its size: where a node's text can still be read
 const LEAST = 0.02, MOST = 2;
-export const NODES = 10_000;
+const NODES = 10_000;
 const LETTERS = 28, SMALL = 0.95;  // of a node's text; and how wide a letter of the time is
 
 export class Dag {
@@ -84,7 +84,8 @@ export class Dag {
     }
     const ranks = new Map();
     for (const edge of this.edges) {
-      const early = into.get(edge.target) >= out.get(edge.source), end = early ? `from ${edge.source}` : `to ${edge.target}`;
+      const early = into.get(edge.target) >= out.get(edge.source);
+      const end = early ? `from ${edge.source}` : `to ${edge.target}`;
       const rank = ranks.get(end) ?? 0;
       ranks.set(end, rank + 1);
       edge.labelAt = early ? 0.22 + 0.16 * (rank % 3) : 0.78 - 0.16 * (rank % 3);
@@ -175,13 +176,15 @@ export class Dag {
 
   #node({record, x, y}) {
     const {selected, store} = this.model, colour = colourOf(record);
-    const classes = ["node", record.critical && "critical", record.id === selected && "selected", record.error && "broken"];
+    const classes = ["node", record.critical && "critical", record.id === selected && "selected",
+      record.error && "broken"];
     const {ran, blocked} = phases(record, store.end);
-    const time = ran !== null ? duration(ran) : record.status === "WAITING" ? `waits ${duration(blocked ?? 0)}` : record.status;
+    const waits = record.status === "WAITING" ? `waits ${duration(blocked ?? 0)}` : record.status;
+    const time = ran === null ? waits : duration(ran), letters = Math.floor(LETTERS - 1 - time.length * SMALL);
     return svg("g", {class: classes.filter(Boolean).join(" "), transform: `translate(${x},${y})`, "data-id": record.id},
       svg("rect", {width: WIDTH, height: HEIGHT, rx: 5}),
       svg("rect", {class: "kind", width: 6, height: HEIGHT - 4, x: 2, y: 2, rx: 3, fill: this.theme.fills[colour]}),
-      svg("text", {x: 13, y: HEIGHT / 2 + 4}, cut(titleOf(record), Math.max(8, Math.floor(LETTERS - 1 - time.length * SMALL)))),
+      svg("text", {x: 13, y: HEIGHT / 2 + 4}, cut(titleOf(record), Math.max(8, letters))),
       svg("text", {class: "time", x: WIDTH - 6, y: HEIGHT / 2 + 4}, time));
   }
 
@@ -261,21 +264,4 @@ export class Dag {
 // As near as can be, in the middle of limits that cross.
 function within(number, least, most) {
   return least > most ? (least + most) / 2 : Math.min(most, Math.max(least, number));
-}
-
-// From the right side of a node to the left side of the other.
-function controls({from, to}) {
-  const x = from.x + WIDTH, y = from.y + HEIGHT / 2, toX = to.x, toY = to.y + HEIGHT / 2;
-  const bend = toX > x ? Math.min(ACROSS, (toX - x) / 2) : ACROSS / 2;
-  return [[x, y], [x + bend, y], [toX - bend, toY], [toX, toY]];
-}
-
-function curve(edge) {
-  const [start, first, second, end] = controls(edge);
-  return `M${start}C${first} ${second} ${end}`;
-}
-
-function pointOf(edge, part) {
-  const rest = 1 - part, weights = [rest ** 3, 3 * rest ** 2 * part, 3 * rest * part ** 2, part ** 3];
-  return [0, 1].map(axis => controls(edge).reduce((sum, point, number) => sum + weights[number] * point[axis], 0));
 }

@@ -46,7 +46,7 @@ export class Details {
     const facts = where => list([["held by", one.holder], ["of", one.of], ["bytes", bytes(one.bytes)], ["where", where],
       ["session", one.session ? String(one.session) : ""], ["made at", one.location]]);
     const show = where => put(this.element, make("h2", {}, one.name || `a tensor ${one.of}`), facts(where),
-      one.location ? make("div", {class: "bar"}, button("Only its line", () => this.model.refine({line: one.location}))) : null);
+      make("div", {class: "bar"}, this.#onlyLine(one)));
     this.pinned = () => show(one.where.join(", ") || "no device");
     this.pinned();
     if (this.source.asks && this.model.store.about.live) {
@@ -70,11 +70,14 @@ export class Details {
 
   #actions(record) {
     return make("div", {class: "bar"},
-      button("Zoom to it", () => this.model.move(axis => axis.show(
-        record.started ?? record.received ?? axis.from, record.finished ?? this.model.store.end))),
+      button("Zoom to it", () => this.model.show(record)),
       button("DAG around it", () => this.centre()),
-      record.location ? button("Only its line", () => this.model.refine({line: record.location})) : null,
+      this.#onlyLine(record),
       record.span ? button("Only its span", () => this.model.refine({span: record.span})) : null);
+  }
+
+  #onlyLine({location}) {
+    return location ? button("Only its line", () => this.model.refine({line: location})) : null;
   }
 
   // The text that the view brought; live it is asked for.
@@ -100,8 +103,8 @@ export class Details {
       .sort((one, other) => ended(other.source) - ended(one.source))[0];
     if (!last) return "It waited for no instruction that is shown here.\n`tensord trace why` says more.";
     const source = store.records.get(last.source);
-    return `${last.reason}: ${duration(source.finished - record.received)} for ${titleOf(source)}, which ended last of ` +
-      "those that it depends on.\n`tensord trace why` says more.";
+    return `${last.reason}: ${duration(source.finished - record.received)} for ${titleOf(source)}, which ended last ` +
+      "of those that it depends on.\n`tensord trace why` says more.";
   }
 
   #edges(title, edges) {
@@ -122,8 +125,9 @@ export class Details {
     const found = record.location ? this.model.store.tensors.filter(one => one.location === record.location &&
       (!one.session || one.session === record.causedBy || one.session === record.session)) : [];
     if (!found.length) return null;
-    return make("section", {}, make("h3", {}, "Tensors made at its line"), make("ul", {}, ...found.slice(0, MOST).map(one =>
-      make("li", {}, `${one.name || one.of}: ${bytes(one.bytes)} on ${one.where.join(", ") || "no device"}`))));
+    const items = found.slice(0, MOST).map(one =>
+      make("li", {}, `${one.name || one.of}: ${bytes(one.bytes)} on ${one.where.join(", ") || "no device"}`));
+    return make("section", {}, make("h3", {}, "Tensors made at its line"), make("ul", {}, ...items));
   }
 }
 

@@ -23,7 +23,7 @@ export class Filter {
 }
 
 // Does a text contain this, whatever its case? `*` stands for any text but `/`, and `#12` for that id alone.
-export function matches(wanted) {
+function matches(wanted) {
   const plain = wanted.trim().toLowerCase();
   if (/^#\d+$/.test(plain)) return text => text.startsWith(plain + " ");
   if (!plain.includes("*")) return text => text.toLowerCase().includes(plain);

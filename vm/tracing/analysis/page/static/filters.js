@@ -41,8 +41,8 @@ export class Filters {
     for (const record of store.records.values()) if (filter.takes(record)) taken += 1;
     this.taken = taken;
     byId("filter-clear").disabled = !filter.active;
-    byId("taken").textContent = filter.active ?
-      `${count(taken)} of ${plural(store.records.size, "instruction")} match` : plural(store.records.size, "instruction");
+    const all = plural(store.records.size, "instruction");
+    byId("taken").textContent = filter.active ? `${count(taken)} of ${all} match` : all;
     byId("share").textContent = shareOf(store.about, this.model.skipped);
   }
 }

@@ -39,11 +39,6 @@ function digits(number) {
   return number >= 999.5 ? String(Math.round(number)) : String(Number(number.toPrecision(3)));
 }
 
-// `train.py:9 in step` of a path: what stands first is cut, as the end says more.
-export function shortened(text, letters) {
-  return text.length <= letters ? text : "\u2026" + text.slice(1 - letters);
-}
-
 export function cut(text, letters) {
   return text.length <= letters ? text : text.slice(0, Math.max(0, letters - 1)) + "\u2026";
 }

@@ -29,7 +29,9 @@ export function placesOf(ids, edges) {
 // One layer below the lowest source, and then down to right above the highest target.
 function layersOf(ids, sources, targets) {
   const depth = new Map();
-  for (const id of ids) depth.set(id, sources.get(id).reduce((most, source) => Math.max(most, depth.get(source) + 1), 0));
+  for (const id of ids) {
+    depth.set(id, sources.get(id).reduce((most, source) => Math.max(most, depth.get(source) + 1), 0));
+  }
   for (const id of [...ids].reverse()) {
     const first = targets.get(id).reduce((least, target) => Math.min(least, depth.get(target)), Infinity);
     if (first !== Infinity) depth.set(id, first - 1);
@@ -57,7 +59,7 @@ function middle(neighbours, at) {
 }
 
 // Places at least 1 apart in their order, as near to those wanted as can be: blocks that overlap share the difference.
-export function apart(wanted) {
+function apart(wanted) {
   const blocks = [];
   wanted.forEach((place, number) => {
     let block = {sum: place - number, size: 1};

@@ -1,20 +1,24 @@
 // Puts the parts of the page together.
 
+import {Advice} from "./advice.js";
 import {Dag} from "./dag.js";
 import {Details} from "./details.js";
 import {byId} from "./dom.js";
+import {Errors} from "./errors.js";
 import {Filters} from "./filters.js";
 import {plural} from "./format.js";
 import {Hint} from "./hint.js";
+import {Instructions} from "./instructions.js";
 import {Keyboard} from "./keyboard.js";
 import {MemoryChart} from "./memory.js";
 import {Minimap} from "./minimap.js";
 import {Model} from "./model.js";
-import {Advice, Errors, Instructions, Sessions, Tensors} from "./panes.js";
+import {Sessions} from "./sessions.js";
 import {sourceOf} from "./source.js";
 import {Splitter} from "./splitter.js";
 import {isBroken} from "./store.js";
 import {Tabs} from "./tabs.js";
+import {Tensors} from "./tensors.js";
 import {Theme} from "./theme.js";
 import {Timeline} from "./timeline.js";
 
@@ -28,8 +32,8 @@ const filters = new Filters(model);
 const splitter = new Splitter(model);
 const dag = new Dag(model, theme, hint);
 const tabs = new Tabs(model, {
-  DAG: dag, Instructions: new Instructions(model), Tensors: new Tensors(model, showTensor), Sessions: new Sessions(model),
-  Errors: new Errors(model), Advice: new Advice(model, () => source),
+  DAG: dag, Instructions: new Instructions(model), Tensors: new Tensors(model, showTensor),
+  Sessions: new Sessions(model), Errors: new Errors(model), Advice: new Advice(model, () => source),
 });
 const source = sourceOf(model, say);
 const details = new Details(model, source, {reveal: record => timeline.reveal(record), centre});
@@ -49,8 +53,9 @@ function centre() {
 
 // The next instruction of a kind after the selected one, in the order of time.
 function next(wanted) {
+  const time = ({started, received}) => started ?? received ?? 0;
   const found = [...model.store.records.values()].filter(wanted)
-    .sort((one, other) => (one.started ?? one.received ?? 0) - (other.started ?? other.received ?? 0) || one.id - other.id);
+    .sort((one, other) => time(one) - time(other) || one.id - other.id);
   const record = found[(found.findIndex(one => one.id === model.selected) + 1) % Math.max(1, found.length)];
   if (!record) return;
   model.select(record.id);
@@ -58,8 +63,7 @@ function next(wanted) {
 }
 
 function zoomToSelection() {
-  const record = model.selection;
-  if (record) model.move(axis => axis.show(record.started ?? record.received ?? axis.from, record.finished ?? model.store.end));
+  if (model.selection) model.show(model.selection);
 }
 
 function pan(share) {

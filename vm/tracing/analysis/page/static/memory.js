@@ -113,7 +113,7 @@ export class MemoryChart {
   }
 }
 
-export function usedAt(curve, time) {
+function usedAt(curve, time) {
   let [low, high] = [0, curve.length];
   while (low < high) {
     const middle = (low + high) >> 1;

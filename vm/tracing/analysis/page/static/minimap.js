@@ -75,7 +75,8 @@ export class Minimap {
 
   #time(event) {
     const {begin, end} = this.model.axis;
-    return begin + (event.clientX - this.canvas.element.getBoundingClientRect().left - GUTTER) / this.room * (end - begin);
+    const x = event.clientX - this.canvas.element.getBoundingClientRect().left - GUTTER;
+    return begin + x / this.room * (end - begin);
   }
 
   #press(event) {

@@ -51,7 +51,7 @@ export class Model {
     if (run !== undefined && run !== this.latest.about.run) this.select(null);
     this.skipped += skipped;
     if (this.paused) this.arrived += 1;
-    else this.#show();
+    else this.#grow();
     this.tell("data");
   }
 
@@ -59,11 +59,11 @@ export class Model {
     if (wanted === this.paused) return;
     this.store = wanted ? this.latest.still() : this.latest;
     this.arrived = 0;
-    if (!wanted) this.#show();
+    if (!wanted) this.#grow();
     this.tell("data");
   }
 
-  #show() {
+  #grow() {
     this.axis.grow(this.store.begin, this.store.end, this.store.about.live);
     this.tell("axis");
   }
@@ -86,6 +86,16 @@ export class Model {
   refine(fields) {
     this.filter = new Filter({...this.filter.fields, ...fields});
     this.tell("filter");
+  }
+
+  // The instructions that the filter takes.
+  chosen() {
+    return [...this.store.records.values()].filter(record => this.filter.takes(record));
+  }
+
+  // Let the window show an instruction.
+  show({started, received, finished}) {
+    this.move(axis => axis.show(started ?? received ?? axis.from, finished ?? this.store.end));
   }
 
   move(action) {

@@ -17,7 +17,7 @@ export function rootsOf(store) {
   return critical ?? last ? [(critical ?? last).id] : [];
 }
 
-// {nodes: records, edges: [{source, target, reason, mark}], reached: how many there are}. Releases only where they begin.
+// {nodes: records, edges: [{source, target, reason, mark}], reached: how many there are}. Releases are left out.
 export function around(store, roots, depth, most) {
   const distance = new Map(roots.filter(id => store.records.has(id)).map(id => [id, 0]));
   const queue = [...distance.keys()];

@@ -23,7 +23,8 @@ export function groupsOf(store, filter) {
     else lists.set(key, [record]);
   }
   const groups = new Map(), spans = spanRows(store);
-  if (spans.length) groups.set(null, {title: "spans", rows: spans.map(each => new Row(null, each.label, each.records, store))});
+  const rows = spans.map(({label, records}) => new Row(null, label, records, store));
+  if (rows.length) groups.set(null, {title: "spans", rows});
   for (const [[device, stream], records] of [...lists.values()].map(list => [placeOf(list[0]), list]).sort(inOrder)) {
     if (!groups.has(device)) groups.set(device, {title: device || "no device", rows: []});
     const label = stream.startsWith(device + "/") ? stream.slice(device.length + 1) : stream;
@@ -42,7 +43,8 @@ export function keyOf(record) {
 }
 
 function inOrder([[device, stream]], [[otherDevice, otherStream]]) {
-  return natural(device, otherDevice) || (stream === WAITING) - (otherStream === WAITING) || natural(stream, otherStream);
+  const last = (stream === WAITING) - (otherStream === WAITING);
+  return natural(device, otherDevice) || last || natural(stream, otherStream);
 }
 
 class Row {
@@ -139,8 +141,8 @@ class Smears {
   }
 
   #join(x, colour, strength, mark) {
-    const run = this.#run;
-    if (run && run.end === x && run.colour === colour && run.strength === strength && run.mark === mark) run.end = x + 1;
+    const run = this.#run, alike = run?.colour === colour && run.strength === strength && run.mark === mark;
+    if (alike && run.end === x) run.end = x + 1;
     else {
       if (run) this.smear(run.x, run.end, run.colour, run.strength, run.mark);
       this.#run = {x, end: x + 1, colour, strength, mark};
@@ -167,7 +169,7 @@ function spanRows(store) {
   const extents = new Map();
   for (const record of store.records.values()) {
     const names = record.span ? record.span.split("/").slice(0, SPAN_DEPTH) : [];
-    const [start, end] = names.length ? [record.received ?? extentOf(record, store.end)[0], extentOf(record, store.end)[1]] : [];
+    const extent = extentOf(record, store.end), start = record.received ?? extent[0], end = extent[1];
     names.forEach((name, depth) => {
       const path = names.slice(0, depth + 1).join("/"), key = `${record.causedBy}\0${path}`;
       const found = extents.get(key);

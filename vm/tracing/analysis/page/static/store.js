@@ -3,8 +3,8 @@
 // A record is replaced and never changed, so that a copy of the store is a still. Texts are kept by the records alone,
 // and go with them.
 
-export const WINDOW = 60e9;  // nanoseconds of a live daemon that are kept
-export const MOST = 200_000;  // records that are kept
+const WINDOW = 60e9;  // nanoseconds of a live daemon that are kept
+const MOST = 200_000;  // records that are kept
 const UNSEEN = 10e9;  // nanoseconds after which what a live daemon no longer mentions is taken for finished
 
 export class Store {
@@ -84,7 +84,8 @@ export class Store {
     let newest = 0;
     for (const record of this.records.values()) newest = Math.max(newest, lastOf(record));
     // A view has all that is live, if it can: what it lacks has ended unseen.
-    const {unfinished: {shown, of} = {}, taken} = this.about, unseen = shown === of && of !== undefined ? taken : taken - UNSEEN;
+    const {unfinished: {shown, of} = {}, taken} = this.about, all = of !== undefined && shown === of;
+    const unseen = all ? taken : taken - UNSEEN;
     const oldest = newest - WINDOW;
     for (const [id, record] of this.records) {
       const gone = record.finished === null ? record.seen < unseen : record.finished < oldest;
@@ -156,7 +157,7 @@ function recordOf(row, texts, streams) {
     bytes, error: texts[error], critical, waits: started === null, seen: 0, edges: []};
 }
 
-export function firstOf(record) {
+function firstOf(record) {
   return record.received ?? record.ready ?? record.started ?? record.finished ?? Infinity;
 }
 

@@ -1,4 +1,4 @@
-// Light or dark, as the system has it or as the switch says; and the colours of style.css for what is drawn on a canvas.
+// Light or dark, as the system has it or as the switch says; and the colours of style.css for canvases.
 
 import {byId} from "./dom.js";
 
@@ -46,7 +46,7 @@ export function colourOf(record) {
   return place < 0 ? FADED - 1 : place - 1;
 }
 
-export function hash(text) {
+function hash(text) {
   let found = 7;
   for (let place = 0; place < text.length; place += 1) found = (found * 31 + text.charCodeAt(place)) >>> 0;
   return found;

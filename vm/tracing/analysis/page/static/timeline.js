@@ -1,22 +1,22 @@
 // The streams as a timeline on a canvas, on which only what is in the window is drawn.
 
+import {drawArrows} from "./arrows.js";
 import {ticks} from "./axis.js";
 import {Canvas, fitted} from "./canvas.js";
 import {byId} from "./dom.js";
 import {duration, moment} from "./format.js";
 import {Gestures} from "./gestures.js";
 import {CRITICAL, FAILED, groupsOf, keyOf} from "./rows.js";
-import {titleOf} from "./store.js";
 import {describe} from "./words.js";
 
 export const GUTTER = 160;  // pixels of the names at the left
 const RULER = 24, HEAD = 20, ROW = 22, SLICE = 18;
 const LABEL = 26;  // pixels from which a slice has its name
-const ARROWS = 40;  // edges of the selection that are drawn
 
 export class Timeline {
   constructor(model, theme, hint) {
-    Object.assign(this, {model, theme, hint, groups: [], rowOf: new Map(), drawn: {slices: 0, merged: 0, rows: 0}});
+    Object.assign(this, {model, theme, hint, left: GUTTER, groups: [], rowOf: new Map()});
+    this.drawn = {slices: 0, merged: 0, rows: 0};
     this.scroll = byId("streams");
     this.canvas = new Canvas(byId("timeline"), () => model.tell("axis"));
     this.spacer = byId("streams-height");
@@ -62,7 +62,7 @@ export class Timeline {
     pen.clip();
     pen.translate(0, RULER - this.scroll.scrollTop);
     for (const group of this.groups) this.#group(pen, group, width, height, ink);
-    this.#arrows(pen, ink);
+    drawArrows(pen, this, ink);
     pen.restore();
     this.#now(pen, height, ink);
   }
@@ -158,51 +158,6 @@ export class Timeline {
     }
   }
 
-  // The edges of the selection, with their reasons.
-  #arrows(pen, ink) {
-    const record = this.model.selection;
-    if (!record) return;
-    const {store} = this.model, into = record.edges.slice(0, ARROWS), out = store.targets(record.id).slice(0, ARROWS);
-    pen.save();
-    pen.beginPath();
-    pen.rect(GUTTER, 0, this.room, 1e6);
-    pen.clip();
-    pen.font = "10px system-ui, sans-serif";
-    for (const {source, reason, mark} of into) this.#arrow(pen, store.records.get(source), record, reason, mark, ink, "text");
-    for (const {target, reason, mark} of out) this.#arrow(pen, record, store.records.get(target), reason, mark, ink, "muted");
-    pen.restore();
-  }
-
-  #arrow(pen, from, to, reason, mark, ink, shade) {
-    const above = from && this.rowOf.get(keyOf(from)), below = to && this.rowOf.get(keyOf(to));
-    if (!above || !below || from.finished === null && from.started === null) return;
-    const x = this.x(from.finished ?? from.started), y = above.top + ROW / 2;
-    const toX = this.x(to.started ?? to.ready ?? to.received ?? this.model.axis.to), toY = below.top + ROW / 2;
-    const bend = Math.max(16, Math.min(80, Math.abs(toX - x) / 2));
-    pen.strokeStyle = pen.fillStyle = ink[shade];
-    pen.lineWidth = 1.5;
-    pen.setLineDash(mark === "elided" ? [6, 3] : mark === "met" ? [2, 3] : []);
-    pen.beginPath();
-    pen.moveTo(x, y);
-    pen.bezierCurveTo(x + bend, y, toX - bend, toY, toX, toY);
-    pen.stroke();
-    pen.setLineDash([]);
-    pen.beginPath();
-    pen.moveTo(toX + 1, toY);
-    pen.lineTo(toX - 6, toY - 4);
-    pen.lineTo(toX - 6, toY + 4);
-    pen.fill();
-    if (Math.hypot(toX - x, toY - y) > 60) this.#reason(pen, reason, (x + toX) / 2, (y + toY) / 2, ink);
-  }
-
-  #reason(pen, reason, x, y, ink) {
-    const width = pen.measureText(reason).width;
-    pen.fillStyle = ink.ground;
-    pen.fillRect(x - width / 2 - 3, y - 7, width + 6, 14);
-    pen.fillStyle = ink.text;
-    pen.fillText(reason, x - width / 2, y + 0.5);
-  }
-
   #now(pen, height, ink) {
     const {hovered} = this.model;
     if (hovered === null) return;
@@ -210,6 +165,12 @@ export class Timeline {
     if (x < GUTTER) return;
     pen.fillStyle = ink.accent;
     pen.fillRect(Math.round(x), RULER - 6, 1, height);
+  }
+
+  // How far below the first row the middle of a row lies; undefined for none.
+  middleOf(key) {
+    const row = this.rowOf.get(key);
+    return row && row.top + ROW / 2;
   }
 
   x(time) {
@@ -279,13 +240,8 @@ export class Timeline {
     const row = this.rowOf.get(keyOf(record)), from = record.started ?? record.received ?? this.model.axis.from;
     this.model.move(axis => axis.reveal(from, record.finished ?? this.model.store.end));
     if (!row) return;
-    const {scrollTop, clientHeight} = this.scroll;
+    const {scrollTop, clientHeight} = this.scroll, least = row.top + ROW + RULER - clientHeight;
     if (row.top < scrollTop) this.scroll.scrollTop = row.top - HEAD;
-    else if (row.top + ROW + RULER > scrollTop + clientHeight) this.scroll.scrollTop = row.top + ROW + RULER - clientHeight;
-  }
-
-  label() {
-    const {selection} = this.model;
-    return selection ? titleOf(selection) : "nothing selected";
+    else if (scrollTop < least) this.scroll.scrollTop = least;
   }
 }
