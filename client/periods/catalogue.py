@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .period import Form, Period
+from .period import Period, PeriodForm
 
 PERIODS: Final = 32
 STEPS: Final = 1 << 13  # of all their programs together
@@ -28,7 +28,7 @@ class Catalogue:
     def __contains__(self, period: Period) -> bool:
         return period in self._order
 
-    def has(self, form: Form) -> bool:
+    def has(self, form: PeriodForm) -> bool:
         """Is the form known; or are its calls those of a good period that begins elsewhere in the loop?"""
         tokens = sorted(form.tokens)
         return any(

@@ -13,7 +13,7 @@ from ..locations.locations import Locations
 from .catalogue import Catalogue
 from .history import BREAK, INPUTS, KEPT, OUTPUTS, History, Stretch, line_in, signature_in, tokens_of
 from .linking import Building
-from .period import Form, Period, form_of
+from .period import Period, PeriodForm, form_of
 
 LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
 GIVEN_UP: Final = 64  # forms that are known to be no periods
@@ -29,7 +29,7 @@ class Learning:
 
     def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
         self.signatures: dict[int, Message] = {}
-        self._given_up: dict[Form, int] = {}
+        self._given_up: dict[PeriodForm, int] = {}
         self._history = History()
         self._locations = locations
         self._periods = periods
@@ -76,7 +76,7 @@ class Learning:
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
         return sum(map(self._add, new))
 
-    def _is_new(self, form: Form) -> bool:
+    def _is_new(self, form: PeriodForm) -> bool:
         """Is it neither a known period, nor one that was given up and has not come often since?"""
         if self._periods.has(form):
             return False
@@ -86,14 +86,14 @@ class Learning:
         self._given_up[form] = often - 1
         return False
 
-    def _give_up(self, form: Form, often: int) -> None:
+    def _give_up(self, form: PeriodForm, often: int) -> None:
         """Do not learn a form until it has come `often` times."""
         self._given_up.pop(form, None)
         self._given_up[form] = often
         if len(self._given_up) > GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
 
-    def _add(self, form: Form) -> bool:
+    def _add(self, form: PeriodForm) -> bool:
         """Make a period of a form; False if it cannot be a program."""
         period = Period(form, self.signatures)
         try:

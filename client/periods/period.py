@@ -23,7 +23,7 @@ NUMBER = -1  # in place of the first place: a number
 OP, ATTRIBUTES, METAS, DEVICE, TARGETS = range(2, 7)  # of a SIGNATURE message
 
 
-class Form(NamedTuple):
+class PeriodForm(NamedTuple):
     """`tokens` of the calls; `counts`: operands and results of each; `first`: for each place the place where its tensor
     came first in program order, or `NUMBER`."""
 
@@ -39,11 +39,11 @@ class Form(NamedTuple):
             operand, result = operand + inputs, result + outputs
 
 
-def form_of(stretch: Stretch, signatures: Signatures) -> Form:
+def form_of(stretch: Stretch, signatures: Signatures) -> PeriodForm:
     """The form of calls that were sent."""
     values = flat(stretch.operands, stretch.results)
     counts = zip(map(len, stretch.operands), map(len, stretch.results), strict=True)
-    form = Form(tuple(stretch.tokens), tuple(counts), ())
+    form = PeriodForm(tuple(stretch.tokens), tuple(counts), ())
     firsts = [NUMBER] * len(values)
     known: dict[int, int] = {}
     for number, operands, results in form.places():
@@ -71,7 +71,7 @@ class Period:
     is for people.
     """
 
-    def __init__(self, form: Form, signatures: Signatures) -> None:
+    def __init__(self, form: PeriodForm, signatures: Signatures) -> None:
         self.form = form
         self.name = ""
         self.tokens = list(form.tokens)

@@ -30,15 +30,20 @@ _WHOLE = -1  # stands for the length of the axis
 Plan: TypeAlias = tuple[Shape, Shape]
 
 
-class Form(Enum):
-    """Kinds of input and output. Of n points of a Hermitian spectrum only the first n//2 + 1 are kept."""
+class SpectrumKind(Enum):
+    """The kinds of input and output of a transform. Of n points of a Hermitian spectrum only the first n//2 + 1 are
+    kept."""
 
     COMPLEX = auto()  # n points to n points
     REAL = auto()  # n real points to half a spectrum
     HERMITIAN = auto()  # half a spectrum to n real points
 
 
-_TAKES: dict[Form, DTypes] = {Form.COMPLEX: FLOATING, Form.REAL: REAL_FLOATING, Form.HERMITIAN: FLOATING}
+_TAKES: dict[SpectrumKind, DTypes] = {
+    SpectrumKind.COMPLEX: FLOATING,
+    SpectrumKind.REAL: REAL_FLOATING,
+    SpectrumKind.HERMITIAN: FLOATING,
+}
 
 
 def check_length(value: Any) -> int:
@@ -57,13 +62,13 @@ def check_lengths(value: Any) -> Shape:
 # --- axes and lengths
 
 
-def plan(shape: Shape, form: Form, attributes: Attributes) -> Plan:
+def plan(shape: Shape, form: SpectrumKind, attributes: Attributes) -> Plan:
     """Axes and lengths. ValueError if there is nothing to transform along one of them."""
     axes, given = _along_one(shape, attributes) if "axis" in attributes else _along_several(shape, attributes)
     lengths = [shape[a] if n == _WHOLE else n for a, n in zip(axes, given, strict=True)]
-    if form is not Form.COMPLEX and not axes:
+    if form is not SpectrumKind.COMPLEX and not axes:
         raise ValueError("there has to be an axis to transform along")
-    if form is Form.HERMITIAN and given[-1] == _WHOLE:
+    if form is SpectrumKind.HERMITIAN and given[-1] == _WHOLE:
         lengths[-1] = 2 * (shape[axes[-1]] - 1)
     for axis, length in zip(axes, lengths, strict=True):
         if length < 1:
@@ -87,20 +92,20 @@ def _along_several(shape: Shape, attributes: Attributes) -> Plan:
     return axes, sizes
 
 
-def _kept(shape: Shape, form: Form, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
+def _kept(shape: Shape, form: SpectrumKind, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
     """The used part of x, cut at once: array modules go axis by axis, and may pad one before cutting another."""
     kept = [slice(None)] * len(shape)
     for axis, length in zip(axes, lengths, strict=True):
         kept[axis] = slice(length)
-    if form is Form.HERMITIAN:
+    if form is SpectrumKind.HERMITIAN:
         kept[axes[-1]] = slice(lengths[-1] // 2 + 1)
     return tuple(kept)
 
 
-def result_dtype(dtype: DType, form: Form) -> DType:
+def result_dtype(dtype: DType, form: SpectrumKind) -> DType:
     """The dtype of x's precision, real if the spectrum was Hermitian."""
     found = np.result_type(dtype, np.complex64)
-    return real_dtype(found) if form is Form.HERMITIAN else found
+    return real_dtype(found) if form is SpectrumKind.HERMITIAN else found
 
 
 # --- the table of transforms
@@ -118,14 +123,14 @@ def single_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     return sum(m.nbytes for m in outputs if m is not None) + (4 * x.size if x.dtype == np.float16 else 0)
 
 
-def _define_transform(name: str, form: Form, summary: str, *attributes: Attribute) -> None:
+def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: Attribute) -> None:
     def infer(metas: Metas, given: Attributes) -> OutputMetas:
         x = tensor(metas)
         axes, lengths = plan(x.shape, form, given)
         shape = list(x.shape)
         for axis, length in zip(axes, lengths, strict=True):
             shape[axis] = length
-        if form is Form.REAL:
+        if form is SpectrumKind.REAL:
             shape[axes[-1]] = lengths[-1] // 2 + 1
         return (Meta.of(tuple(shape), result_dtype(x.dtype, form)),)
 
@@ -165,16 +170,31 @@ _ONE = (Attribute("n", optional(check_length), None), Attribute("axis", check_in
 _SEVERAL = (Attribute("s", optional(check_lengths), None), Attribute("axes", optional(check_axes), None), _NORM)
 
 for _name, _form, _attributes, _summary in (
-    ("fft", Form.COMPLEX, _ONE, "Fourier transform of `n` points along `axis`"),
-    ("ifft", Form.COMPLEX, _ONE, "Inverse of fft"),
-    ("rfft", Form.REAL, _ONE, "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`"),
-    ("irfft", Form.HERMITIAN, _ONE, "Inverse of rfft, with `n` real points"),
-    ("hfft", Form.HERMITIAN, _ONE, "Fourier transform of a Hermitian signal, of which x is half; `n` real points"),
-    ("ihfft", Form.REAL, _ONE, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
-    ("fftn", Form.COMPLEX, _SEVERAL, "Fourier transform of `s` points along `axes`"),
-    ("ifftn", Form.COMPLEX, _SEVERAL, "Inverse of fftn"),
-    ("rfftn", Form.REAL, _SEVERAL, "fftn of real points, of which the last axis keeps the first n//2 + 1 points"),
-    ("irfftn", Form.HERMITIAN, _SEVERAL, "Inverse of rfftn, with `s` real points"),
+    ("fft", SpectrumKind.COMPLEX, _ONE, "Fourier transform of `n` points along `axis`"),
+    ("ifft", SpectrumKind.COMPLEX, _ONE, "Inverse of fft"),
+    (
+        "rfft",
+        SpectrumKind.REAL,
+        _ONE,
+        "The first n//2 + 1 points of the Fourier transform of `n` real points along `axis`",
+    ),
+    ("irfft", SpectrumKind.HERMITIAN, _ONE, "Inverse of rfft, with `n` real points"),
+    (
+        "hfft",
+        SpectrumKind.HERMITIAN,
+        _ONE,
+        "Fourier transform of a Hermitian signal, of which x is half; `n` real points",
+    ),
+    ("ihfft", SpectrumKind.REAL, _ONE, "Inverse of hfft: the first n//2 + 1 points of a Hermitian signal"),
+    ("fftn", SpectrumKind.COMPLEX, _SEVERAL, "Fourier transform of `s` points along `axes`"),
+    ("ifftn", SpectrumKind.COMPLEX, _SEVERAL, "Inverse of fftn"),
+    (
+        "rfftn",
+        SpectrumKind.REAL,
+        _SEVERAL,
+        "fftn of real points, of which the last axis keeps the first n//2 + 1 points",
+    ),
+    ("irfftn", SpectrumKind.HERMITIAN, _SEVERAL, "Inverse of rfftn, with `s` real points"),
 ):
     _define_transform(_name, _form, f"{_summary}; x is padded with zeros or cut.", *_attributes)
 

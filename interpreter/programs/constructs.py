@@ -31,7 +31,7 @@ MAX_ITERATIONS: Final = "max_iterations"
 LIMIT: Final = 1 << 62  # of it
 
 
-class Form(NamedTuple):
+class ConstructForm(NamedTuple):
     """The form of a construct. `fewest`, `most`: numbers of blocks; the last block of a loop is its body."""
 
     head: str  # the value that it decides by; "" for none
@@ -41,10 +41,10 @@ class Form(NamedTuple):
 
 
 FORMS: Final = {
-    COND: Form("a truth value", 2, 2, False),
-    CASE: Form("an index", 1, MOST, False),
-    WHILE: Form("", 2, 2, True),
-    REPEAT: Form("a count", 1, 1, True),
+    COND: ConstructForm("a truth value", 2, 2, False),
+    CASE: ConstructForm("an index", 1, MOST, False),
+    WHILE: ConstructForm("", 2, 2, True),
+    REPEAT: ConstructForm("a count", 1, 1, True),
 }
 
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..types.meta import Shape
 from .passes.facts import is_total, made_by, newest_values, roots_of
 from .program import NO_OPS, Program, Step
-from .rows import Form, common, goes_through, is_thin
+from .rows import RowShape, common, goes_through, is_thin
 
 LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
 MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
@@ -31,7 +31,7 @@ STEPS: Final = 64  # of a fusion, at the most
 SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
 REACH: Final = 64  # places that a step may wait for the next one of its fusion
 
-_Key: TypeAlias = tuple[int, Form]
+_Key: TypeAlias = tuple[int, RowShape]
 
 
 class Fusion(NamedTuple):
@@ -115,7 +115,7 @@ def key_of(program: Program, step: Step, least: int, thin: frozenset[Shape] = fr
     if found is None or not is_total(program, step):
         return None
     tensor, rows = found
-    form = Form(tensor.shape, rows)
+    form = RowShape(tensor.shape, rows)
     if MANY * tensor.nbytes < least and not (form.shape in thin and is_thin(program, step, form.shape)):
         return None
     values = [value for value in (*step.operands, *(step.into or ())) if value >= 0]
@@ -137,7 +137,7 @@ class _Open:
 
     def __init__(self, device: int) -> None:
         self.device = device
-        self.forms: set[Form] = set()
+        self.forms: set[RowShape] = set()
         self.dropped: set[int] = set()
         self.steps: list[int] = []
         self.made: set[int] = set()

@@ -19,7 +19,7 @@ from .program import NO_OPS, Program, Step
 LONGEST: Final = 1 << 16  # elements of a row: two of them at least are a piece, which is to stay in the cache
 
 
-class Form(NamedTuple):
+class RowShape(NamedTuple):
     """The shape that a step, or a fusion, goes through, and along how many of its leading axes it may be cut."""
 
     shape: Shape
@@ -31,9 +31,9 @@ class Form(NamedTuple):
         return (*self.shape[: self.rows], *[1] * (len(self.shape) - self.rows))
 
 
-def pointwise(shape: Shape) -> Form:
+def pointwise(shape: Shape) -> RowShape:
     """The form of a step that goes element by element."""
-    return Form(shape, len(shape))
+    return RowShape(shape, len(shape))
 
 
 def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
@@ -76,10 +76,10 @@ def is_thin(program: Program, step: Step, shape: Shape) -> bool:
     return all(meta is not None and (meta.shape == shape or meta.size == 1) for meta in metas)
 
 
-def common(forms: set[Form]) -> Form | None:
+def common(forms: set[RowShape]) -> RowShape | None:
     """The form of a fusion of steps of these forms, if there is one."""
     if len(forms) == 1:  # as in most fusions
         return next(iter(forms))
     shape = max((form.shape for form in forms), key=math.prod)
-    whole = Form(shape, min(form.rows for form in forms if form.shape == shape))
+    whole = RowShape(shape, min(form.rows for form in forms if form.shape == shape))
     return whole if forms <= {whole, pointwise(shape), pointwise(whole.thin)} else None

@@ -21,7 +21,7 @@ INTEGERS: Final = frozenset({int, MessageKind})  # types of a kind
 new: Final = tuple.__new__  # makes a named message of the fields of an array that this process made: nothing is checked
 
 
-class Form(NamedTuple):
+class MessageForm(NamedTuple):
     """The form that admission requires of a message of one kind."""
 
     length: int  # of the array: the fields, and the kind
@@ -36,10 +36,10 @@ def fields_of(declaration: type[NamedMessage]) -> dict[str, Field]:
     return {name: next(one for one in hint.__metadata__ if type(one) is Field) for name, hint in hints.items()}
 
 
-def form_of(declaration: type[NamedMessage]) -> Form:
+def form_of(declaration: type[NamedMessage]) -> MessageForm:
     """The form of a kind of message."""
     fields = list(enumerate(fields_of(declaration).values(), 1))
-    return Form(
+    return MessageForm(
         len(fields) + 1,
         tuple((position, field.least) for position, field in fields if field.least is not None),
         tuple((position, field.check) for position, field in fields if field.least is None),
@@ -48,7 +48,7 @@ def form_of(declaration: type[NamedMessage]) -> Form:
 
 
 FIELDS: dict[int, dict[str, Field]] = {int(kind): fields_of(declaration) for kind, declaration in DECLARATIONS.items()}
-FORMS: dict[int, Form] = {int(kind): form_of(declaration) for kind, declaration in DECLARATIONS.items()}
+FORMS: dict[int, MessageForm] = {int(kind): form_of(declaration) for kind, declaration in DECLARATIONS.items()}
 
 # The fields of each message that have a limit of their own.
 LIMITED: dict[type[NamedMessage], dict[str, Limit]] = {

@@ -29,7 +29,7 @@ import numpy as np
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
-from ...interpreter.programs.rows import Form
+from ...interpreter.programs.rows import RowShape
 from ...interpreter.schema.opdef import UNNOTICED, find
 from ...interpreter.types.meta import Shape
 from .fused_layout import Extent, FusedLayout, extent_of
@@ -206,7 +206,7 @@ def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
     """The shape of an output, with as many axes as the fusion's: none but those of its rows are cut."""
     if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
         return shape
-    return Form(fusion.shape, fusion.rows).thin
+    return RowShape(fusion.shape, fusion.rows).thin
 
 
 def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from ...interpreter.programs.fusion import Fusion
 from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
-from ...interpreter.programs.rows import Form
+from ...interpreter.programs.rows import RowShape
 from ...interpreter.schema.opdef import BoundKernel, find
 from ...interpreter.schema.promotion import number_dtype
 from ...interpreter.types.meta import Shape
@@ -49,7 +49,7 @@ class Extent(Enum):
         """The shape in a piece of that shape, whose rows lie along so many axes."""
         if self is Extent.WHOLE:
             return piece
-        return piece[:rows] if self is Extent.DROPPED else Form(piece, rows).thin
+        return piece[:rows] if self is Extent.DROPPED else RowShape(piece, rows).thin
 
     def count(self, piece: Shape, rows: int) -> int:
         """The elements in such a piece."""

@@ -46,7 +46,7 @@ class Opened(NamedTuple):
     lasts: Uses
 
 
-class Form(NamedTuple):
+class SegmentSteps(NamedTuple):
     """The common facts of all runs of a segment. `waits`: for each step the steps before it that it depends on, and
     why; `firsts` and `lasts`: by variables."""
 
@@ -62,7 +62,7 @@ class Form(NamedTuple):
 class Opener:
     def __init__(self, trace: Records) -> None:
         self.insides = Insides(trace)
-        self._forms: dict[PartRecord, Form | None] = {}
+        self._forms: dict[PartRecord, SegmentSteps | None] = {}
 
     def opened(self, record: Record) -> Opened | None:
         """The steps inside of an instruction; None if it is no run, or its program is not in the trace."""
@@ -80,7 +80,7 @@ class Opener:
         copies = copies_of(record, form.segment)
         return Opened(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
 
-    def form(self, part: PartRecord) -> Form | None:
+    def form(self, part: PartRecord) -> SegmentSteps | None:
         """The form of these steps of a routine; None if its program is not known."""
         if part not in self._forms:
             program = self.insides.program(part.routine)
@@ -88,15 +88,15 @@ class Opener:
             self._forms[part] = self._form(program, part) if known and program is not None else None
         return self._forms[part]
 
-    def _form(self, program: Program, part: PartRecord) -> Form:
+    def _form(self, program: Program, part: PartRecord) -> SegmentSteps:
         segment = self.insides.segment_of(part)
         steps = range(part.first, part.last + 1)
         memory = {} if segment is None else memory_of(program, segment)
         fusions = {} if segment is None else fusions_of(segment)
-        return Form(program, segment, waits_of(program, steps), memory, fusions, *uses_of(program, steps))
+        return SegmentSteps(program, segment, waits_of(program, steps), memory, fusions, *uses_of(program, steps))
 
 
-def step_record(form: Form, run: Record, position: int, times: tuple[int, int]) -> Record:
+def step_record(form: SegmentSteps, run: Record, position: int, times: tuple[int, int]) -> Record:
     from .....interpreter.programs.program import NO_OPS
     from .....interpreter.schema.opdef import find
     from ....model.signature import attributes_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....model.reason import Reason
 from ...record import CallRecord, EdgeRecord, Record
 from ..inside.insides import call_name
-from ..inside.steps import Form, Opener, copies_of, step_record
+from ..inside.steps import Opener, SegmentSteps, copies_of, step_record
 from ..recorded.derived import of
 from ..recorded.records import Records
 from ..recorded.text import plural
@@ -60,7 +60,7 @@ class Notes:
         parts = (needed, f"for {used}" if used else "", f"after {made}" if made else "")
         return "".join(f", {part}" for part in parts if part)
 
-    def _form(self, record: Record) -> Form | None:
+    def _form(self, record: Record) -> SegmentSteps | None:
         return None if record.part is None else self._opener.form(record.part)
 
     def _operand(self, record: Record, copy: int) -> str:
@@ -102,7 +102,7 @@ class Notes:
             for each in timed
         ]
 
-    def _text(self, form: Form, record: Record, call: CallRecord) -> str:
+    def _text(self, form: SegmentSteps, record: Record, call: CallRecord) -> str:
         steps = [form.program.steps[n] for n in call.steps]
         numbers = " ".join(f"/{n}" for n in call.steps[:4]) + (" ..." if len(steps) > 4 else "")
         if len(steps) > 1:
@@ -130,7 +130,7 @@ class Notes:
             place = ends[place][1]
         return found[::-1]
 
-    def _needs(self, form: Form, call: CallRecord) -> set[int]:
+    def _needs(self, form: SegmentSteps, call: CallRecord) -> set[int]:
         """The steps before a call that it depends on: those of views count as what these are views of."""
         found: set[int] = set()
         pending = list(call.steps)
