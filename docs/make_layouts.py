@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.layouts.layout import Atom
-from tensord.interpreter.layouts.rules import Call, Signature, signatures
+from tensord.interpreter.layouts.rules import OpCall, Signature, signatures
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta, Metas
@@ -72,7 +72,7 @@ def rows() -> Iterator[str]:
         op = find(name)
         metas: Metas = tuple([meta_of(operand) for operand in operands])
         frozen = op.freeze(attributes)
-        call = Call(metas, dict(frozen), infer_once(op, metas, frozen))
+        call = OpCall(metas, dict(frozen), infer_once(op, metas, frozen))
         given = ", ".join(str(list(meta.shape)) if isinstance(meta, Meta) else "number" for meta in metas)
         shown = "".join(f", {key}={value!r}" for key, value in attributes.items())
         found = [spelt(one) for one in signatures(op, [call], PARTS)[:-1]]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ...interpreter.errors import MetadataError
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split
 from ...interpreter.layouts.placement import Placement
-from ...interpreter.layouts.rules import Call, Signature, divided, signatures, whole
+from ...interpreter.layouts.rules import OpCall, Signature, divided, signatures, whole
 from ...interpreter.schema.infer import InferCache, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -72,7 +72,7 @@ class Candidate(NamedTuple):
 
     operands: tuple[Layout | None, ...]
     outputs: tuple[Layout, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[OpCall, ...]
 
 
 def planned(asked: Asked, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
@@ -92,7 +92,7 @@ def alternatives(asked: Asked) -> list[Candidate]:
 
 def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
     """All ways that the op's rule has, in listed order."""
-    call = Call(asked.metas, dict(asked.attributes), outputs)  # type: ignore[arg-type]
+    call = OpCall(asked.metas, dict(asked.attributes), outputs)  # type: ignore[arg-type]
     for chosen, calls in chains(asked, (), [call]):
         operands = tuple(
             None if isinstance(meta, type) else tuple([one.inputs[n] or BROADCAST for one in chosen])
@@ -103,8 +103,8 @@ def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candi
 
 
 def chains(
-    asked: Asked, chosen: tuple[Signature, ...], calls: list[Call]
-) -> Iterator[tuple[tuple[Signature, ...], list[Call]]]:
+    asked: Asked, chosen: tuple[Signature, ...], calls: list[OpCall]
+) -> Iterator[tuple[tuple[Signature, ...], list[OpCall]]]:
     """Signatures, one for each dimension of the grid, and the calls of the parts that they lead to."""
     grid = asked.placement.grid
     if len(chosen) == len(grid):
@@ -168,7 +168,7 @@ def tried(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None], ca
     return Plan(asked, operands, attributes, made, direct)
 
 
-def frozen(asked: Asked, call: Call, cache: InferCache) -> FrozenAttributes:
+def frozen(asked: Asked, call: OpCall, cache: InferCache) -> FrozenAttributes:
     """The attributes of one part's call. MetadataError if the op does not take the part."""
     whole_attributes = dict(asked.attributes)
     attributes = asked.attributes if call.attributes == whole_attributes else asked.op.freeze(call.attributes)

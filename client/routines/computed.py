@@ -55,7 +55,7 @@ class Asking(NamedTuple):
     offset: int
 
 
-class Call(NamedTuple):
+class BytecodeCall(NamedTuple):
     """A call of what was just loaded: the instructions for each argument, and where it is."""
 
     arguments: list[list[Instruction]]
@@ -81,7 +81,7 @@ def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
             yield Asking(path_of(call) if call and known else (), call.offset if call else each.offset)
 
 
-def path_of(call: Call) -> tuple[str, ...]:
+def path_of(call: BytecodeCall) -> tuple[str, ...]:
     """The path to a call's first argument; () unless it is one that the rest of the call leaves alone."""
     first, *rest = call.arguments or [[]]
     known = (
@@ -141,7 +141,7 @@ def is_constant(argument: Sequence[Instruction]) -> bool:
     return len(argument) == 1 and is_text(argument[0])
 
 
-def call_of(code: Sequence[Instruction], n: int) -> Call | None:
+def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
     """The call of the function that instruction `n` loads; None if it cannot be told."""
     found: list[list[Instruction]] = []
     depth = 0
@@ -154,7 +154,7 @@ def call_of(code: Sequence[Instruction], n: int) -> Call | None:
         if each.opname == "CALL" and each.arg == depth:
             # Each argument has to begin with what is loaded, rather than computed of the argument before it.
             pushed = all(some and some[0].opname.startswith(_PUSHES) for some in found)
-            return Call(found, each.offset) if len(found) == depth and pushed else None
+            return BytecodeCall(found, each.offset) if len(found) == depth and pushed else None
         depth = after(depth, each, found)
         if depth < 1:
             return None

@@ -110,7 +110,7 @@ class Captures:
             warn(f"{name} was captured {self.count} times, each of which takes long. Last {why}", RuntimeWarning)
 
 
-class Call(NamedTuple):
+class FirstCall(NamedTuple):
     """One call for which nothing was captured, or not what fits."""
 
     captures: Captures

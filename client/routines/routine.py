@@ -24,7 +24,7 @@ from ..outbox.current import CURRENT
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
 from .entries import Entry
-from .first_call import Call, Captures
+from .first_call import Captures, FirstCall
 
 _LAZY = (
     inspect.isgeneratorfunction,
@@ -85,14 +85,14 @@ class Routine(Generic[P, R]):
             key = tuple(given.key)
             entry = self._entries.find(key, given.numbers, given.objects)
             if entry is None:
-                result = Call(self._captures, core, given, args, kwargs).first_time()
+                result = FirstCall(self._captures, core, given, args, kwargs).first_time()
                 return result
             try:
                 result = entry.run(given.tensors, given.numbers)
                 return result  # noqa: TRY300 - with fewer lines
             except Misfit as misfit:
                 fixed = entry.evaluation.behind(misfit.slot)
-            result = Call(self._captures, core, given, args, kwargs).first_time(fixed)
+            result = FirstCall(self._captures, core, given, args, kwargs).first_time(fixed)
             return result  # noqa: TRY300
         except MEANT as error:
             hide(error)
@@ -104,7 +104,7 @@ class Routine(Generic[P, R]):
         if CURRENT.capture is not None:
             raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
         given = self._given(core, args, kwargs)
-        return Call(self._captures, core, given, args, kwargs).captured().program
+        return FirstCall(self._captures, core, given, args, kwargs).captured().program
 
     def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
         """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
@@ -115,7 +115,7 @@ class Routine(Generic[P, R]):
         given = self._given(core, args, kwargs)
         entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
         if entry is None:
-            entry = Call(self._captures, core, given, args, kwargs).linked()
+            entry = FirstCall(self._captures, core, given, args, kwargs).linked()
         return LinkedRoutine(entry.linked, entry.convention)
 
     def report(self, *, source: bool = False) -> Report:

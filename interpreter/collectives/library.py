@@ -36,7 +36,7 @@ class Operation(StrEnum):
     RECV = "recv"
 
 
-class Call(NamedTuple):
+class RankCall(NamedTuple):
     """One call of a rank. `source`: what it reads of its input, `target`: what it writes of its result; `peer`: the
     root, or the other rank."""
 
@@ -54,7 +54,7 @@ class Element(NamedTuple):
     numbers: int
 
 
-Calls: TypeAlias = Sequence[Call]
+Calls: TypeAlias = Sequence[RankCall]
 
 INTEGERS: Final = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64"))
 SUMMED: Final = {
@@ -83,7 +83,7 @@ def calls_of(given: Collective) -> Calls:
 
 def _all_reduce(given: Collective) -> Calls:
     region = whole((given.inputs[0].size,))
-    return [Call(Operation.ALL_REDUCE, rank, region, region) for rank in range(given.ranks) if region.size]
+    return [RankCall(Operation.ALL_REDUCE, rank, region, region) for rank in range(given.ranks) if region.size]
 
 
 def _broadcast(given: Collective) -> Calls:
@@ -91,9 +91,11 @@ def _broadcast(given: Collective) -> Calls:
     return _broadcasts(given.ranks, given.root, region, region) if region.size else []
 
 
-def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[Call]:
+def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[RankCall]:
     """The calls of all ranks for one value of the root's."""
-    return [Call(Operation.BROADCAST, rank, source if rank == root else None, target, root) for rank in range(ranks)]
+    return [
+        RankCall(Operation.BROADCAST, rank, source if rank == root else None, target, root) for rank in range(ranks)
+    ]
 
 
 def _all_gather(given: Collective) -> Calls:
@@ -103,7 +105,7 @@ def _all_gather(given: Collective) -> Calls:
         return ()
     if len(set(sources)) == 1:
         together = whole(shape)
-        return [Call(Operation.ALL_GATHER, n, one, together) for n, one in enumerate(sources) if one.size]
+        return [RankCall(Operation.ALL_GATHER, n, one, together) for n, one in enumerate(sources) if one.size]
     pairs = enumerate(zip(sources, targets, strict=True))
     return [call for root, (one, to) in pairs if one.size for call in _broadcasts(given.ranks, root, one, to)]
 
@@ -115,9 +117,9 @@ def _reduce_scatter(given: Collective) -> Calls:
         return ()
     if len({part.shape for part in parts}) == 1:
         one, together = whole(parts[0].shape), whole(shape)
-        return [Call(Operation.REDUCE_SCATTER, rank, together, one) for rank in range(given.ranks) if one.size]
+        return [RankCall(Operation.REDUCE_SCATTER, rank, together, one) for rank in range(given.ranks) if one.size]
     return [
-        Call(Operation.REDUCE, rank, part, whole(part.shape) if rank == root else None, root)
+        RankCall(Operation.REDUCE, rank, part, whole(part.shape) if rank == root else None, root)
         for root, part in enumerate(parts)
         for rank in range(given.ranks)
         if part.size
@@ -126,7 +128,7 @@ def _reduce_scatter(given: Collective) -> Calls:
 
 def _all_to_all(given: Collective) -> Calls:
     parts = [cut(meta.shape, given.axis, given.ranks) for meta in given.inputs]
-    calls: list[Call] = []
+    calls: list[RankCall] = []
     for rank, made in enumerate(given.outputs()):
         targets = along(made.shape, given.concat_axis, [part[rank].shape[given.concat_axis] for part in parts])
         for origin, target in enumerate(targets):
@@ -134,8 +136,8 @@ def _all_to_all(given: Collective) -> Calls:
             if not (source.is_packed_in(given.inputs[origin].shape) and target.is_packed_in(made.shape)):
                 return ()
             if source.size:
-                calls.append(Call(Operation.SEND, origin, source, None, rank))
-                calls.append(Call(Operation.RECV, rank, None, target, origin))
+                calls.append(RankCall(Operation.SEND, origin, source, None, rank))
+                calls.append(RankCall(Operation.RECV, rank, None, target, origin))
     return calls
 
 

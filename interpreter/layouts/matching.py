@@ -14,7 +14,7 @@ import numpy as np
 
 from ..types.meta import Meta, OperandMeta
 from .layout import BROADCAST, Atom, Partial, Split
-from .rules import Call, Localise, Signature
+from .rules import Localise, OpCall, Signature
 
 Labels: TypeAlias = Sequence[Hashable]  # one for each axis; None for an axis that cannot be split
 # Is a signature exact that splits this label?
@@ -22,7 +22,7 @@ Exact: TypeAlias = bool | Callable[[Hashable], bool]
 
 
 def matching(
-    call: Call,
+    call: OpCall,
     operands: Sequence[Labels],
     results: Sequence[Labels],
     *,
@@ -75,7 +75,9 @@ def _result(labels: Labels, label: Hashable, reduction: str | None) -> Atom | No
     return None if reduction is None else Partial(reduction)
 
 
-def passing(call: Call, *reductions: str, of: Sequence[int] | None = None, exact: bool = False) -> Iterator[Signature]:
+def passing(
+    call: OpCall, *reductions: str, of: Sequence[int] | None = None, exact: bool = False
+) -> Iterator[Signature]:
     """Partial results of the partial operands in these places (of all tensors): what linear ops have.
 
     The operands have the dtypes of the results, since a cast of a sum is not the sum of casts. `exact`: are they that

@@ -20,7 +20,7 @@ from .layout import BROADCAST, Atom, Split
 from .shares import cuts
 
 
-class Call(NamedTuple):
+class OpCall(NamedTuple):
     """A call of an op: the metas of operands and results, and all attributes in their normal form."""
 
     metas: Metas
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 # The attributes of a call on a share: (the whole call, the call on the share but for its attributes, the number of the
 # device) -> attributes.
-Localise: TypeAlias = Callable[[Call, Call, int], Mapping[str, Any]]
+Localise: TypeAlias = Callable[[OpCall, OpCall, int], Mapping[str, Any]]
 
 
 class Signature(NamedTuple):
@@ -48,7 +48,7 @@ class Signature(NamedTuple):
 
 
 # Of a call on so many devices, the best signatures first.
-Rule: TypeAlias = Callable[[Call, int], Iterable[Signature]]
+Rule: TypeAlias = Callable[[OpCall, int], Iterable[Signature]]
 
 
 class Ruled(Protocol):
@@ -58,7 +58,7 @@ class Ruled(Protocol):
     def layouts(self) -> Rule | str: ...
 
 
-def signatures(op: Ruled, calls: Sequence[Call], parts: int) -> tuple[Signature, ...]:
+def signatures(op: Ruled, calls: Sequence[OpCall], parts: int) -> tuple[Signature, ...]:
     """The signatures of an op's calls on `parts` devices each: those that all of the calls have, the best first.
 
     `calls`: the whole call, or those that it is already divided into, which may differ in shape. The last signature is
@@ -72,7 +72,7 @@ def signatures(op: Ruled, calls: Sequence[Call], parts: int) -> tuple[Signature,
 _Key: TypeAlias = tuple[tuple[Atom | None, ...], tuple[Atom, ...]]
 
 
-def _of(op: Ruled, call: Call, parts: int) -> dict[_Key, Signature]:
+def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, Signature]:
     """The signatures of one call by what they say of operands and results, the first of several for the same."""
     rule, everywhere = op.layouts, whole(call)
     offered = () if isinstance(rule, str) or None in call.outputs else rule(call, parts)
@@ -84,18 +84,18 @@ def _of(op: Ruled, call: Call, parts: int) -> dict[_Key, Signature]:
     return {**found, last: chosen}
 
 
-def whole(call: Call) -> Signature:
+def whole(call: OpCall) -> Signature:
     """Each device computes all of it."""
     inputs = tuple([BROADCAST if isinstance(meta, Meta) else None for meta in call.metas])
     return Signature(inputs, (BROADCAST,) * len(call.outputs))
 
 
-def divided(calls: Sequence[Call], signature: Signature, parts: int) -> list[Call]:
+def divided(calls: Sequence[OpCall], signature: Signature, parts: int) -> list[OpCall]:
     """The calls on the shares of each call, in the order of the devices."""
     return [_piece(call, signature, place, parts) for call in calls for place in range(parts)]
 
 
-def _piece(call: Call, signature: Signature, place: int, parts: int) -> Call:
+def _piece(call: OpCall, signature: Signature, place: int, parts: int) -> OpCall:
     """The call on one device's shares."""
 
     def share(meta: Meta, atom: Atom | None) -> Meta:
@@ -108,5 +108,5 @@ def _piece(call: Call, signature: Signature, place: int, parts: int) -> Call:
     inputs, outputs = zip(call.metas, signature.inputs, strict=True), zip(call.outputs, signature.outputs, strict=True)
     metas = tuple([share(meta, atom) if isinstance(meta, Meta) else meta for meta, atom in inputs])
     results = tuple([None if meta is None else share(meta, atom) for meta, atom in outputs])
-    piece = Call(metas, call.attributes, results)
+    piece = OpCall(metas, call.attributes, results)
     return piece if signature.localise is None else piece._replace(attributes=signature.localise(call, piece, place))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layouts.rules import Call, Rule
+from ..layouts.rules import OpCall, Rule
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, ONE_AXIS, check_count, check_float, optional
 from ..schema.opdef import (
     Array,
@@ -125,7 +125,7 @@ def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
     return infer_mean((real,), attributes)
 
 
-def of_whole(whole: Call, piece: Call, _place: int) -> Attributes:
+def of_whole(whole: OpCall, piece: OpCall, _place: int) -> Attributes:
     """The mean of a part of the elements is over the number of all of them."""
     x, count = tensor(whole.metas), whole.attributes["count"]
     known = _reduced_count(x.shape, _axes_of(x, whole.attributes)) if count is None else count

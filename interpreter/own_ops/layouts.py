@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..layouts.layout import Atom, Broadcast, Partial, Split
-from ..layouts.rules import Call, Rule, Signature
+from ..layouts.rules import OpCall, Rule, Signature
 from ..types.meta import Meta
 
 BOXED = "its definition states no layouts"
@@ -21,7 +21,7 @@ def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule
     """The rule that offers the stated signatures where the operands have such axes; TypeError if they are none."""
     signatures = [signature_of(each, inputs, outputs, name) for each in stated]
 
-    def rule(call: Call, _parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, _parts: int) -> Iterator[Signature]:
         for one in signatures:
             given = one.inputs[: len(call.metas)]
             if fits(call.metas, given) and fits(call.outputs, one.outputs) and one_length(call, one):
@@ -56,7 +56,7 @@ def fits(metas: Sequence[Any], atoms: Sequence[Atom | None]) -> bool:
     )
 
 
-def one_length(call: Call, signature: Signature) -> bool:
+def one_length(call: OpCall, signature: Signature) -> bool:
     """Are all axes that are split equally long? Else the shares of operands would not belong together."""
     pairs = (*zip(call.metas, signature.inputs, strict=False), *zip(call.outputs, signature.outputs, strict=True))
     found = [meta.shape[atom.axis] for meta, atom in pairs if isinstance(meta, Meta) and isinstance(atom, Split)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ...interpreter.collectives.library import Call, Element, Operation
+from ...interpreter.collectives.library import Element, Operation, RankCall
 from ...interpreter.errors import KernelError, TensordError
 
 LEAST: Final = 2700  # NCCL 2.7, which has calls between two ranks; 2.9 and later write 20900
@@ -38,7 +38,7 @@ class Span(NamedTuple):
     size: int = 0
 
 
-Made: TypeAlias = tuple[Call, Span, Span]  # a call with what it reads and writes
+Made: TypeAlias = tuple[RankCall, Span, Span]  # a call with what it reads and writes
 
 
 def unavailable() -> str:
@@ -194,49 +194,49 @@ def grouped(nccl: Any) -> Iterator[None]:
 How: TypeAlias = tuple[int, int, int]  # NCCL's dtype and reduction, a stream
 
 
-def all_reduce(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+def all_reduce(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
     """`source` and `target` of equal size."""
     dtype, merge, stream = how
     comm.allReduce(source.address, target.address, source.size, dtype, merge, stream)
 
 
-def all_gather(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+def all_gather(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
     """The size of one rank's part counts."""
     dtype, _, stream = how
     comm.allGather(source.address, target.address, source.size, dtype, stream)
 
 
-def reduce_scatter(comm: Any, _call: Call, source: Span, target: Span, how: How) -> None:
+def reduce_scatter(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
     """The size of one rank's part counts."""
     dtype, merge, stream = how
     comm.reduceScatter(source.address, target.address, target.size, dtype, merge, stream)
 
 
-def reduce(comm: Any, call: Call, source: Span, target: Span, how: How) -> None:
+def reduce(comm: Any, call: RankCall, source: Span, target: Span, how: How) -> None:
     """Only the root has a target."""
     dtype, merge, stream = how
     comm.reduce(source.address, target.address, source.size, dtype, merge, call.peer, stream)
 
 
-def broadcast(comm: Any, call: Call, source: Span, target: Span, how: How) -> None:
+def broadcast(comm: Any, call: RankCall, source: Span, target: Span, how: How) -> None:
     """Only the root has a source."""
     dtype, _, stream = how
     comm.broadcast(source.address or target.address, target.address, target.size, dtype, call.peer, stream)
 
 
-def send(comm: Any, call: Call, source: Span, _target: Span, how: How) -> None:
+def send(comm: Any, call: RankCall, source: Span, _target: Span, how: How) -> None:
     """To the other rank."""
     dtype, _, stream = how
     comm.send(source.address, source.size, dtype, call.peer, stream)
 
 
-def recv(comm: Any, call: Call, _source: Span, target: Span, how: How) -> None:
+def recv(comm: Any, call: RankCall, _source: Span, target: Span, how: How) -> None:
     """From the other rank."""
     dtype, _, stream = how
     comm.recv(target.address, target.size, dtype, call.peer, stream)
 
 
-ISSUE: Final[dict[Operation, Callable[[Any, Call, Span, Span, How], None]]] = {
+ISSUE: Final[dict[Operation, Callable[[Any, RankCall, Span, Span, How], None]]] = {
     Operation.ALL_REDUCE: all_reduce,
     Operation.ALL_GATHER: all_gather,
     Operation.REDUCE_SCATTER: reduce_scatter,

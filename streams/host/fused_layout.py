@@ -26,7 +26,7 @@ from ...interpreter.types.meta import Shape
 Bind: TypeAlias = Callable[[Program, Step], BoundKernel]
 
 
-class Call(NamedTuple):
+class FusedStep(NamedTuple):
     """One step of a fusion: a kernel, the places of its operands, and that of its result.
 
     `arrays` takes what lies at these places out of a list of all.
@@ -117,7 +117,7 @@ class FusedLayout:
     """
 
     def __init__(self, program: Program, fusion: Fusion, *, lend: bool, bind: Bind | None = None) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[FusedStep] = []
         self.temporaries: list[Temporary] = []
         self.parts: list[Part] = []
         self.rows = fusion.rows
@@ -139,7 +139,7 @@ class FusedLayout:
                 self._places[step.first] = self._temporary(number, step.first)
             kernel = (bind or kernel_of)(program, step)
             result = self._places[step.first]
-            self.calls.append(Call(kernel, operands, result, itemgetter(*operands, result)))
+            self.calls.append(FusedStep(kernel, operands, result, itemgetter(*operands, result)))
         found = list(enumerate(self.temporaries, self._arguments))
         self.lent = [(place, each.output, each.dtype) for place, each in found if each.output >= 0]
         self.apart = [(place, each.part, each.dtype) for place, each in found if each.output < 0]

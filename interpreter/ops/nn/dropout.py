@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...layouts.layout import Split
-from ...layouts.rules import Call, Signature
+from ...layouts.rules import OpCall, Signature
 from ...layouts.shares import cuts
 from ...schema.attributes import check_float, check_shape, optional
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
@@ -124,7 +124,7 @@ def dropout_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) 
     return scratch(operands=2, elements=5 + of_share)(metas, outputs, attributes) + blocks
 
 
-def split_anywhere(call: Call, parts: int) -> Iterator[Signature]:
+def split_anywhere(call: OpCall, parts: int) -> Iterator[Signature]:
     """As elementwise ops, of shares that know where they lie."""
     for one in pointwise(call, parts):
         for atom in one.inputs[:1]:
@@ -132,7 +132,7 @@ def split_anywhere(call: Call, parts: int) -> Iterator[Signature]:
                 yield one._replace(localise=partial(placed, atom.axis, parts))
 
 
-def placed(axis: int, parts: int, whole: Call, piece: Call, place: int) -> Mapping[str, Any]:
+def placed(axis: int, parts: int, whole: OpCall, piece: OpCall, place: int) -> Mapping[str, Any]:
     """The attributes with the place of a share in the whole."""
     shape, given = tensor(whole.metas[:1]).shape, whole.attributes
     begin = list((0,) * len(shape) if given["begin"] is None else given["begin"])

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...layouts.matching import Labels, matching
-from ...layouts.rules import Call, Signature
+from ...layouts.rules import OpCall, Signature
 from ...schema.indexing import Index, whole_axes
 from ...types.meta import Meta, tensor
 from .combining import sums_of
@@ -55,7 +55,7 @@ def _named(selector: Meta) -> int:
     return selector.ndim if selector.dtype.kind == "b" else 1
 
 
-def gathered(call: Call, _parts: int) -> Iterator[Signature]:
+def gathered(call: OpCall, _parts: int) -> Iterator[Signature]:
     """Of x[index] by positions: the other axes of x, and the axes of the positions."""
     x, *selectors = [meta for meta in call.metas if isinstance(meta, Meta)]
     found = selection(call.attributes["index"], x, selectors)
@@ -68,7 +68,7 @@ def _labels_of(x: Meta, found: Selection) -> Labels:
     return [axis if axis in found.selected else None for axis in range(x.ndim)]
 
 
-def scattered(call: Call, _parts: int) -> Iterator[Signature]:
+def scattered(call: OpCall, _parts: int) -> Iterator[Signature]:
     """Of x[index] = value: the other axes of x. With one mask of all axes and one value, each element is by itself."""
     x, value = tensor(call.metas), call.metas[1]
     selectors = [meta for meta in call.metas[2:] if isinstance(meta, Meta)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.collectives.collective import Collective, Kind, collective
-from tensord.interpreter.collectives.library import Call, Element, Operation, calls_of, element_of
+from tensord.interpreter.collectives.library import Element, Operation, RankCall, calls_of, element_of
 from tensord.interpreter.collectives.regions import Region
 from tensord.interpreter.collectives.values import compute
 from tensord.interpreter.types.meta import Meta
@@ -26,15 +26,15 @@ def piece(array: Any, region: Region, flat: bool) -> Any:
     return array.reshape(-1)[begin : begin + region.size]
 
 
-def carried_out(given: Collective, calls: list[Call], inputs: list[Any]) -> list[Any]:
+def carried_out(given: Collective, calls: list[RankCall], inputs: list[Any]) -> list[Any]:
     """What a library that does as NCCL's documentation says makes of the calls."""
     results = [np.full(meta.shape, -1, meta.dtype) for meta in given.outputs()]
 
-    def read(call: Call) -> Any:
+    def read(call: RankCall) -> Any:
         assert call.source is not None
         return piece(inputs[0 if given.kind is Kind.BROADCAST else call.rank], call.source, given.flat)
 
-    def write(call: Call, value: Any) -> None:
+    def write(call: RankCall, value: Any) -> None:
         assert call.target is not None
         piece(results[call.rank], call.target, given.flat)[:] = value
 

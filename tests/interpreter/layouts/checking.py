@@ -15,7 +15,7 @@ import numpy as np
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.layouts.layout import Atom, Partial, Split
-from tensord.interpreter.layouts.rules import Call, Signature, divided, signatures
+from tensord.interpreter.layouts.rules import OpCall, Signature, divided, signatures
 from tensord.interpreter.layouts.shares import shares
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import OpDef, find
@@ -25,14 +25,14 @@ from ..conftest import meta_of
 COMBINE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def call_of(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Call:
+def call_of(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> OpCall:
     op = find(name)
     metas = tuple(map(meta_of, operands))
     frozen = op.freeze(attributes)
-    return Call(metas, dict(frozen), infer_once(op, metas, frozen))
+    return OpCall(metas, dict(frozen), infer_once(op, metas, frozen))
 
 
-def run(op: OpDef, call: Call, operands: Sequence[Any]) -> list[np.ndarray]:
+def run(op: OpDef, call: OpCall, operands: Sequence[Any]) -> list[np.ndarray]:
     """The results, in memory that was full of other values."""
     results = [np.full(meta.shape, 1, meta.dtype) for meta in call.outputs if meta is not None]
     kernel = op.bind(np, len(operands), call.attributes)
@@ -111,7 +111,9 @@ def _reductions(one: Signature) -> set[Partial]:
     return {atom for atom in (*one.inputs, *one.outputs) if isinstance(atom, Partial)}
 
 
-def check_one(op: OpDef, call: Call, operands: Sequence[Any], chosen: Sequence[Signature], grid: Sequence[int]) -> None:
+def check_one(
+    op: OpDef, call: OpCall, operands: Sequence[Any], chosen: Sequence[Signature], grid: Sequence[int]
+) -> None:
     """Metas and values of a call with one signature for each dimension of the grid, but of data that the op refuses."""
     inputs = list(zip(*[one.inputs for one in chosen], strict=True))
     pairs = [parts_of(operand, atoms, grid) for operand, atoms in zip(operands, inputs, strict=True)]
@@ -134,7 +136,7 @@ def check_one(op: OpDef, call: Call, operands: Sequence[Any], chosen: Sequence[S
 
 
 def on_shares(
-    op: OpDef, call: Call, given: Sequence[Sequence[Any]], chosen: Sequence[Signature], grid: Sequence[int]
+    op: OpDef, call: OpCall, given: Sequence[Sequence[Any]], chosen: Sequence[Signature], grid: Sequence[int]
 ) -> list[list[np.ndarray]]:
     """The results of each device, whose metas are what the divided calls say."""
     calls = [call]
@@ -157,7 +159,7 @@ def coarsest(arrays: Sequence[Any]) -> float:
     return max([float(np.finfo(dtype).eps) for dtype in floats], default=0.0)
 
 
-def absolute(op: OpDef, call: Call, operands: Sequence[Any]) -> list[np.ndarray]:
+def absolute(op: OpDef, call: OpCall, operands: Sequence[Any]) -> list[np.ndarray]:
     """The op on absolute values: of a sum of products, how large its terms are together."""
     return run(op, call, [np.abs(x).astype(x.dtype) if isinstance(x, np.ndarray) else x for x in operands])
 

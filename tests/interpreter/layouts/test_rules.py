@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split
 from tensord.interpreter.layouts.matching import matching, passing
-from tensord.interpreter.layouts.rules import Call, Rule, Signature, divided, signatures, whole
+from tensord.interpreter.layouts.rules import OpCall, Rule, Signature, divided, signatures, whole
 from tensord.interpreter.types.meta import Meta
 
 ROWS, COLUMNS = "rows", "columns"
@@ -17,22 +17,22 @@ class Op(NamedTuple):
     layouts: Rule | str
 
 
-def call(*shapes: tuple[int, ...], out: tuple[int, ...] | None = None, **attributes: object) -> Call:
+def call(*shapes: tuple[int, ...], out: tuple[int, ...] | None = None, **attributes: object) -> OpCall:
     outputs = (None if out is None else Meta.of(out, "float64"),)
-    return Call(tuple(Meta.of(shape, "float64") for shape in shapes), attributes, outputs)
+    return OpCall(tuple(Meta.of(shape, "float64") for shape in shapes), attributes, outputs)
 
 
-def operands(calls: list[Call]) -> list[tuple[int, ...]]:
+def operands(calls: list[OpCall]) -> list[tuple[int, ...]]:
     """The shapes of their first operands."""
     return [one.metas[0].shape for one in calls if isinstance(one.metas[0], Meta)]
 
 
-def results(calls: list[Call]) -> list[tuple[int, ...]]:
+def results(calls: list[OpCall]) -> list[tuple[int, ...]]:
     """The shapes of their first results."""
     return [one.outputs[0].shape for one in calls if one.outputs[0] is not None]
 
 
-def sums_of_rows(one: Call, _parts: int) -> Iterator[Signature]:
+def sums_of_rows(one: OpCall, _parts: int) -> Iterator[Signature]:
     return matching(one, [[ROWS, COLUMNS]], [[ROWS]], reduction="sum", exact=lambda label: label == ROWS)
 
 
@@ -63,7 +63,7 @@ def test_a_rule_may_say_itself_that_all_is_broadcast():
 
 
 def test_a_scalar_has_no_layout():
-    given = Call((Meta.of((4,), "float64"), float), {}, (Meta.of((4,), "float64"),))
+    given = OpCall((Meta.of((4,), "float64"), float), {}, (Meta.of((4,), "float64"),))
     assert whole(given).inputs == (BROADCAST, None)
     (found,) = matching(given, [["i"], []], [["i"]])
     assert found.inputs == (Split(0), None)
@@ -88,7 +88,7 @@ def test_a_second_dimension_divides_the_calls_of_the_first():
 
 
 def test_only_what_holds_on_all_shares_holds_on_a_divided_call():
-    def even(one: Call, parts: int) -> Iterator[Signature]:
+    def even(one: OpCall, parts: int) -> Iterator[Signature]:
         if operands([one])[0][0] % parts == 0:
             yield from matching(one, [["i"]], [["i"]])
 
@@ -100,14 +100,14 @@ def test_only_what_holds_on_all_shares_holds_on_a_divided_call():
 def test_what_is_inexact_on_one_share_is_inexact():
     given, other = call((4,), out=(4,)), call((2,), out=(2,))
 
-    def rule(one: Call, _parts: int) -> Iterator[Signature]:
+    def rule(one: OpCall, _parts: int) -> Iterator[Signature]:
         return matching(one, [["i"]], [["i"]], exact=operands([one])[0][0] > 3)
 
     assert [one.exact for one in signatures(Op(rule), [given, other], 2)] == [False, True]
 
 
 def test_attributes_are_made_those_of_the_share():
-    def rule(one: Call, _parts: int) -> Iterator[Signature]:
+    def rule(one: OpCall, _parts: int) -> Iterator[Signature]:
         return matching(one, [["i"]], [["i"]], localise=lambda _, piece, _place: {"shape": results([piece])[0]})
 
     given = call((5,), out=(5,), shape=(5,))
@@ -140,5 +140,5 @@ def test_partial_operands_pass_through_what_keeps_their_dtype():
 
 def test_bools_pass_no_sum_and_complex_numbers_no_maximum():
     bools, numbers = Meta.of((4,), "bool"), Meta.of((4,), "complex64")
-    assert [one.outputs for one in passing(Call((bools,), {}, (bools,)), "sum", "max")] == [(Partial("max"),)]
-    assert [one.outputs for one in passing(Call((numbers,), {}, (numbers,)), "sum", "max")] == [(Partial("sum"),)]
+    assert [one.outputs for one in passing(OpCall((bools,), {}, (bools,)), "sum", "max")] == [(Partial("max"),)]
+    assert [one.outputs for one in passing(OpCall((numbers,), {}, (numbers,)), "sum", "max")] == [(Partial("sum"),)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ....interpreter.programs.program import Program
 from ...tracing.record import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
-from .recipe import Call, Place, Recipe, fill
+from .recipe import KernelStep, Place, Recipe, fill
 
 
 def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
@@ -25,7 +25,9 @@ def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
     return SegmentRecord(*head, tuple(calls))
 
 
-def call_record(op: str, steps: tuple[int, ...], given: Iterable[int], made: Iterable[int], call: Call) -> CallRecord:
+def call_record(
+    op: str, steps: tuple[int, ...], given: Iterable[int], made: Iterable[int], call: KernelStep
+) -> CallRecord:
     """The record of a call that is given these values, and makes those."""
     places = [place_record(argument) for argument in call.arguments]
     values = (*given, *made)

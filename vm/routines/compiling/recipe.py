@@ -41,7 +41,7 @@ class Place(NamedTuple):
     whole: bool = False
 
 
-class Call(NamedTuple):
+class KernelStep(NamedTuple):
     """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the results' places last.
 
     `results` are the values that it makes; `reads` are for each of them the values that it depends on.
@@ -78,7 +78,7 @@ class Recipe(NamedTuple):
     firsts: tuple[int, ...]
     finals: tuple[int, ...]
     packed: tuple[int, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[KernelStep, ...]
     bases: dict[int, int]
     places: dict[int, Place]
     fusions: tuple[Fusion, ...]
@@ -143,7 +143,7 @@ class Compiler:
         self.held: dict[tuple[int, int], list[int]] = {}  # (slot, address of the part of memory) -> values in it
 
     def compile(self) -> Recipe | None:
-        calls: list[Call] = []
+        calls: list[KernelStep] = []
         for position, plan in zip(self.steps, self.plans, strict=True):
             self.arena.now = position
             fusion = self.fusions_at.get(position)
@@ -179,7 +179,7 @@ class Compiler:
             self.arena.unshared,
         )
 
-    def step(self, position: int, plan: Plan) -> list[Call] | None:
+    def step(self, position: int, plan: Plan) -> list[KernelStep] | None:
         """Lay out the results of a step; its calls, none for a view. None if that is not possible."""
         step = self.program.steps[position]
         if position in self.runs_at:  # with a later step
@@ -193,22 +193,22 @@ class Compiler:
             made = tuple(made_by(step))
             places = [self.new_place(value, position, plan, reads) for value in made]
             kernel = plan.kernel if len(made) == 1 else reporting(plan.kernel)
-            return [Call(position, plan, kernel, (*inputs, *places), (reads,) * len(made), made, plan.work)]
+            return [KernelStep(position, plan, kernel, (*inputs, *places), (reads,) * len(made), made, plan.work)]
         target = step.into[0]
         old = self.place(target)
         if target not in self.bases and not self.is_shared(target, position):
             self.enter(step.first, old)
-            return [Call(position, plan, plan.kernel, (*inputs, old), (reads,), (step.first,), plan.work)]
+            return [KernelStep(position, plan, plan.kernel, (*inputs, old), (reads,), (step.first,), plan.work)]
         new = self.own_place(step.first)
         if new is None:
             return None
-        call = Call(position, plan, plan.kernel, (*inputs, new), (reads,), (step.first,), plan.work)
+        call = KernelStep(position, plan, plan.kernel, (*inputs, new), (reads,), (step.first,), plan.work)
         if not (plan.op.partial and step.operands[0] == target):
             return [call]
         filled = call._replace(kernel=fill, arguments=(old, new), reads=((target,),))
         return [filled, call._replace(arguments=(new, *inputs[1:], new))]
 
-    def fusion(self, fusion: Fusion, plan: Plan) -> list[Call] | None:
+    def fusion(self, fusion: Fusion, plan: Plan) -> list[KernelStep] | None:
         """Lay out the results of a fusion; its call. None if one of them has to be written where another value lies."""
         position = fusion.steps[-1]
         inputs = [operand if operand < 0 else self.place(operand) for operand in fusion.inputs]
@@ -228,7 +228,7 @@ class Compiler:
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, fusion)
-        return [Call(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
+        return [KernelStep(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
 
     def dying(self) -> tuple[int, ...]:
         """The variables from outside that die in the segment."""

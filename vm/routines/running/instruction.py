@@ -27,7 +27,7 @@ from ...model.linked import Linked
 from ...model.plan import Plan
 from ...model.session import VmSession
 from ...model.signature import call_text, plain
-from ..compiling.recipe import Call, Place, Recipe, ResultsFailed, known_meta
+from ..compiling.recipe import KernelStep, Place, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .graphing import SegmentGraph
 from .parts import Part, parts_of, results_of
@@ -364,7 +364,7 @@ class RunInstruction(Instruction):
             if stamps is not None:
                 stamps.times.append(stamps.clock())
 
-    def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
+    def call(self, call: KernelStep, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel, unless all its results depend on a poisoned operand."""
         if not self.spread(call):
             return
@@ -388,7 +388,7 @@ class RunInstruction(Instruction):
             return given
         return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
 
-    def spread(self, call: Call) -> int:
+    def spread(self, call: KernelStep) -> int:
         """Poison the results that depend on a poisoned value; how many are healthy."""
         for result, reads in zip(call.results, call.reads, strict=True):
             found = next(filter(None, map(self.poison_of, reads)), None)
@@ -403,7 +403,7 @@ class RunInstruction(Instruction):
             value = bases[value]
         return poison.get(value)
 
-    def note(self, call: Call, error: BaseException) -> None:
+    def note(self, call: KernelStep, error: BaseException) -> None:
         """A kernel has failed, or some of its results: these get the error, with the line and op of the call."""
         self.careful = True
         if isinstance(error, ResultsFailed):
@@ -432,7 +432,7 @@ class RunInstruction(Instruction):
                 self.spread(later)
             self.note_failures()
 
-    def failure(self, call: Call, error: BaseException, step: int | None = None) -> TensordError:
+    def failure(self, call: KernelStep, error: BaseException, step: int | None = None) -> TensordError:
         """The error of a call, or of a step of its fusion, fit to be kept."""
         op, line = call.plan.op, self.segment.program.steps[call.step if step is None else step].location
         location = self.author.where(line) if is_line(line) else None

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.program import Program
 from ....streams.stream import Task
-from ..compiling.recipe import Call, fill
+from ..compiling.recipe import KernelStep, fill
 
 COPY: Final = "copy"  # the label of what fills a variable's own memory, as one by one a Copy instruction does
 
@@ -25,7 +25,7 @@ class Parted(Protocol):
     def failed(self) -> bool:
         """Has it failed as a whole, or been cancelled?"""
 
-    def call(self, call: Call, kernel: Any, arguments: list[Any]) -> None:
+    def call(self, call: KernelStep, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel."""
 
     def fail_part(self, part: Part, error: BaseException) -> None:
@@ -35,7 +35,9 @@ class Parted(Protocol):
 class Part:
     """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
 
-    def __init__(self, run: Parted, call: Call, step: int, label: str, work: int, todo: list[tuple[Any, Any]]) -> None:
+    def __init__(
+        self, run: Parted, call: KernelStep, step: int, label: str, work: int, todo: list[tuple[Any, Any]]
+    ) -> None:
         self.run = run
         self.call = call
         self.step = step
@@ -83,7 +85,7 @@ class Part:
 
 
 def parts_of(
-    run: Parted, program: Program, fusions: Sequence[Fusion], call: Call, bound: tuple[Any, Any]
+    run: Parted, program: Program, fusions: Sequence[Fusion], call: KernelStep, bound: tuple[Any, Any]
 ) -> Iterator[Part]:
     """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
     todo, fusion = [bound], fusion_of(fusions, call)
@@ -93,12 +95,12 @@ def parts_of(
         yield Part(run, call, step, label, call.work // len(steps), todo)
 
 
-def fusion_of(fusions: Sequence[Fusion], call: Call) -> Fusion | None:
+def fusion_of(fusions: Sequence[Fusion], call: KernelStep) -> Fusion | None:
     """The fusion that a call computes; None if it is one op's."""
     return next((fusion for fusion in fusions if fusion.steps[-1] == call.step), None)
 
 
-def results_of(program: Program, fusions: Sequence[Fusion], call: Call, step: int) -> Sequence[int]:
+def results_of(program: Program, fusions: Sequence[Fusion], call: KernelStep, step: int) -> Sequence[int]:
     """The results of a call that depend on one of its steps."""
     fusion = fusion_of(fusions, call)
     if fusion is None:

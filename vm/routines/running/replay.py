@@ -19,7 +19,7 @@ from ....interpreter.schema.promotion import DType, number_dtype
 from ....interpreter.types.meta import Scalar
 from ....streams.device import Device
 from ...model.number import Number
-from ..compiling.recipe import ARENA, Call, Place, Recipe, fill
+from ..compiling.recipe import ARENA, KernelStep, Place, Recipe, fill
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
 CALL: Final = 2_000  # of a call itself
@@ -78,7 +78,7 @@ class Replay:
         self.slices = sliced(calls, [call.work + CALL for call in recipe.calls])
 
     def _bind(
-        self, call: Call, numbers: dict[tuple[int, Any], Given], bound: dict[Place, Any]
+        self, call: KernelStep, numbers: dict[tuple[int, Any], Given], bound: dict[Place, Any]
     ) -> tuple[Any, Arguments]:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
