@@ -35,7 +35,7 @@ class Line(NamedTuple):
     fields: dict[str, object]
 
 
-class Entry:
+class SessionFailures:
     """The failures of one session. `whose`: its id, and its name if it has one; `waiting`: (since when, error)."""
 
     __slots__ = ("began", "left_out", "lines", "waiting", "whose")
@@ -53,7 +53,7 @@ class Failures:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, SessionFailures] = {}
         self._began = clock()  # the window of all sessions together
         self._lines = 0
 
@@ -62,7 +62,7 @@ class Failures:
         now = self._clock()
         entry = self.entries.get(session)
         if entry is None:
-            entry = self.entries[session] = Entry(session, name, now)
+            entry = self.entries[session] = SessionFailures(session, name, now)
         if len(entry.waiting) < KEPT:
             entry.waiting.append((now, error))
         else:
@@ -94,7 +94,7 @@ class Failures:
         """The lines about whatever is left."""
         return [line for session in list(self.entries) for line in self.end(session)]
 
-    def _line(self, entry: Entry, error: TensordError) -> list[Line]:
+    def _line(self, entry: SessionFailures, error: TensordError) -> list[Line]:
         if error.heard:
             return []
         if entry.lines >= LINES or not self._may_add_one():
@@ -122,7 +122,7 @@ def describe(error: TensordError) -> dict[str, object]:
     }
 
 
-def sum_up(entry: Entry) -> list[Line]:
+def sum_up(entry: SessionFailures) -> list[Line]:
     """The line about failures that were left out, if any were."""
     count, entry.left_out = entry.left_out, 0
     what = "further failures that nobody has waited for were left out"

@@ -35,7 +35,7 @@ from ..tensor.tensor import Tensor
 from .by_name import call
 from .checks import check_host, device_of, own, refuse_other_nodes
 from .handlers import DEFAULT_HANDLER, Handler, Invocation
-from .signatures import SMALL, Entry, SignatureKey, Signatures, as_floats, signature_of
+from .signatures import SMALL, KnownSignature, SignatureKey, Signatures, as_floats, signature_of
 
 new = object.__new__
 
@@ -73,7 +73,7 @@ class Calls:
         with self._outbox.lock, SHIELD:
             self._captures += more
             known = self.native and not self._captures
-            self.known: dict[Any, Entry] = self._signatures.entries if known else {}
+            self.known: dict[Any, KnownSignature] = self._signatures.entries if known else {}
 
     # -- the hot path ---------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Calls:
     def issue(
         self,
         core: Core,
-        entry: Entry,
+        entry: KnownSignature,
         operands: tuple[Any, ...],
         out: Sequence[Tensor] | None,
         location: int,
@@ -174,7 +174,9 @@ class Calls:
             outbox.appended()
         return made
 
-    def _issue_many(self, core: Core, entry: Entry, operands: tuple[Any, ...], location: int) -> list[Tensor] | None:
+    def _issue_many(
+        self, core: Core, entry: KnownSignature, operands: tuple[Any, ...], location: int
+    ) -> list[Tensor] | None:
         """`issue` for ops with several results, or none."""
         outbox, outputs = self._outbox, entry.outputs
         with outbox.lock, SHIELD:
@@ -220,7 +222,7 @@ class Calls:
         finally:
             HANDLED.frame = outer
 
-    def entry(self, key: SignatureKey) -> Entry | None:
+    def entry(self, key: SignatureKey) -> KnownSignature | None:
         """The entry of a signature that was sent, and whose number still means it."""
         return self._signatures.entries.get(key)
 

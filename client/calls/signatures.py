@@ -27,7 +27,7 @@ MANY = 64  # operands of a signature; of those with more, a session knows fewer
 KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operands of all
 
 
-class Entry:
+class KnownSignature:
     """A session's knowledge of one signature. `alive` until its number is given to another signature."""
 
     __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
@@ -58,13 +58,13 @@ class Signatures:
     """Entries by signature, and by cheaper keys that callers make. Guarded by the outbox's lock."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.entries: dict[Any, Entry] = {}
+        self.entries: dict[Any, KnownSignature] = {}
         self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
         self._newest = [0, 0]  # of few operands, of many
         self._infer = InferCache()
         self._outbox = outbox
 
-    def add(self, key: SignatureKey) -> Entry:
+    def add(self, key: SignatureKey) -> KnownSignature:
         """Infer a new signature, number it and send it; MetadataError if the op does not take these operands."""
         op, metas, attributes, device, targets = key
         outputs = inferred(self._infer, key)
@@ -73,11 +73,11 @@ class Signatures:
         wire = None if targets is None else tuple(encode_meta(meta) for meta in targets)
         encoded = tuple(encode_meta(meta) for meta in metas)
         self._outbox.messages.append(encode_message(Signature(number, op.name, attributes, encoded, device, wire)))
-        entry = Entry(number, outputs, device, heavy=self._is_heavy(key, outputs), integers=int in metas)
+        entry = KnownSignature(number, outputs, device, heavy=self._is_heavy(key, outputs), integers=int in metas)
         self.alias(key, entry)
         return entry
 
-    def alias(self, key: Any, entry: Entry) -> None:
+    def alias(self, key: Any, entry: KnownSignature) -> None:
         """Make the entry known under another key, too."""
         with self._outbox.lock:
             if entry.alive and self.entries.get(key) is not entry:

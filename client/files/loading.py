@@ -22,7 +22,7 @@ from ...interpreter.errors import (
     TensordError,
 )
 from ...interpreter.files.describe import describe
-from ...interpreter.files.header import Entry, FileHeader
+from ...interpreter.files.header import FileHeader, TensorEntry
 from ...interpreter.files.on_wire import MOST, encode_entry, meta_of
 from ...interpreter.files.open_file import OpenFile, open_path
 from ...interpreter.files.tensor_file import Identity
@@ -81,7 +81,7 @@ def loading_on(core: Core, wanted: Wanted, home: str) -> Steps[dict[str, Tensor]
 
 def described(
     path: str | os.PathLike[str], names: Iterable[str] | None, *, raw: bool
-) -> tuple[OpenFile, FileHeader, list[Entry]]:
+) -> tuple[OpenFile, FileHeader, list[TensorEntry]]:
     """A file of this process's host, its header, and the entries of those names."""
     try:
         file = open_path(path)
@@ -119,7 +119,7 @@ def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps
         return defined(core, Load(number, (), (), home, wanted.own, wanted.digest, location), records)
 
 
-def chosen(header: FileHeader, names: Iterable[str] | None) -> list[Entry]:
+def chosen(header: FileHeader, names: Iterable[str] | None) -> list[TensorEntry]:
     """The entries of those names, or all."""
     if names is None:
         return list(header.entries.values())

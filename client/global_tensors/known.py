@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.wire.messages import ATOMIC, CALL
-from ..calls.signatures import SMALL, Entry
+from ..calls.signatures import SMALL, KnownSignature
 from ..core.core import Core
 from ..outbox.outbox import Outbox
 from ..tensor.reading import forget
@@ -31,7 +31,7 @@ class Known:
 
     __slots__ = ("count", "entries", "heavy", "integers", "output", "outputs")
 
-    def __init__(self, entries: Sequence[Entry], outputs: tuple[Form, ...]) -> None:
+    def __init__(self, entries: Sequence[KnownSignature], outputs: tuple[Form, ...]) -> None:
         self.entries = tuple(entries)
         self.count = len(entries)
         self.outputs = outputs

@@ -36,7 +36,7 @@ class Called(NamedTuple):
     make: Make
 
 
-class Entry:
+class CacheEntry:
     """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Variants(NamedTuple):
     """The entries of one key: by the values of the numbers at the places `fixed`, those used last first."""
 
     fixed: tuple[int, ...]
-    entries: dict[tuple[Any, ...], tuple[Entry, ...]]
+    entries: dict[tuple[Any, ...], tuple[CacheEntry, ...]]
 
 
 class Entries:
@@ -86,14 +86,14 @@ class Entries:
         self._variants: dict[tuple[Any, ...], Variants] = {}
         self.lock = threading.RLock()  # of captures that add to the tables; a signal handler may capture, too
 
-    def latest(self) -> Entry | None:
+    def latest(self) -> CacheEntry | None:
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
-    def of(self, core: Core) -> list[Entry]:
+    def of(self, core: Core) -> list[CacheEntry]:
         """The entries of a session that can be used now."""
         return [each for each in self._all() if each.core is core and not each.dead and each.guards.hold()]
 
-    def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> Entry | None:
+    def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> CacheEntry | None:
         """The entry for a call; None if there is none. The hot path of a routine's call."""
         variants = self._variants.get(key)
         if variants is None:
@@ -110,7 +110,7 @@ class Entries:
         variants = self._variants.get(key)
         return () if variants is None else variants.fixed
 
-    def add(self, key: tuple[Any, ...], entry: Entry, fixed: frozenset[int]) -> None:
+    def add(self, key: tuple[Any, ...], entry: CacheEntry, fixed: frozenset[int]) -> None:
         """Add an entry whose capture fixed the numbers at these positions."""
         with self.lock:
             self._keep(lambda each: not each.dead)
@@ -122,13 +122,13 @@ class Entries:
                 oldest = min(self._all(), key=lambda each: each.used)
                 self._keep(lambda each, oldest=oldest: each is not oldest)  # type: ignore[misc]
 
-    def _all(self) -> list[Entry]:
+    def _all(self) -> list[CacheEntry]:
         return [entry for variants in self._variants.values() for some in variants.entries.values() for entry in some]
 
     def __len__(self) -> int:
         return len(self._all())
 
-    def _keep(self, which: Callable[[Entry], bool]) -> None:
+    def _keep(self, which: Callable[[CacheEntry], bool]) -> None:
         for key, variants in list(self._variants.items()):
             kept = tuple(each for some in variants.entries.values() for each in some if which(each))
             self._variants[key] = arranged(variants.fixed, kept)
@@ -136,9 +136,9 @@ class Entries:
                 del self._variants[key]
 
 
-def arranged(fixed: tuple[int, ...], entries: Sequence[Entry]) -> Variants:
+def arranged(fixed: tuple[int, ...], entries: Sequence[CacheEntry]) -> Variants:
     """The entries by fixed numbers; of those that differ only in their guards, the newest."""
-    found: dict[tuple[Any, ...], tuple[Entry, ...]] = {}
+    found: dict[tuple[Any, ...], tuple[CacheEntry, ...]] = {}
     for entry in entries:
         which = values_at(fixed, entry.numbers)
         found[which] = (*found.get(which, ()), entry)[:OUTSIDES]

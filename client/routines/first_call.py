@@ -18,7 +18,7 @@ from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Bindings, Linked
 from ..locations.frames import warn
 from ..tensor.tensor import Tensor
-from .entries import Called, Entries, Entry
+from .entries import CacheEntry, Called, Entries
 from .guards import Guards, behind
 from .symbols import Symbols, parameter_names
 from .watch import Watch
@@ -132,7 +132,7 @@ class FirstCall(NamedTuple):
         self._keep(entry, recorded, fixed)
         return result
 
-    def linked(self) -> Entry:
+    def linked(self) -> CacheEntry:
         """Capture the function without running the program."""
         recorded = self._counted()
         entry = self._linked(recorded)
@@ -145,7 +145,7 @@ class FirstCall(NamedTuple):
             self.captures.count += 1
         return recorded
 
-    def _keep(self, entry: Entry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
+    def _keep(self, entry: CacheEntry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
         given, entries = self.given, self.captures.entries
         with entries.lock:
             new = bool(fixed) or entries.find(self.key, given.numbers, given.objects) is None
@@ -176,7 +176,7 @@ class FirstCall(NamedTuple):
         look = Look(symbols.look, symbols.fixed(), self.key[:2])
         return Recorded(capture, results, guards, symbols.leaves, look)
 
-    def _linked(self, recorded: Recorded) -> Entry:
+    def _linked(self, recorded: Recorded) -> CacheEntry:
         core, capture, numbers = self.core, recorded.capture, self.given.numbers
         captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded
@@ -184,7 +184,7 @@ class FirstCall(NamedTuple):
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
         linked = Linked(core, recorded.program, bindings, captures.name, captures.passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
-        return Entry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
+        return CacheEntry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
 
     def _called(self, recorded: Recorded) -> Called:
         """The calling convention: what arguments and results are to the program."""

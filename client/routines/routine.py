@@ -23,7 +23,7 @@ from ..locations.tracebacks import MEANT, hide, hides, make_public
 from ..outbox.current import CURRENT
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
-from .entries import Entry
+from .entries import CacheEntry
 from .first_call import Captures, FirstCall
 
 _LAZY = (
@@ -132,7 +132,7 @@ class Routine(Generic[P, R]):
         entry = self._latest()
         return on_loop(entry.linked._core.outbox, reporting(entry, source=source))
 
-    def _latest(self) -> Entry:
+    def _latest(self) -> CacheEntry:
         entry = self._entries.latest()
         if entry is None:
             raise located(ProtocolError("report: the routine was not called yet"))
@@ -211,7 +211,7 @@ class BoundRoutine(Generic[P, R]):
         return f"<{self._routine!r} of {self.__self__!r}>"
 
 
-def reporting(entry: Entry, *, source: bool = False) -> Steps[Report]:
+def reporting(entry: CacheEntry, *, source: bool = False) -> Steps[Report]:
     report = yield from entry.linked.reporting(source=source)
     report["constants"] = list(entry.guards.constants)
     return report

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, ProtocolError, QuotaError
-from ..files.header import SHOWN, Entry, Piece
+from ..files.header import SHOWN, Piece, TensorEntry
 from ..files.tensor_file import TensorFile
 from ..types.meta import Meta
 from ..types.sizes import exact_size
@@ -57,10 +57,10 @@ class Record(NamedTuple):
         """
         return unpack_fields(self.packed)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TensorEntry:
         """The record as readers of files take it: an entry of its values file."""
         meta = self.meta or Meta.of((self.nbytes,), "uint8")
-        return Entry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
+        return TensorEntry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
 
     def check_within(self, file: TensorFile) -> None:
         """FileError unless its values file is long enough to hold it. Before memory is taken for its bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .header import Entry, FileHeader, FileLimits, Format
+from .header import FileHeader, FileLimits, Format, TensorEntry
 from .npy import MAGIC, read_npy, read_npz
 from .safetensors import BEGIN, read_safetensors
 from .tensor_file import TensorFile
@@ -26,7 +26,7 @@ def describe(file: TensorFile, *, raw: bool = False, limits: FileLimits | None =
     limits = limits or FileLimits()
     head = file.peek(0, min(file.size, 9))
     metadata: dict[str, str] = {}
-    entries: dict[str, Entry]
+    entries: dict[str, TensorEntry]
     if head.startswith(MAGIC):
         kind, entries = Format.NPY, read_npy(file, raw=raw)
     elif head.startswith(ARCHIVES):

@@ -52,7 +52,7 @@ class Piece(NamedTuple):
     crc: int | None = None
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """A tensor of a file.
 
     `meta`: its shape and dtype, None if it cannot be had, and then `error` says why. Its bytes are those of `piece`
@@ -91,10 +91,10 @@ class FileHeader:
     name: str
     format: Format
     identity: Identity
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TensorEntry]
     metadata: Mapping[str, str]
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TensorEntry:
         """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be had."""
         found = self.entries.get(name)
         if found is None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..types.meta import DTYPES, LARGEST, MAX_NDIM, Meta, Shape
 from ..types.sizes import exact_size
-from .header import SHOWN, Entry, FileLimits, Piece, check_name, raw_meta
+from .header import SHOWN, FileLimits, Piece, TensorEntry, check_name, raw_meta
 from .pieces import PieceReader
 from .tensor_file import TensorFile
 from .zip_directory import read_directory
@@ -37,13 +37,15 @@ TEXTS: Final = "SU"
 CHARACTER: Final = {"U": 4}  # bytes of what the number in a descr counts
 
 
-def read_npy(file: TensorFile, *, raw: bool) -> dict[str, Entry]:
+def read_npy(file: TensorFile, *, raw: bool) -> dict[str, TensorEntry]:
     """The one entry of an .npy file. MetadataError if it is malformed, or if there are bytes behind its array."""
     piece = Piece(0, file.size, file.size)
     return {ALONE: array_entry(file, ALONE, piece, file.peek, raw=raw)}
 
 
-def array_entry(file: TensorFile, name: str, piece: Piece, peek: Callable[[int, int], bytes], *, raw: bool) -> Entry:
+def array_entry(
+    file: TensorFile, name: str, piece: Piece, peek: Callable[[int, int], bytes], *, raw: bool
+) -> TensorEntry:
     """The entry of an array that fills a piece of a file; `peek(offset, count)` gives bytes of the piece.
 
     Raises MetadataError if it is malformed. What is sound and cannot be had is an entry without a meta.
@@ -55,7 +57,7 @@ def array_entry(file: TensorFile, name: str, piece: Piece, peek: Callable[[int, 
     except ValueError as error:
         raise file.malformed(f"array {name[:SHOWN]!r}: {error}") from None
     ordered = meta is None or meta.ndim < 2  # either order is the same
-    return Entry(name, meta, piece, skip, fortran and not ordered, swapped, why)
+    return TensorEntry(name, meta, piece, skip, fortran and not ordered, swapped, why)
 
 
 def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int]:
@@ -128,12 +130,12 @@ SUFFIX: Final = ".npy"
 USUAL: Final = 128  # bytes of the header of an array; many longer ones would take longer than many arrays do
 
 
-def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, Entry]:
+def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, TensorEntry]:
     """The entries of an archive, in the order of their bytes. Of a deflated member the beginning is inflated.
 
     A member that is no array is an entry without a meta. Raises as `read_directory` and `array_entry` do.
     """
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TensorEntry] = {}
     left = LONGEST + USUAL * limits.entries  # bytes of headers
     for name, piece in read_directory(file, limits):
         stem = name.removesuffix(SUFFIX)
@@ -147,10 +149,10 @@ def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, En
     return entries
 
 
-def _entry(file: TensorFile, name: str, piece: Piece, *, raw: bool) -> Entry:
+def _entry(file: TensorFile, name: str, piece: Piece, *, raw: bool) -> TensorEntry:
     peek = _inflating(file, piece) if piece.deflated else _stored(file, piece)
     if piece.size < len(MAGIC) or peek(0, len(MAGIC)) != MAGIC:
-        return Entry(name, None, piece, error="is no array: its member of the archive is none")
+        return TensorEntry(name, None, piece, error="is no array: its member of the archive is none")
     return array_entry(file, name, piece, peek, raw=raw)
 
 

@@ -12,7 +12,7 @@ from ..errors import MetadataError, ProtocolError
 from ..types.meta import Meta
 from ..wire.fields import is_natural
 from ..wire.messages import decode_meta
-from .header import Entry, Piece
+from .header import Piece, TensorEntry
 from .tensor_file import TensorFile
 
 FIELDS: Final = 10
@@ -47,7 +47,7 @@ def is_path(place: Any) -> bool:
     return type(path) is str and type(raw) is bool and len(path) <= LONGEST_NAME
 
 
-def encode_entry(entry: Entry) -> tuple[Any, ...]:
+def encode_entry(entry: TensorEntry) -> tuple[Any, ...]:
     """(name, meta, offset, length, size, deflated, CRC-32 or None, skip, fortran, swapped)."""
     meta, piece = entry.meta, entry.piece
     if meta is None:
@@ -70,7 +70,7 @@ def lacking(record: Any) -> tuple[str, str] | None:
     return None
 
 
-def decode_entry(file: TensorFile, record: Any) -> Entry:
+def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
     """An entry from the wire. ProtocolError if it is none, or reaches beyond the file."""
     if type(record) not in (tuple, list) or len(record) != FIELDS:
         raise ProtocolError(f"an entry of a file has {FIELDS} fields")
@@ -90,4 +90,4 @@ def decode_entry(file: TensorFile, record: Any) -> Entry:
         raise ProtocolError(f"{size} bytes at {offset} do not lie in {file.name}, which has {file.size}")
     if skip > LONGEST_SKIP or size - skip != meta.nbytes:
         raise ProtocolError(f"{size - skip} bytes of {file.name} are no {meta}")
-    return Entry(name, meta, Piece(offset, length, size, deflated, crc), skip, fortran, swapped)
+    return TensorEntry(name, meta, Piece(offset, length, size, deflated, crc), skip, fortran, swapped)

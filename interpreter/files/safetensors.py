@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from ..types.meta import LARGEST, MAX_NDIM, Meta, Shape
 from ..types.sizes import exact_size
-from .header import SHOWN, Entry, FileLimits, Piece, check_count, check_name, raw_meta
+from .header import SHOWN, FileLimits, Piece, TensorEntry, check_count, check_name, raw_meta
 from .tensor_file import TensorFile
 
 BEGIN: Final = b"{"
@@ -59,7 +59,9 @@ COMMAS: Final = 16
 OTHERS: Final = 1024  # tensors' worth of parts in the metadata, and in long shapes
 
 
-def read_safetensors(file: TensorFile, *, raw: bool, limits: FileLimits) -> tuple[dict[str, Entry], dict[str, str]]:
+def read_safetensors(
+    file: TensorFile, *, raw: bool, limits: FileLimits
+) -> tuple[dict[str, TensorEntry], dict[str, str]]:
     """The entries of a file, in the order of their bytes, and the texts of its metadata."""
     text = _header_text(file, limits)
     fields = _parsed(file, text)
@@ -127,13 +129,13 @@ def _metadata(file: TensorFile, value: Any) -> dict[str, str]:
     return value
 
 
-def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> Entry:
+def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> TensorEntry:
     """The entry of a tensor; `data`: where in the file the tensors begin."""
     try:
         begin, nbytes, meta, why = _fields(value, raw=raw)
     except ValueError as error:
         raise file.malformed(f"tensor {name[:SHOWN]!r}: {error}") from None
-    return Entry(name, meta, Piece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
+    return TensorEntry(name, meta, Piece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
 
 
 def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
@@ -178,11 +180,11 @@ def _check_size(dtype: str, shape: Shape, bits: int, nbytes: int) -> None:
         raise ValueError(f"{nbytes} bytes are no {dtype}{list(shape)}")
 
 
-def _place(entry: Entry) -> tuple[int, int]:
+def _place(entry: TensorEntry) -> tuple[int, int]:
     return entry.piece[:2]
 
 
-def _check_cover(file: TensorFile, entries: list[Entry], begin: int) -> None:
+def _check_cover(file: TensorFile, entries: list[TensorEntry], begin: int) -> None:
     """Each byte behind the header belongs to exactly one tensor."""
     at = begin
     for name, _, piece, *_ in entries:

@@ -14,7 +14,7 @@ from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
 from ..wire.names import is_printable
 from .durable_file import DurableFile, Whole
-from .header import SHOWN, Entry, FileLimits, Piece
+from .header import SHOWN, FileLimits, Piece, TensorEntry
 from .safetensors import DTYPES, LENGTH, LONGEST, METADATA, SWAPPED
 from .tensor_file import Identity, flat
 
@@ -90,7 +90,7 @@ class SafetensorsWriter(Whole):
 
 def header_of(
     metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileLimits
-) -> tuple[bytes, tuple[Entry, ...]]:
+) -> tuple[bytes, tuple[TensorEntry, ...]]:
     """The bytes in front of the values, and the entries in their order. Raises as SafetensorsWriter says."""
     _check(metas, metadata, limits)
     fields: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
@@ -107,7 +107,7 @@ def header_of(
     begin = LENGTH + len(text)
     entries = []
     for name, meta in ordered:
-        entries.append(Entry(name, meta, Piece(begin, meta.nbytes, meta.nbytes), swapped=SWAPPED))
+        entries.append(TensorEntry(name, meta, Piece(begin, meta.nbytes, meta.nbytes), swapped=SWAPPED))
         begin += meta.nbytes
     return len(text).to_bytes(LENGTH, "little") + text, tuple(entries)
 

@@ -1,7 +1,7 @@
 """The values of an entry: a range of its bytes, all of them in their order, as an array, or as a digest.
 
-Where `Entry.is_direct`, bytes go straight from the file to where they are needed, in ranges of any order. Other entries
-are read whole, from the beginning to the end, and then put in order.
+Where `TensorEntry.is_direct`, bytes go straight from the file to where they are needed, in ranges of any order. Other
+entries are read whole, from the beginning to the end, and then put in order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .header import SHOWN, Entry
+from .header import SHOWN, TensorEntry
 from .pieces import PieceReader
 from .tensor_file import TensorFile, flat
 
@@ -23,7 +23,7 @@ CHUNK: Final = 1 << 20  # bytes beside the array
 class EntryReader:
     """Reads the bytes of an entry in their order, without the header in front of them; else as PieceReader."""
 
-    def __init__(self, file: TensorFile, entry: Entry) -> None:
+    def __init__(self, file: TensorFile, entry: TensorEntry) -> None:
         self._file = file
         self._entry = entry
         self._reader = PieceReader(file, entry.piece)
@@ -36,7 +36,7 @@ class EntryReader:
         _check(self._file, self._entry, view)
 
 
-def read_range(file: TensorFile, entry: Entry, target: Any, offset: int = 0) -> None:
+def read_range(file: TensorFile, entry: TensorEntry, target: Any, offset: int = 0) -> None:
     """Fill a writable, contiguous buffer with the bytes of an entry from `offset` on, as they are in the file.
 
     Checksums are not looked at. Raises ValueError for a range that the entry has not, or if it is deflated; FileError
@@ -51,7 +51,7 @@ def read_range(file: TensorFile, entry: Entry, target: Any, offset: int = 0) -> 
     _check(file, entry, view)
 
 
-def read_array(file: TensorFile, entry: Entry, out: NDArray[Any] | None = None) -> NDArray[Any]:
+def read_array(file: TensorFile, entry: TensorEntry, out: NDArray[Any] | None = None) -> NDArray[Any]:
     """The entry as a C-ordered array of this machine's byte order, whatever it is in the file; checksums are compared.
 
     `out`: such an array to be filled. Takes a MiB beside the array. Raises MetadataError if the entry cannot be had,
@@ -73,7 +73,7 @@ def read_array(file: TensorFile, entry: Entry, out: NDArray[Any] | None = None) 
     return array
 
 
-def digest(file: TensorFile, entry: Entry) -> str:
+def digest(file: TensorFile, entry: TensorEntry) -> str:
     """SHA-256 of the bytes of an entry, inflated, in the order of the file."""
     reader, sum_ = EntryReader(file, entry), hashlib.sha256()
     left, chunk = entry.nbytes, bytearray(min(entry.nbytes, CHUNK))
@@ -99,7 +99,7 @@ def _read_transposed(reader: EntryReader, target: NDArray[Any]) -> None:
             part[...] = chunk
 
 
-def _check(file: TensorFile, entry: Entry, view: memoryview) -> None:
+def _check(file: TensorFile, entry: TensorEntry, view: memoryview) -> None:
     """A bool of another byte than 0 and 1 is counted as several by NumPy, and reaches beyond what was counted."""
     is_bool = entry.meta is not None and entry.meta.dtype == np.bool_
     if is_bool and len(view) and np.frombuffer(view, np.uint8).max() > 1:

@@ -18,7 +18,7 @@ from ...interpreter.checkpoints.layout import values_file
 from ...interpreter.checkpoints.reader import CheckpointReader
 from ...interpreter.checkpoints.record import Record
 from ...interpreter.errors import FileError
-from ...interpreter.files.header import Entry
+from ...interpreter.files.header import TensorEntry
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.values import read_array, read_range
 from .stored import LoadedStretch, Stretch
@@ -46,7 +46,7 @@ class KeptStretch(Stretch):
         self.path = reader.path
         self.file = record.file
         self._reader = reader
-        self._entry: Entry = record.entry(name)
+        self._entry: TensorEntry = record.entry(name)
         self._held: OpenFile | None = None
         with ADDING:
             STRETCHES.add(self)

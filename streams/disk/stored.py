@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.files.header import Entry
+from ...interpreter.files.header import TensorEntry
 from ...interpreter.files.open_file import OpenFile
 from ...interpreter.files.tensor_file import flat
 from ...interpreter.files.values import EntryReader, read_array, read_range
@@ -80,7 +80,7 @@ class LoadedStretch(Stretch):
 
     __slots__ = ("_digest", "_seen", "entry", "file")
 
-    def __init__(self, file: OpenFile, entry: Entry, *, once: bool = False, digest: bool = False) -> None:
+    def __init__(self, file: OpenFile, entry: TensorEntry, *, once: bool = False, digest: bool = False) -> None:
         has_checksum = entry.piece.crc is not None
         super().__init__(entry.nbytes, is_direct=entry.is_direct and not digest, once=once, has_checksum=has_checksum)
         self.file = file

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.files.describe import describe
-from ...interpreter.files.header import Entry, FileHeader
+from ...interpreter.files.header import FileHeader, TensorEntry
 from ...interpreter.files.on_wire import MOST, decode_entry, encode_entry, is_path, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
@@ -156,7 +156,7 @@ class Files:
             self.rejection.reject(session, error, ids, location, "load")
             return
         for id_, entry in zip(ids, found, strict=True):
-            if isinstance(entry, Entry):
+            if isinstance(entry, TensorEntry):
                 stretch = LoadedStretch(file, entry, once=own, digest=digest)
                 enter(session, id_, self.deferred(stretch, store, device, location))
             else:
@@ -249,9 +249,9 @@ class Files:
         return Tensor(meta, storage, home)
 
 
-def is_readable_in_pieces(entry: Entry | tuple[str, str], digest: bool) -> bool:
+def is_readable_in_pieces(entry: TensorEntry | tuple[str, str], digest: bool) -> bool:
     """Can it go to another device without being read to the host as a whole?"""
-    return not isinstance(entry, Entry) or (entry.is_direct and not digest)
+    return not isinstance(entry, TensorEntry) or (entry.is_direct and not digest)
 
 
 def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHeader]:

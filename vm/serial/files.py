@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...interpreter.errors import ProtocolError, TensordError
-from ...interpreter.files.header import Entry
+from ...interpreter.files.header import TensorEntry
 from ...interpreter.files.on_wire import decode_entry, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
@@ -96,9 +96,9 @@ class Files:
         file.flush()
 
 
-def read(file: OpenFile, entry: Entry | tuple[str, str], device: str) -> SerialTensor:
+def read(file: OpenFile, entry: TensorEntry | tuple[str, str], device: str) -> SerialTensor:
     """The tensor of an entry. FileError if the file has changed, MetadataError if tensord has no such tensors."""
-    if not isinstance(entry, Entry):
+    if not isinstance(entry, TensorEntry):
         name, why = entry
         raise file.malformed(f"tensor {name!r} {why}")
     file.check()

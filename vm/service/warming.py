@@ -41,7 +41,7 @@ LOCATION: Final = 1
 
 
 @dataclass(slots=True)
-class Entry:
+class WarmingEntry:
     """An entry of the list on one device: what became of its calls."""
 
     wish: Wish
@@ -53,7 +53,7 @@ class Entry:
 
 
 class Planned(NamedTuple):
-    entry: Entry
+    entry: WarmingEntry
     sample: Sample
 
 
@@ -62,7 +62,7 @@ class Warming:
 
     def __init__(self, runtime: Runtime, wishes: Sequence[Wish]) -> None:
         self.runtime = runtime
-        self.entries = [Entry(wish, device.name) for wish in wishes for device in self.devices_of(wish)]
+        self.entries = [WarmingEntry(wish, device.name) for wish in wishes for device in self.devices_of(wish)]
         self.session: VmSession | None = None
         self.planned: deque[Planned] = deque()
         self.under_way: Planned | None = None
@@ -97,7 +97,7 @@ class Warming:
         log.info("compiling kernels", calls=len(self.planned))
         self.go_on()
 
-    def samples_of(self, entry: Entry) -> Iterator[Sample]:
+    def samples_of(self, entry: WarmingEntry) -> Iterator[Sample]:
         """The calls of an entry; what cannot be called is logged, unless a pattern fitted it."""
         missing = self.runtime.engine.devices[entry.device].backend.missing
         for op in ops_of(entry.wish):
@@ -161,7 +161,7 @@ class Warming:
             self.ended = True
             log.exception("no more kernels are compiled", error=repr(fault))
 
-    def note(self, entry: Entry, sample: Sample, error: TensordError | None) -> None:
+    def note(self, entry: WarmingEntry, sample: Sample, error: TensordError | None) -> None:
         entry.calls += 1
         entry.left -= 1
         entry.seconds += monotonic() - self.call_began

@@ -17,7 +17,7 @@ from ..line import options
 from ..line.options import tell
 
 if TYPE_CHECKING:
-    from ....interpreter.files.header import Entry, FileHeader
+    from ....interpreter.files.header import FileHeader, TensorEntry
 
 
 @click.command()
@@ -74,7 +74,7 @@ def described(file: Path, *, raw: bool) -> FileHeader:
         return describe(opened, raw=raw)
 
 
-def row_of(entry: Entry, prefix: str) -> dict[str, Any]:
+def row_of(entry: TensorEntry, prefix: str) -> dict[str, Any]:
     """A tensor of the file under its published name."""
     meta = entry.meta
     return {

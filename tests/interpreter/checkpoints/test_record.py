@@ -6,7 +6,7 @@ import pytest
 
 from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, Record, check_name, pack_fields
 from tensord.interpreter.errors import MetadataError, QuotaError
-from tensord.interpreter.files.header import Entry, Piece
+from tensord.interpreter.files.header import Piece, TensorEntry
 from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
@@ -53,7 +53,7 @@ def test_names_are_printable_and_not_too_long(name):
 def test_a_record_is_an_entry_of_its_file():
     meta = Meta.of((2, 3), "float32")
     record = Record(meta, 7, 100, 24, 99)
-    assert record.entry("a") == Entry("a", meta, Piece(100, 24, 24, crc=99))
+    assert record.entry("a") == TensorEntry("a", meta, Piece(100, 24, 24, crc=99))
     assert record.entry("a").is_direct
     assert Record(None, 7, 100, 24, 99).entry("r").meta is Meta.of((24,), "uint8")
 
