@@ -27,7 +27,7 @@ from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from .linked import Linked
+    from .linked import ProgramBinding
 
 PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic raises
 
@@ -42,7 +42,7 @@ def capture_for(core: Core, name: str) -> Capture | None:
 
 
 def inlined(
-    capture: Capture, linked: Linked, tensors: Sequence[Tensor], values: Sequence[Any], name: str
+    capture: Capture, linked: ProgramBinding, tensors: Sequence[Tensor], values: Sequence[Any], name: str
 ) -> list[Tensor]:
     """Record the steps of a run; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
     captured = [still_there(capture.core, tensor, name) for tensor in linked.captured]
@@ -167,7 +167,7 @@ def draws_by(program: Program, step: Step, operand: int, *, inside: bool) -> boo
 class Inlining:
     """One linked program in one capture."""
 
-    def __init__(self, capture: Capture, linked: Linked, values: Sequence[Any], name: str) -> None:
+    def __init__(self, capture: Capture, linked: ProgramBinding, values: Sequence[Any], name: str) -> None:
         self._capture = capture
         self._builder = capture.builder
         self._program = linked.program

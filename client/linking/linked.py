@@ -115,7 +115,7 @@ class Bindings(NamedTuple):
     callbacks: Sequence[Callable[..., None]] = ()
 
 
-class Linked:
+class ProgramBinding:
     """A program with what it is bound to; it keeps the tensors that it captures alive.
 
     `name` is what records show; `passes` may change the program. Dropping it releases the routine.

@@ -16,7 +16,7 @@ from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT
 from ..tensor.tensor import Tensor
 from .inlining import capture_for
-from .linked import Linked
+from .linked import ProgramBinding
 from .linking import LinkedProgram
 from .runs import Reported, Runs
 
@@ -28,7 +28,7 @@ class LinkedRoutine(Reported):
     another kind raise MetadataError: there is nothing that could be captured anew.
     """
 
-    def __init__(self, linked: Linked, convention: Convention) -> None:
+    def __init__(self, linked: ProgramBinding, convention: Convention) -> None:
         self.program: Program = linked.program
         self._core = Runs(linked, convention)
         self._convention = convention

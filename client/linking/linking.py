@@ -21,7 +21,7 @@ from ..outbox.current import CURRENT
 from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
 from .inlining import capture_for
-from .linked import Bindings, Linked
+from .linked import Bindings, ProgramBinding
 from .runs import Reported, Runs
 
 
@@ -32,7 +32,7 @@ class LinkedProgram(Reported):
     `n` and its slot. Returns a tuple of tensors, at once.
     """
 
-    def __init__(self, linked: Linked) -> None:
+    def __init__(self, linked: ProgramBinding) -> None:
         self.program = program = linked.program
         self.devices = linked.devices
         self._core = Runs(linked)
@@ -117,7 +117,7 @@ def link_one(core: Core, program: Program, wanted: Wanted) -> LinkedProgram:
         if tensor._meta is not source.meta:
             raise located(MetadataError(f"link: {source.name} is {source.meta}, not {tensor._meta}"))
     bindings = Bindings(homes, captured, callbacks=called_back(program, wanted.callbacks))
-    return LinkedProgram(Linked(core, program, bindings, wanted.name, wanted.passes))
+    return LinkedProgram(ProgramBinding(core, program, bindings, wanted.name, wanted.passes))
 
 
 def called_back(program: Program, callbacks: Sequence[Callable[..., None]]) -> Sequence[Callable[..., None]]:

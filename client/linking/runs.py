@@ -19,13 +19,13 @@ from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, on_thread
 from .inlining import PYTHONS, evaluated, inlined, uncomputable
-from .linked import Linked, Report
+from .linked import ProgramBinding, Report
 
 
 class Runs:
     """The core of a linked program, and of a linked routine, which has a convention, too."""
 
-    def __init__(self, linked: Linked, convention: Convention | None = None) -> None:
+    def __init__(self, linked: ProgramBinding, convention: Convention | None = None) -> None:
         self.core = linked._core
         self.linked = linked
         self.convention = convention

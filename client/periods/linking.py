@@ -29,7 +29,7 @@ from .period import ATTRIBUTES, DEVICE, METAS, NUMBER, OP, TARGETS, Period, Resu
 RECORDS = 64  # of a program, in one message
 
 
-class Linked:
+class LinkedPeriod:
     """A routine of the session's: a period's program with these results. `is_ready` once the machine has taken it."""
 
     __slots__ = ("_reply", "id", "results")
@@ -45,7 +45,9 @@ class Linked:
         return self._reply.done and self._reply.error is None
 
 
-def link(outbox: Outbox, period: Period, results: Results, signatures: Signatures) -> tuple[Linked, list[list[Any]]]:
+def link(
+    outbox: Outbox, period: Period, results: Results, signatures: Signatures
+) -> tuple[LinkedPeriod, list[list[Any]]]:
     """A routine of a period, and the messages that make it, which go last. The caller holds the lock."""
     program, devices = Building(period, signatures).program(results)
     program_id, records = outbox.new_id(), list(wire_records(program))
@@ -55,7 +57,7 @@ def link(outbox: Outbox, period: Period, results: Results, signatures: Signature
     link = Link(id_, program_id, tuple(devices), (), line_in(period.form.tokens[0]), period.name)
     messages: list[NamedMessage] = [*parts, link, Release((program_id,)), Query("routine", (id_,), number)]
     outbox.transport.attend(reply)
-    return Linked(id_, results, reply), [encode_message(message) for message in messages]
+    return LinkedPeriod(id_, results, reply), [encode_message(message) for message in messages]
 
 
 class Building:

@@ -33,7 +33,7 @@ from ..outbox.outbox import Outbox
 from .catalogue import Catalogue
 from .history import KIND, LOCATION, newest_in, tokens_of, used_in
 from .learning import Learning
-from .linking import Linked, link
+from .linking import LinkedPeriod, link
 from .period import Period, Results
 
 STRIDE: Final = 64  # messages between two looks at what is held back
@@ -313,9 +313,9 @@ class PeriodicOutbox(Outbox):
 
     # -- programs --------------------------------------------------------------------------------------------------
 
-    def _program(self, period: Period, results: Results) -> Linked | None:
+    def _program(self, period: Period, results: Results) -> LinkedPeriod | None:
         """A ready program of the period with at least these results; None if there is none yet."""
-        exact: Linked | None = period.programs.get(results)
+        exact: LinkedPeriod | None = period.programs.get(results)
         if exact is not None and exact.is_ready:
             return exact
         if exact is None:

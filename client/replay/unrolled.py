@@ -15,7 +15,7 @@ from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import EFFECT, Call, Link, ProgramPart, Run, Signature, ToDevice, encode_meta
 from ...interpreter.wire.messages import Message as Array
-from ...vm.model.linked import Linked
+from ...vm.model.linked import SessionProgram
 from ...vm.routines.op_by_op.run import Ids
 from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of
 from ...vm.routines.programs import add_part, link
@@ -46,12 +46,12 @@ class Routines:
     def homes(self, routine: int) -> list[str]:
         """The devices of a routine's results."""
         found = self.routines.get(routine)
-        return [home for _, home in found.results] if isinstance(found, Linked) else []
+        return [home for _, home in found.results] if isinstance(found, SessionProgram) else []
 
     def opened(self, run: Run, newest: int) -> Iterator[Any] | None:
         """The messages of a run's ops; None for one with control flow, or of which too little is known."""
         routine = self.routines.get(run.routine)
-        if not isinstance(routine, Linked) or routine.program.asks or not isinstance(routine.source, Program):
+        if not isinstance(routine, SessionProgram) or routine.program.asks or not isinstance(routine.source, Program):
             return None
         return _Opened(routine, run, newest).messages()
 
@@ -61,7 +61,7 @@ class _Opened:
 
     iterations = 0
 
-    def __init__(self, routine: Linked, run: Run, newest: int) -> None:
+    def __init__(self, routine: SessionProgram, run: Run, newest: int) -> None:
         self.routine = routine
         self.message = run
         self.newest = newest
@@ -81,16 +81,16 @@ class _Opened:
         for variable, output, home in zip(routine.program.returned, run.outputs, homes, strict=True):
             yield ToDevice(ids[variable], output, home, run.location)
 
-    def prepare(self, _routine: Linked) -> Iterator[None]:
+    def prepare(self, _routine: SessionProgram) -> Iterator[None]:
         return iter(())
 
-    def pieces(self, routine: Linked) -> Sequence[range]:
+    def pieces(self, routine: SessionProgram) -> Sequence[range]:
         return (range(len(routine.program.steps)),)
 
     def admit(self, *_: object) -> bool:
         return False
 
-    def sign(self, routine: Linked, position: int, number: int) -> int:
+    def sign(self, routine: SessionProgram, position: int, number: int) -> int:
         """Note the signature of a step's op; its number."""
         step = routine.program.steps[position]
         metas, targets = metas_of(routine.program, position)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...interpreter.programs.convention import Convention
     from ..capture.evaluation import Evaluation
     from ..capture.results import Make
-    from ..linking.linked import Linked
+    from ..linking.linked import ProgramBinding
     from .guards import Guards
 
 MOST: Final = 64  # entries of a routine
@@ -40,7 +40,7 @@ class CacheEntry:
     """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
 
     def __init__(
-        self, linked: Linked, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
+        self, linked: ProgramBinding, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
     ) -> None:
         self.core = linked._core
         self.handler = self.core.calls.handler  # keeps it alive: its id is in the key

@@ -15,7 +15,7 @@ from ..capture.results import Results
 from ..capture.structure import Arguments
 from ..core.core import Core
 from ..host_arrays.uploads import as_tensor
-from ..linking.linked import Bindings, Linked
+from ..linking.linked import Bindings, ProgramBinding
 from ..locations.frames import warn
 from ..tensor.tensor import Tensor
 from .entries import CacheEntry, Called, Entries
@@ -182,7 +182,7 @@ class FirstCall(NamedTuple):
         capture.captured.clear()  # the values of constants are uploaded
         slots, captures = capture.slots, self.captures
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
-        linked = Linked(core, recorded.program, bindings, captures.name, captures.passes)
+        linked = ProgramBinding(core, recorded.program, bindings, captures.name, captures.passes)
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         return CacheEntry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
 

@@ -12,7 +12,7 @@ from ...interpreter.programs.records import Reader
 from ..calls.checks import own
 from ..calls.scopes import hand
 from ..core.core import Core
-from ..linking.linked import Bindings, Linked
+from ..linking.linked import Bindings, ProgramBinding
 from ..linking.linked_routine import LinkedRoutine, portable
 from ..linking.linking import LinkedProgram
 from ..locations.locations import located
@@ -41,7 +41,7 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
     return Publishable(linked._id, linked.captured, convention)
 
 
-def travelling(convention: Convention, linked: Linked) -> Any:
+def travelling(convention: Convention, linked: ProgramBinding) -> Any:
     """A routine's convention in wire form."""
     try:
         wire = encode(portable(convention, linked.captured))
@@ -82,7 +82,7 @@ def made(
         how = None if convention is None else decode(convention, program)
     except TensordError as error:
         raise located(error) from None
-    linked = Linked(core, program, bindings, name)
+    linked = ProgramBinding(core, program, bindings, name)
     return LinkedProgram(linked) if how is None else LinkedRoutine(linked, how)
 
 

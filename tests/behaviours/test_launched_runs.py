@@ -13,7 +13,7 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.launching.launcher import Launcher
-from tensord.vm.model.linked import Linked
+from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.recipe import ARENA
 from tensord.vm.routines.running.instruction import KEPT
 from tensord.vm.scheduler.fences import MOST, OFTEN
@@ -137,7 +137,7 @@ def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(
     x = cuda.asarray(np.ones(3), device="cuda:0").wait()
     warm(cuda, lambda x: (x + 1.0) * x - (x * 2.0) * (x - 3.0), x)
     sessions = machine_of(cuda).engine.directory.sessions.values()
-    linked = [each for session in sessions for each in session.routines.values() if isinstance(each, Linked)]
+    linked = [each for session in sessions for each in session.routines.values() if isinstance(each, SessionProgram)]
     segments = [one for each in linked for one in each.segments.values()]
     inside = [place for one in segments for place in one.recipe.places.values() if place.slot == ARENA]
     assert len({place.offset for place in inside}) > 1

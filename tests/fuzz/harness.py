@@ -23,7 +23,7 @@ from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
 from tensord.streams.links.in_memory import pair
-from tensord.vm.model.linked import Linked
+from tensord.vm.model.linked import SessionProgram
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.session import VmSession
 from tensord.vm.process import Process
@@ -246,7 +246,7 @@ class Harness:
 
 def steps_of(session: VmSession) -> int:
     """What all programs and routines count for, added up anew."""
-    linked = [routine for routine in session.routines.values() if isinstance(routine, Linked)]
+    linked = [routine for routine in session.routines.values() if isinstance(routine, SessionProgram)]
     programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
     known = (*(routine.program for routine in linked), *programs)
     steps = sum(one.weight if isinstance(one, Program) else one.weight() for one in known)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensord
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs import program as programs
@@ -231,7 +231,7 @@ class Clients:
                 functions = [callbacks.get(n, nothing) for n in range(1 + max(callbacks, default=0))]
                 program = with_texts(routine.program)
                 bindings = Bindings(routine.devices, captured, chains, functions)
-                self.routines[key] = Linked(session._core, program, bindings).run
+                self.routines[key] = ProgramBinding(session._core, program, bindings).run
             else:
                 function = Issuing(session, routine, chains, callbacks).whole(captured)
                 self.routines[key] = function if routine.way == ISSUED else session.routine(function)

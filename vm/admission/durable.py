@@ -17,7 +17,7 @@ from ..durability.in_store import RestoringInStore
 from ..durability.restoring import Found, look
 from ..durability.taking import NOT_KEPT, Asked, Checkpoints
 from ..model.instruction import Instruction
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
 from ..placement.residency import Residency
@@ -196,7 +196,7 @@ def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequenc
         return captured
     if kind == RUN:
         routine = session.routines.get(fields[0])
-        return (*fields[1], *(routine.captured if isinstance(routine, Linked) else ()))
+        return (*fields[1], *(routine.captured if isinstance(routine, SessionProgram) else ()))
     return ()
 
 

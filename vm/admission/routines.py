@@ -15,7 +15,7 @@ from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Convention, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.unfolding import Answer, Unfolding
@@ -125,7 +125,7 @@ class Routines:
         finish = partial(self.finish, session, routine, ids, message, trace)
         session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)
 
-    def trace(self, session: VmSession, routine: Linked, message: Run) -> tuple[int, ...]:
+    def trace(self, session: VmSession, routine: SessionProgram, message: Run) -> tuple[int, ...]:
         """What a trace says of a run while it is admitted op by op."""
         scheduler = self.scheduler
         if not scheduler.ring.enabled:
@@ -134,7 +134,7 @@ class Routines:
         known.tick = known.tick or scheduler.tick + 1
         return known.number, scheduler.ids + 1, 0, message.location
 
-    def run_whole(self, session: VmSession, routine: Linked, outside: Sequence[int], message: Run) -> bool:
+    def run_whole(self, session: VmSession, routine: SessionProgram, outside: Sequence[int], message: Run) -> bool:
         """Admit the run as one instruction, if its program is a single segment and may run now."""
         if routine.refused or len(routine.program.steps) > LONGEST:
             return False
@@ -146,7 +146,9 @@ class Routines:
         ids = Ids(program, outside, session.newest, results=message.outputs)
         return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
-    def finish(self, session: VmSession, routine: Linked, ids: Ids, message: Run, trace: tuple[int, ...] = ()) -> None:
+    def finish(
+        self, session: VmSession, routine: SessionProgram, ids: Ids, message: Run, trace: tuple[int, ...] = ()
+    ) -> None:
         """Give the results their own ids."""
         self.scheduler.note_run(session, trace)
         program = routine.program
@@ -167,7 +169,7 @@ class Routines:
         error = rejection.rejected(session, error, message.location, "run")
         results: list[tuple[Meta | None, DeviceState | None]] = []
         written: list[int] = []
-        if isinstance(routine, Linked):
+        if isinstance(routine, SessionProgram):
             results = [(meta, self.scheduler.devices[home]) for meta, home in routine.results]
             written = written_by(routine, message)
         for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
@@ -180,7 +182,7 @@ class Routines:
             if number or request:
                 self.effects.refuse_effect(session, error, number, request, message.location)
 
-    def sign(self, session: VmSession, routine: Linked, position: int, number: int) -> int:
+    def sign(self, session: VmSession, routine: SessionProgram, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""
         step = routine.program.steps[position]
         operands, targets = metas_of(routine.program, position)
@@ -221,7 +223,7 @@ class SessionRuns:
         self.session = session
         self.iterations = session.limits.iterations
 
-    def prepare(self, routine: Linked) -> Iterator[None]:
+    def prepare(self, routine: SessionProgram) -> Iterator[None]:
         """Cut a program that has run often enough to be compiled, and find its fusions."""
         segments = self.routines.segments
         prepares = self.compiles(routine) and segments.may_prepare(routine)
@@ -234,19 +236,19 @@ class SessionRuns:
         if self.session.unfolding is not None:
             self.session.unfolding.rests = True
 
-    def pieces(self, routine: Linked) -> Sequence[range]:
+    def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """The pieces of a program that has run often enough to be compiled; else all of it."""
         if self.compiles(routine) and routine.pieces is not None:
             return self.routines.segments.pieces(self.session, routine)
         return (range(len(routine.program.steps)),)
 
-    def compiles(self, routine: Linked) -> bool:
+    def compiles(self, routine: SessionProgram) -> bool:
         """May its steps run as segments?"""
         if routine.compiled is None:  # a block of control flow
             self.routines.segments.adopt(self.session, routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
-    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
         """Admit a segment, if it can run as one."""
         segments = self.routines.segments
         if not self.compiles(routine):
@@ -260,7 +262,7 @@ class SessionRuns:
             segment.note_op_by_op()
         return admitted
 
-    def sign(self, routine: Linked, position: int, number: int) -> int:
+    def sign(self, routine: SessionProgram, position: int, number: int) -> int:
         """Make the signature of an op."""
         return self.routines.sign(self.session, routine, position, number)
 

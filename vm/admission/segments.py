@@ -15,7 +15,7 @@ from ..memory.overwriting import may_overwrite
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Tensor
@@ -55,7 +55,7 @@ class Segments:
         self.compile: Compile = compile_segment
         self.find_fusions: FindFusions = finding_fusions
 
-    def pieces(self, session: VmSession, routine: Linked) -> Sequence[Piece]:
+    def pieces(self, session: VmSession, routine: SessionProgram) -> Sequence[Piece]:
         """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
         if routine.refused:
             return (range(len(routine.program.steps)),)
@@ -64,7 +64,7 @@ class Segments:
                 pass
         return routine.pieces or ()
 
-    def may_prepare(self, routine: Linked) -> bool:
+    def may_prepare(self, routine: SessionProgram) -> bool:
         """Is it cut into pieces, or may it be now?"""
         return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARED)
 
@@ -75,7 +75,7 @@ class Segments:
         self.left -= steps
         return True
 
-    def prepare(self, session: VmSession, routine: Linked) -> Iterator[None]:
+    def prepare(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
         """Find the fusions of a routine, and cut it into pieces, if that was not done, a slice at a time."""
         if routine.refused:
             return
@@ -84,7 +84,7 @@ class Segments:
         if routine.pieces is None:
             yield from self.cut(session, routine)
 
-    def cut(self, session: VmSession, routine: Linked) -> Iterator[None]:
+    def cut(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
         """Cut a routine into pieces."""
         found: list[Piece] = []
         work, fusions = partial(self.work, session, routine), self.fusions(routine)
@@ -95,7 +95,7 @@ class Segments:
         if routine.compiled.pieces is None and None not in routine.templates:
             routine.compiled.pieces = routine.pieces
 
-    def adopt(self, session: VmSession, routine: Linked, patience: int) -> None:
+    def adopt(self, session: VmSession, routine: SessionProgram, patience: int) -> None:
         """Apply the passes, and take over what some session has compiled of the same program. If that is all of it, the
         first run need not be op by op."""
         self.improve(session, routine)
@@ -106,7 +106,7 @@ class Segments:
         if compiled.whole() and routine.improved is None:
             routine.runs = patience
 
-    def improve(self, session: VmSession, routine: Linked) -> None:
+    def improve(self, session: VmSession, routine: SessionProgram) -> None:
         """Apply the passes on programs, unless steps may fail for their devices: each has an error of its own line."""
         program, backends = routine.program, [self.scheduler.devices[name].backend for name in routine.devices]
         if session.strict or lacks(program, [backend.missing for backend in backends]):
@@ -117,14 +117,14 @@ class Segments:
         if found.program is not None:
             routine.improved = routine.after(found.program)
 
-    def work(self, session: VmSession, routine: Linked, position: int) -> int:
+    def work(self, session: VmSession, routine: SessionProgram, position: int) -> int:
         """The work of a step, if it may run inside a segment of its device; else -1."""
         plan = plan_at(session, routine, position)
         if plan is None or why_apart(plan):
             return -1
         return plan.work + work_of_time(plan.device.backend.time_of(plan.work))
 
-    def segment(self, session: VmSession, routine: Linked, piece: Piece) -> Segment | None:
+    def segment(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Segment | None:
         """The compiled segment of a piece; None if it can only run op by op, or is not to be compiled now."""
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments and self.spend(len(piece)):
@@ -137,7 +137,7 @@ class Segments:
             routine.segments[piece.start] = found
         return found
 
-    def recipe(self, session: VmSession, routine: Linked, piece: Piece) -> Recipe | None:
+    def recipe(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Recipe | None:
         """The recipe of a piece, of any session that has compiled it; None if it can only run op by op."""
         compiled: Compiled = routine.compiled
         shared = compiled.pieces is routine.pieces  # else recipes there may be of other pieces
@@ -152,21 +152,21 @@ class Segments:
             compiled.recipes[piece.start] = recipe
         return recipe
 
-    def note(self, session: VmSession, routine: Linked, recipe: Recipe) -> None:
+    def note(self, session: VmSession, routine: SessionProgram, recipe: Recipe) -> None:
         """Tell the trace what has been compiled."""
         ring = self.scheduler.ring
         if ring.enabled:
             segment = segment_record(routine.program, recipe)
             ring.routines.compiled(session.id, routine, segment, self.scheduler.tick + 1)
 
-    def fusions(self, routine: Linked) -> Sequence[Fusion]:
+    def fusions(self, routine: SessionProgram) -> Sequence[Fusion]:
         """The fusions of a routine's program."""
         if routine.fusions is None:
             for _ in self.fuse(routine):
                 pass
         return routine.fusions or ()
 
-    def fuse(self, routine: Linked) -> Iterator[None]:
+    def fuse(self, routine: SessionProgram) -> Iterator[None]:
         """Find the fusions of a routine's program."""
         found: list[Fusion] = []
         terms = [self.scheduler.devices[name].backend.fusion_terms() for name in routine.devices]
@@ -178,7 +178,7 @@ class Segments:
     def admit(
         self,
         session: VmSession,
-        routine: Linked,
+        routine: SessionProgram,
         piece: Piece,
         ids: Ids,
         numbers: Sequence[Scalar],
@@ -376,7 +376,7 @@ def why_apart(plan: Plan) -> str:
     return "" if device.launches is None else plan.obstacle()
 
 
-def why_alone(session: VmSession, routine: Linked, position: int) -> str:
+def why_alone(session: VmSession, routine: SessionProgram, position: int) -> str:
     """Why a step is a piece by itself."""
     program, plan = routine.program, plan_at(session, routine, position)
     found = why_outside(program, position)
@@ -387,7 +387,7 @@ def why_alone(session: VmSession, routine: Linked, position: int) -> str:
     return why_apart(plan) or ("it takes long enough" if plan.work > LARGEST else "no step next to it can join it")
 
 
-def plan_at(session: VmSession, routine: Linked, position: int) -> Plan | None:
+def plan_at(session: VmSession, routine: SessionProgram, position: int) -> Plan | None:
     """The plan of a step, if it has one by now."""
     template = routine.templates[position]
     plan = None if template is None else session.plans.get(template.signature)

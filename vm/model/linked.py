@@ -26,7 +26,7 @@ class Template(NamedTuple):
     line: int
 
 
-class Linked:
+class SessionProgram:
     """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
 
     `name` is for people. `number`: by which records name it; 0 before the first of them. `templates`: its steps as
@@ -49,7 +49,7 @@ class Linked:
     ) -> None:
         self.program = self.source = program
         self.passes = passes
-        self.improved: Linked | None = None
+        self.improved: SessionProgram | None = None
         self.applied: tuple[Applied, ...] = ()
         self.devices = devices
         self.captured = captured
@@ -73,16 +73,18 @@ class Linked:
         for routine in self.parts():
             yield from routine.all_templates()
 
-    def parts(self) -> Iterator[Linked]:
+    def parts(self) -> Iterator[SessionProgram]:
         """The routines that it consists of: its blocks, and what it is after passes."""
         for blocks in self.nested.values():
             yield from (block.routine for block in blocks)
         if self.improved is not None:
             yield self.improved
 
-    def after(self, program: Program) -> Linked:
+    def after(self, program: Program) -> SessionProgram:
         """The same with its program after passes."""
-        found = Linked(program, self.devices, self.captured, self.location, self.name, self.passes & IN_SEGMENTS)
+        found = SessionProgram(
+            program, self.devices, self.captured, self.location, self.name, self.passes & IN_SEGMENTS
+        )
         found.source = self.source
         return found
 
@@ -95,9 +97,10 @@ class Linked:
 
 class Block(NamedTuple):
     """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
-    operands; `effects`: how many side effects the step's blocks before it have. Compiled code needs `Linked` first."""
+    operands; `effects`: how many side effects the step's blocks before it have. Compiled code needs `SessionProgram`
+    first."""
 
-    routine: Linked
+    routine: SessionProgram
     values: tuple[int, ...]
     numbers: tuple[int, ...]
     effects: int

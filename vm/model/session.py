@@ -16,7 +16,7 @@ from ...streams.device import BlockUser
 from ...streams.stream import Stream
 from .account import Account
 from .instruction import Instruction
-from .linked import Linked
+from .linked import SessionProgram
 from .plan import Plan
 from .session_queue import SessionQueue
 from .tensor import Copy, Moved, Tensor
@@ -171,7 +171,7 @@ class VmSession:
         self.offered: set[int] = set()  # its live instructions whose values wait for another node to take them
         self.operands = 0  # of all plans
         self.programs: dict[int, Program | Reader | TensordError] = {}
-        self.routines: dict[int, Linked | TensordError] = {}
+        self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
         self.unfolding: Unfolding | None = None  # a run in the middle of being admitted op by op

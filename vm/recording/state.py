@@ -25,7 +25,7 @@ from ...interpreter.wire.messages import (
     encode_message,
     encode_meta,
 )
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import PRIVATE, VmSession
 from ..routines.programs import RECORDS
@@ -60,7 +60,7 @@ def programs_of(session: VmSession) -> Iterator[Message | str]:
         if isinstance(program, Program):
             known[id(program)] = id_
             yield from parts_of(id_, program)
-        elif isinstance(routine, Linked):
+        elif isinstance(routine, SessionProgram):
             yield from routine_of(session, id_, routine, known)
         elif not isinstance(program or routine, TensordError):
             yield f"program {id_} of session {session.id} was being sent"
@@ -72,7 +72,7 @@ def parts_of(id_: int, program: Program) -> Iterator[Message]:
         yield encode_message(ProgramPart(id_, some))
 
 
-def routine_of(session: VmSession, id_: int, routine: Linked, known: dict[int, int]) -> Iterator[Message | str]:
+def routine_of(session: VmSession, id_: int, routine: SessionProgram, known: dict[int, int]) -> Iterator[Message | str]:
     program = known.get(id(routine.source))
     if program is None:
         program = id_ - 1

@@ -55,7 +55,7 @@ from ...interpreter.wire.messages import (
     with_payload,
 )
 from ...interpreter.wire.roles import ids_of, number_of
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.session import VmSession
 from .tap import Tap
 
@@ -179,7 +179,9 @@ class Tapped:
 
     def _has_host_calls(self, run: Run) -> bool:
         routine = self.session.routines.get(run.routine) if is_natural(run.routine) else None
-        return isinstance(routine, Linked) and any(step.op == HOST_CALL for step, _ in effects_of(routine.program))
+        return isinstance(routine, SessionProgram) and any(
+            step.op == HOST_CALL for step, _ in effects_of(routine.program)
+        )
 
     def _plain(self, message: Any, values: list[int], arrived: list[int]) -> Any:
         """The message without objects of this process. Uploads become values; None for an array of a GPU."""

@@ -19,7 +19,7 @@ from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 
 RECORDS = 64  # in one message: some hundred microseconds, during which no other session is served
 REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused ones
@@ -31,7 +31,7 @@ class Holder(Protocol):
     limits: Limits
     newest: int
     programs: dict[int, Reader | Program | TensordError]
-    routines: dict[int, Linked | TensordError]
+    routines: dict[int, SessionProgram | TensordError]
     steps: int
 
 
@@ -79,7 +79,7 @@ def link(session: Holder, message: Link, devices: Collection[str]) -> None:
         session.routines[message.id] = error.reraisable()
 
 
-def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
+def linked(session: Holder, message: Link, devices: Collection[str]) -> SessionProgram:
     """The linked program; or the error, if it cannot be linked."""
     program = session.programs.get(message.program)
     if isinstance(program, TensordError):
@@ -97,7 +97,7 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> Linked:
     passes = chosen_names(message.passes)
     check_steps(session, program.weight)
     session.steps += program.weight
-    return Linked(program, homes, tuple(message.captured), message.location, message.name, passes)
+    return SessionProgram(program, homes, tuple(message.captured), message.location, message.name, passes)
 
 
 def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
@@ -128,7 +128,7 @@ def check_steps(session: Holder, more: int = 0) -> None:
         )
 
 
-def routine_of(session: Holder, id_: int) -> Linked:
+def routine_of(session: Holder, id_: int) -> SessionProgram:
     """The routine behind an id, or the error of its program or link."""
     routine = session.routines.get(id_)
     if isinstance(routine, TensordError):
@@ -139,7 +139,7 @@ def routine_of(session: Holder, id_: int) -> Linked:
     return routine
 
 
-def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newest: int) -> None:
+def check_run(routine: SessionProgram, message: Run, metas: Sequence[Meta | None], newest: int) -> None:
     """ProtocolError unless a run has what its program takes. `metas`: of the inputs, None for one not known yet."""
     program = routine.program
     _, inputs, numbers, outputs, effects, _ = message
@@ -159,25 +159,25 @@ def check_run(routine: Linked, message: Run, metas: Sequence[Meta | None], newes
         newest = id_
 
 
-def check_in_group(routine: Linked) -> None:
+def check_in_group(routine: SessionProgram) -> None:
     """MetadataError for a routine with control flow: it waits for values, and a group for nothing."""
     if routine.program.asks:
         raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
 
 
-def drop(session: Holder, id_: int) -> Linked | None:
+def drop(session: Holder, id_: int) -> SessionProgram | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
     if isinstance(program, Program | Reader):
         session.steps -= weight_of(program)
     routine = session.routines.pop(id_, None)
-    if not isinstance(routine, Linked):
+    if not isinstance(routine, SessionProgram):
         return None
     session.steps -= routine.program.weight + routine.extra
     return routine
 
 
-def written_by(routine: Linked, message: Run) -> list[int]:
+def written_by(routine: SessionProgram, message: Run) -> list[int]:
     """The ids of the tensors that a run writes, as far as they are known: it may have too few inputs."""
     program = routine.program
     if len(message.inputs) != len(program.parameters):
@@ -198,7 +198,9 @@ def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
             linked[fields[0]] = records[fields[1]] + size_of(session.programs.get(fields[1]))
         elif kind == RUN:
             routine = session.routines.get(fields[0])
-            found += linked.get(fields[0], 0) + size_of(routine.program if isinstance(routine, Linked) else None)
+            found += linked.get(fields[0], 0) + size_of(
+                routine.program if isinstance(routine, SessionProgram) else None
+            )
     return found
 
 

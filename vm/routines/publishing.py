@@ -19,7 +19,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.messages import Convention
 from ..model.directory import Published, PublishedRoutine
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from .programs import RECORDS, Holder, check_steps, routine_of
 
 
@@ -63,7 +63,7 @@ def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind
     return Published(captured, publish_routine(session, routine, [tensor.meta for tensor in captured]))
 
 
-def publish_routine(session: Publisher, routine: Linked, metas: Sequence[Meta | None]) -> PublishedRoutine:
+def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence[Meta | None]) -> PublishedRoutine:
     """A routine as others get it. `metas`: of the tensors that it captures.
 
     MetadataError if the routine calls functions of its publisher.

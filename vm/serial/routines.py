@@ -10,7 +10,7 @@ from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Message, Run
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.unfolding import Answer
 from ..routines.op_by_op.run import Ids, Results
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
@@ -64,7 +64,7 @@ class Routines:
         error = state.rejected(session, error, message.location, "run")
         results: Sequence[tuple[Meta | None, str | None]] = []
         written: list[int] = []
-        if isinstance(routine, Linked):
+        if isinstance(routine, SessionProgram):
             results, written = routine.results, written_by(routine, message)
         for id_, (meta, home) in zip(message.outputs, chain(results, repeat((None, None))), strict=False):
             state.poison(session, id_, (error,), meta, home)
@@ -75,7 +75,7 @@ class Routines:
             if number or request:
                 self.effects.refuse(session, error, number, request, message.location)
 
-    def sign(self, session: SerialSession, routine: Linked, position: int, number: int) -> int:
+    def sign(self, session: SerialSession, routine: SessionProgram, position: int, number: int) -> int:
         """Make the signature of an op of a routine, under that number if it is not 0; its number."""
         step = routine.program.steps[position]
         operands, targets = metas_of(routine.program, position)
@@ -98,21 +98,21 @@ class SessionRuns:
         self.session = session
         self.iterations = session.limits.iterations
 
-    def prepare(self, routine: Linked) -> Iterator[None]:
+    def prepare(self, routine: SessionProgram) -> Iterator[None]:
         """Nothing is compiled."""
         del routine
         return iter(())
 
-    def pieces(self, routine: Linked) -> Sequence[range]:
+    def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """All steps of a program."""
         return (range(len(routine.program.steps)),)
 
-    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
         """False: nothing runs but ops."""
         del routine, piece, ids, numbers, location
         return False
 
-    def sign(self, routine: Linked, position: int, number: int) -> int:
+    def sign(self, routine: SessionProgram, position: int, number: int) -> int:
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:

@@ -26,7 +26,7 @@ from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import decode_meta
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.session import PRIVATE, FileOpener, ReplySink, refuse_files
 
 CANCELLED = "the session was cancelled"
@@ -116,7 +116,7 @@ class SerialSession:
         self.synced = 0  # as many of them were known to the latest sync
         self.limits = Limits()
         self.programs: dict[int, Program | Reader | TensordError] = {}
-        self.routines: dict[int, Linked | TensordError] = {}
+        self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
 

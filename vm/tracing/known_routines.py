@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ...interpreter.programs.program import Program
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from .record import SegmentRecord
 
 REMEMBERED = 1 << 14  # weight of the programs whose routines are gone, of some 2 KiB each, and at least 1
@@ -24,7 +24,7 @@ class Known:
 
     __slots__ = ("devices", "digest", "gone", "name", "number", "program", "segments", "session", "tick")
 
-    def __init__(self, number: int, session: int, routine: Linked) -> None:
+    def __init__(self, number: int, session: int, routine: SessionProgram) -> None:
         self.number = number
         self.session = session
         self.gone = False
@@ -46,7 +46,7 @@ class KnownRoutines:
         self._gone: deque[Known] = deque()  # those that were released, the oldest first
         self._weight = 0  # of their programs
 
-    def note(self, session: int, routine: Linked) -> Known:
+    def note(self, session: int, routine: SessionProgram) -> Known:
         """Enter a routine, which gets a number, unless it is there."""
         found = self.known.get(routine.number)
         if found is None:
@@ -54,12 +54,12 @@ class KnownRoutines:
             found = self.known[routine.number] = Known(routine.number, session, routine)
         return found
 
-    def compiled(self, session: int, routine: Linked, segment: SegmentRecord, tick: int) -> None:
+    def compiled(self, session: int, routine: SessionProgram, segment: SegmentRecord, tick: int) -> None:
         found = self.note(session, routine)
         found.segments[segment.first] = segment
         found.tick = tick
 
-    def released(self, routine: Linked) -> None:
+    def released(self, routine: SessionProgram) -> None:
         """A routine has ended, and its parts with it. Beyond the bound, the oldest of those are forgotten."""
         found = self.known.get(routine.number)
         if found is not None and not found.gone:

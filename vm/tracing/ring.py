@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model.instruction import Instruction
-from ..model.linked import Linked
+from ..model.linked import SessionProgram
 from ..model.session import VmSession
 from ..model.signature import NOTHING, PlainMeta, Signature, plain
 from ..model.tensor import Binding
@@ -84,7 +84,7 @@ class Ring:
         """A session has ended, and its routines with it."""
         self.details.forget(session)
         for routine in session.routines.values():
-            if isinstance(routine, Linked):
+            if isinstance(routine, SessionProgram):
                 self.routines.released(routine)
 
     def records(self, where: Where) -> list[Record]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.numbers import PARAMETER
@@ -50,8 +50,8 @@ def failing(*, effect: bool = False) -> Program:
     return builder.finish([root])
 
 
-def linked(session: Session, w: td.Tensor, callback: Callable[..., None] | None = None) -> Linked:
-    return Linked(
+def linked(session: Session, w: td.Tensor, callback: Callable[..., None] | None = None) -> ProgramBinding:
+    return ProgramBinding(
         session._core, step(effects=callback is not None), Bindings(["cpu:0"], [w], (), [callback] if callback else ())
     )
 
@@ -99,7 +99,7 @@ def test_effects_go_to_the_chains_that_they_are_linked_to(session: Session) -> N
         raise ValueError("no")
 
     x, chain = session.asarray([1.0]), session.chain()
-    Linked(session._core, step(effects=True), Bindings(["cpu:0"], [x], [chain], [fail])).run([x, x], [1.0])
+    ProgramBinding(session._core, step(effects=True), Bindings(["cpu:0"], [x], [chain], [fail])).run([x, x], [1.0])
     session.check_chain()
     with pytest.raises(td.KernelError):
         session.check_chain(chain)
@@ -124,7 +124,7 @@ def test_a_callback_may_not_run_a_routine(session: Session) -> None:
 
 @anywhere
 def test_an_error_has_the_line_of_the_step(session: Session) -> None:
-    f = Linked(session._core, failing(effect=True), Bindings(["cpu:0"], callbacks=[print]))
+    f = ProgramBinding(session._core, failing(effect=True), Bindings(["cpu:0"], callbacks=[print]))
     (root,) = f.run([session.asarray([-1.0])])
     with pytest.raises(td.KernelError) as caught:
         root.numpy()
@@ -142,7 +142,7 @@ def test_the_lines_of_two_programs_are_not_mixed_up(session: Session) -> None:
         builder = Builder()
         matrix = builder.parameter(Meta.of((1, 1), "float64"))
         program = builder.finish(list(builder.op("cholesky", [matrix], location=name)))
-        roots.append(Linked(session._core, program, Bindings(["cpu:0"])).run([session.asarray([[-1.0]])])[0])
+        roots.append(ProgramBinding(session._core, program, Bindings(["cpu:0"])).run([session.asarray([[-1.0]])])[0])
     for root, name in zip(roots, ("first.py:7", "second.py:7"), strict=True):
         with pytest.raises(td.KernelError) as caught:
             root.numpy()
@@ -160,7 +160,7 @@ def test_what_a_cancelled_session_runs_is_cancelled_at_the_callers_line(session:
     with pytest.raises(td.CancelledError):
         total.numpy()
     y = session.asarray([1.0])
-    Linked(session._core, step(), Bindings(["cpu:0"], [y])).run([y, y], [1.0])
+    ProgramBinding(session._core, step(), Bindings(["cpu:0"], [y])).run([y, y], [1.0])
     assert y.tolist() == [2.0]
 
 

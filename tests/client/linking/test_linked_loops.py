@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.session.session import Session
 
 anywhere = pytest.mark.parametrize("machines", ["here", "serial", "daemon"], indirect=True)
@@ -51,8 +51,8 @@ end
 return %1"""
 
 
-def loop(session: Session, callback: Callable[..., None]) -> Linked:
-    return Linked(session._core, LOOP, Bindings(session.devices[:1], (), (), [callback]))
+def loop(session: Session, callback: Callable[..., None]) -> ProgramBinding:
+    return ProgramBinding(session._core, LOOP, Bindings(session.devices[:1], (), (), [callback]))
 
 
 @anywhere

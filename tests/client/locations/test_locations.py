@@ -17,7 +17,7 @@ import pytest
 
 import tensord as td
 from tensord.client.calls.handlers import DEFAULT_HANDLER
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.locations import frames, locations
 from tensord.client.locations.frames import Owner, owner_of, shown
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
@@ -396,7 +396,7 @@ def test_lines_of_calls_and_of_programs_take_no_numbers_of_each_other(
     for number in range(30):
         builder = Builder()
         root = builder.op("cholesky", [builder.parameter(made)], location=f"model.py:{number}")
-        linked.append(Linked(session._core, builder.finish(list(root)), Bindings(["cpu:0"])))
+        linked.append(ProgramBinding(session._core, builder.finish(list(root)), Bindings(["cpu:0"])))
         with pytest.raises(KernelError) as caught:
             session.call("cholesky", [bad])[0].item()
         lines.add(caught.value.location)
@@ -423,18 +423,18 @@ def test_a_line_of_programs_has_one_number(session: td.Session) -> None:
     assert user.lines == {one, other}
 
 
-def failing_at(session: td.Session, *lines: str) -> Linked:
+def failing_at(session: td.Session, *lines: str) -> ProgramBinding:
     """A routine that fails at its last line."""
     builder = Builder()
     value = builder.parameter(Meta.of((1, 1), "float64"))
     for line in lines[:-1]:
         (value,) = builder.op("positive", [value], location=line)
-    return Linked(
+    return ProgramBinding(
         session._core, builder.finish(list(builder.op("cholesky", [value], location=lines[-1]))), Bindings(["cpu:0"])
     )
 
 
-def line_of_failure(session: td.Session, routine: Linked) -> str:
+def line_of_failure(session: td.Session, routine: ProgramBinding) -> str:
     with pytest.raises(KernelError) as caught:
         routine.run([session.asarray([[-1.0]])])[0].item()
     return caught.value.location or ""

@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 
 from tensord.client.collectives.collectives import broadcast
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.session.session import Session
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
@@ -57,7 +57,7 @@ def everything(session: Session) -> None:
     builder = Builder()
     value = builder.parameter(Meta.of((2, 3), "float64"))
     builder.effect(0, [value])
-    linked = Linked(
+    linked = ProgramBinding(
         session._core, builder.finish(list(builder.op("negative", [value]))), Bindings(["cpu:0"], (), (), [print])
     )
     linked.run([x])

@@ -14,7 +14,7 @@ from tensord.interpreter.programs.records import Reader
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
-from tensord.vm.model.linked import Linked
+from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
 
 from ...each_case import each_case
@@ -30,7 +30,7 @@ class Session:
         self.limits = Limits(**limits)
         self.newest = 0
         self.programs: dict[int, Reader | Program | TensordError] = {}
-        self.routines: dict[int, Linked | TensordError] = {}
+        self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0
 
     def add(self, id_: int, program: Program, size: int = 64) -> None:
@@ -68,7 +68,7 @@ def test_steps_come_and_go_with_programs_and_routines() -> None:
     assert session.steps == 15
     assert drop(session, 1) is None
     assert session.steps == 10
-    assert isinstance(drop(session, 2), Linked)
+    assert isinstance(drop(session, 2), SessionProgram)
     assert drop(session, 2) is None
     assert (session.steps, len(session.programs), len(session.routines)) == (5, 0, 1)
     assert routine_of(session, 3).program == chain_of(5)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ....streams.device import Buffer
 from ....streams.pool import bytes_of, owner_of
 from ...model.device_state import DeviceState
-from ...model.linked import Linked
+from ...model.linked import SessionProgram
 from ...routines.running.replay import Replay
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class IdleArenas:
         """Find them, one session's after the other."""
         for session in list(engine.directory.sessions.values()):
             for routine in list(session.routines.values()):
-                if isinstance(routine, Linked):
+                if isinstance(routine, SessionProgram):
                     self.add(routine, routine.name)
             yield
 
-    def add(self, routine: Linked, name: str) -> None:
+    def add(self, routine: SessionProgram, name: str) -> None:
         """Note the arenas of a routine and of its parts."""
         for segment in routine.segments.values():
             for replay in () if segment is None else list(segment.idle):

@@ -12,7 +12,7 @@ from ....interpreter.programs.passes.table import FUSION, IN_PLACE, MEMORY_PLAN
 from ....interpreter.programs.program import Program
 from ....interpreter.programs.rows import why_apart
 from ...admission.segments import why_alone
-from ...model.linked import Linked
+from ...model.linked import SessionProgram
 from ...model.session import VmSession
 from ...routines.compiling.recipe import ARENA, Place, Recipe
 from ...routines.running.instruction import Segment
@@ -41,7 +41,7 @@ def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[s
     }
 
 
-def pass_rows(routine: Linked, ran: Linked) -> list[dict[str, Any]]:
+def pass_rows(routine: SessionProgram, ran: SessionProgram) -> list[dict[str, Any]]:
     """The effect of each pass, in the order of their names: how many `of` something there were before, and are now.
     Of those in segments, for the segments that were compiled."""
     rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
@@ -64,12 +64,12 @@ def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict
     return {"pass": name, "before": before, "after": after, "of": of, "changed": changed}
 
 
-def piece_rows(session: VmSession, routine: Linked, *, source: bool) -> list[dict[str, Any]]:
+def piece_rows(session: VmSession, routine: SessionProgram, *, source: bool) -> list[dict[str, Any]]:
     """All pieces, in order; those of the blocks of control flow below its step."""
     return [piece_row(session, routine, piece, source=source) for piece in routine.pieces or ()]
 
 
-def piece_row(session: VmSession, routine: Linked, piece: range, *, source: bool) -> dict[str, Any]:
+def piece_row(session: VmSession, routine: SessionProgram, piece: range, *, source: bool) -> dict[str, Any]:
     """One piece: a segment, or a step that runs by itself."""
     segment = routine.segments.get(piece.start)
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
@@ -111,7 +111,7 @@ def graph_row(segment: Segment) -> dict[str, Any]:
     return {}
 
 
-def value_rows(routine: Linked) -> list[list[str]]:
+def value_rows(routine: SessionProgram) -> list[list[str]]:
     """Memory mode and reason of each value, in order."""
     program = routine.program
     found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]

@@ -23,7 +23,7 @@ from ....interpreter.programs.passes.table import IN_SEGMENTS
 from ....interpreter.programs.program import CASE, WHILE, Step
 from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
-from ...model.linked import Block, Linked
+from ...model.linked import Block, SessionProgram
 from ...model.unfolding import Answer
 from .run import Ids, Results, Run
 
@@ -50,7 +50,7 @@ class Construct:
     """
 
     def __init__(
-        self, run: Run, routine: Linked, position: int, given: Sequence[Any], effects: int, where: int
+        self, run: Run, routine: SessionProgram, position: int, given: Sequence[Any], effects: int, where: int
     ) -> None:
         step = self.step = routine.program.steps[position]
         if position not in routine.nested:
@@ -212,13 +212,13 @@ def value_of(answer: Answer, meta: Meta | None) -> Any:
     return value
 
 
-def linked_blocks(routine: Linked, step: Step) -> tuple[Block, ...]:
+def linked_blocks(routine: SessionProgram, step: Step) -> tuple[Block, ...]:
     """A step's blocks, linked to the devices of the routine."""
     found: list[Block] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
         name = f"{routine.name}/{step.op}[{len(found)}]"
-        linked = Linked(block, routine.devices, (), routine.location, name, routine.passes & IN_SEGMENTS)
+        linked = SessionProgram(block, routine.devices, (), routine.location, name, routine.passes & IN_SEGMENTS)
         found.append(Block(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)

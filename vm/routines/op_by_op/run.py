@@ -9,7 +9,7 @@ from ....interpreter.errors import TensordError
 from ....interpreter.programs.program import Program
 from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.messages import Message
-from ...model.linked import Linked
+from ...model.linked import SessionProgram
 from ...model.unfolding import Answer
 
 
@@ -34,16 +34,16 @@ class Engine(Protocol):
 
     iterations: int
 
-    def prepare(self, routine: Linked) -> Iterator[None]:
+    def prepare(self, routine: SessionProgram) -> Iterator[None]:
         """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
 
-    def pieces(self, routine: Linked) -> Sequence[range]:
+    def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """The steps of a program in order: those that may run as one instruction together."""
 
-    def admit(self, routine: Linked, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
         """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
 
-    def sign(self, routine: Linked, position: int, number: int) -> int:
+    def sign(self, routine: SessionProgram, position: int, number: int) -> int:
         """Make the signature of an op, that step of the program, under this number, or a new one if it is 0; its
         number. Where it is refused, the step is among `refused`, and is asked for again by the next run."""
 
@@ -72,7 +72,9 @@ class Run(Protocol):
     drawn: int
     iterations: int
 
-    def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
+    def program(
+        self, routine: SessionProgram, ids: Ids, numbers: Sequence[Scalar], effects: int = 0
+    ) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction."""
 
 

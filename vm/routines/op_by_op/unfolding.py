@@ -19,7 +19,7 @@ from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
 from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Collective, Message
-from ...model.linked import Linked, Template
+from ...model.linked import SessionProgram, Template
 from .control_flow import PAUSE, Construct
 from .run import Engine, Ids, NewIds
 
@@ -43,7 +43,9 @@ class Unfolder:
         for construct in reversed(self.open):
             construct.stop(why)
 
-    def program(self, routine: Linked, ids: Ids, numbers: Sequence[Scalar], effects: int = 0) -> Iterator[Message]:
+    def program(
+        self, routine: SessionProgram, ids: Ids, numbers: Sequence[Scalar], effects: int = 0
+    ) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
         for constants; `effects`: the place of its first side effect."""
         engine = self.engine
@@ -58,7 +60,7 @@ class Unfolder:
                 yield from self.steps(routine, piece, ids, numbers, effects)
 
     def steps(
-        self, routine: Linked, steps: range, ids: Ids, numbers: Sequence[Scalar], effects: int
+        self, routine: SessionProgram, steps: range, ids: Ids, numbers: Sequence[Scalar], effects: int
     ) -> Iterator[Message]:
         program, templates, span = routine.program, routine.templates, self.location & ~LINE
         if program.constants:
@@ -90,7 +92,7 @@ class Unfolder:
 
     def effect(
         self,
-        routine: Linked,
+        routine: SessionProgram,
         step: Step,
         given: Sequence[Any],
         made: Sequence[int],
@@ -115,7 +117,7 @@ def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None,
     return operands, None if step.into is None else tuple([metas[value] for value in step.into])
 
 
-def template_of(routine: Linked, position: int, engine: Engine) -> Template:
+def template_of(routine: SessionProgram, position: int, engine: Engine) -> Template:
     """A step as a message to be."""
     program = routine.program
     step, variables = program.steps[position], program.variables

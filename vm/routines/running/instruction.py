@@ -23,7 +23,7 @@ from ....streams.stream import Stream
 from ...memory.run_memory import arena_at_admission, block_for, may_share_arena
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
-from ...model.linked import Linked
+from ...model.linked import SessionProgram
 from ...model.plan import Plan
 from ...model.session import VmSession
 from ...model.signature import call_text, plain
@@ -45,7 +45,7 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 class SegmentPlan(Plan):
     """The plan of a segment, which its runs share."""
 
-    def __init__(self, routine: Linked, recipe: Recipe, device: DeviceState, session: int) -> None:
+    def __init__(self, routine: SessionProgram, recipe: Recipe, device: DeviceState, session: int) -> None:
         program = routine.program
         metas = tuple([known_meta(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known_meta(program, variable) for variable in (*recipe.written, *recipe.made)])
@@ -86,7 +86,7 @@ class SegmentPlan(Plan):
         self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
 
 
-def part_text(routine: Linked, steps: Piece) -> str:
+def part_text(routine: SessionProgram, steps: Piece) -> str:
     """`3f2a9c1b2d3e, steps 0-33 of 34`, with the digest of the program that was linked."""
     passes = "" if routine.program is routine.source else " after passes"
     count = len(routine.program.steps)

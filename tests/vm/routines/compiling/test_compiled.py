@@ -11,7 +11,7 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Location, Release
-from tensord.vm.model.linked import Linked
+from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.compiled import LARGEST, Compiled, CompiledPrograms
 
 from ...bare_engine import Bare, Client
@@ -42,7 +42,7 @@ def bare() -> Bare:
 
 def linked(client: Client, program: Program) -> int:
     routine = link(client, program)
-    assert isinstance(client.session.routines[routine], Linked)
+    assert isinstance(client.session.routines[routine], SessionProgram)
     return routine
 
 
@@ -141,7 +141,7 @@ def test_recipes_of_a_program_that_was_cut_otherwise_are_not_taken(bare: Bare) -
     for _ in range(2):
         value_of_run(client, routine, program, x)
     segments, found = bare.engine.admission.routines.segments, client.session.routines[routine]
-    assert isinstance(found, Linked)
+    assert isinstance(found, SessionProgram)
     found.pieces = [range(4), range(4, 6)]
     recipe = segments.recipe(client.session, found, range(4))
     assert recipe is not None

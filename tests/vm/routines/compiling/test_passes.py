@@ -10,7 +10,7 @@ from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.programs.passes.table import IN_SEGMENTS, NAMES, applied
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Call
-from tensord.vm.model.linked import Linked
+from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling import passes
 from tensord.vm.routines.compiling.passes import LARGEST, ImprovedPrograms, crowds, lacks
 
@@ -49,9 +49,9 @@ def bare() -> Bare:
     return Bare()
 
 
-def routine_of(client: Client, id_: int) -> Linked:
+def routine_of(client: Client, id_: int) -> SessionProgram:
     found = client.session.routines[id_]
-    assert isinstance(found, Linked)
+    assert isinstance(found, SessionProgram)
     return found
 
 
