@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NoReturn, cast
 
 from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
-from ...interpreter.programs.convention import GLOBAL, PARAMETER, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.convention import GLOBAL, PARAMETER, ArgumentSlot, Convention, Fixed, Nested, Node, Other
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ..calls.checks import own
@@ -38,7 +38,7 @@ class Described:
 
     def node(self, value: Any) -> Node:
         if is_plain_tensor(value):
-            return Place(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
+            return ArgumentSlot(PARAMETER, self._tensors.setdefault(id(value), len(self._tensors)))
         if is_number(value):
             return self._number(plain_number(value))
         found = members(value)
@@ -52,7 +52,7 @@ class Described:
         place = self._leaves.get(leaf)
         if place is None:
             return Fixed(value)
-        return Place("number", place, value if leaf in self._fixed else None)
+        return ArgumentSlot("number", place, value if leaf in self._fixed else None)
 
 
 def nested(value: Any, found: Sequence[tuple[Any, Any]], nodes: Sequence[Node]) -> Nested:
@@ -108,7 +108,7 @@ class Bound:
             raise located(MetadataError(f"{path} was one tensor with {source.name} at the capture, and is another now"))
         self.tensors[index] = tensor
 
-    def _number(self, node: Place, value: Any, path: str) -> None:
+    def _number(self, node: ArgumentSlot, value: Any, path: str) -> None:
         kind = SCALAR_TYPES[self._program.number_parameters[node.slot].kind]
         if not (is_number(value) or type(value) is SymbolicNumber):
             self._refuse(path, f"is {kind.__name__}", value)

@@ -9,7 +9,17 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, SimpleNamesp
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...interpreter.errors import CaptureError
-from ...interpreter.programs.convention import CAPTURED, GLOBAL, NUMBER, PARAMETER, RESULT, Fixed, Nested, Node, Place
+from ...interpreter.programs.convention import (
+    CAPTURED,
+    GLOBAL,
+    NUMBER,
+    PARAMETER,
+    RESULT,
+    ArgumentSlot,
+    Fixed,
+    Nested,
+    Node,
+)
 from ..global_tensors.published import of_published
 from ..global_tensors.tensor import GlobalTensor
 from ..locations.locations import located
@@ -41,7 +51,7 @@ class Results:
             return self._tensor(value)
         if type(value) is SymbolicNumber:
             value._symbol.check()
-            return Place(NUMBER, value._symbol.number) if value._symbol.is_kept else Fixed(value._symbol.fixed())
+            return ArgumentSlot(NUMBER, value._symbol.number) if value._symbol.is_kept else Fixed(value._symbol.fixed())
         found = None if is_fixed(value) else members(value)
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])
@@ -54,10 +64,10 @@ class Results:
         tensor._symbol.check()
         variable = tensor._symbol.variable
         if tensor._symbol.is_parameter:
-            return Place(PARAMETER, variable)
+            return ArgumentSlot(PARAMETER, variable)
         if variable not in self.variables:
             self.variables.append(variable)
-        return Place(RESULT, self.variables.index(variable))
+        return ArgumentSlot(RESULT, self.variables.index(variable))
 
 
 def is_fixed(value: Any) -> bool:

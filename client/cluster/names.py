@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 
-class Place(NamedTuple):
+class NameAtNode(NamedTuple):
     """A name at one node: the core of its session, and the name there."""
 
     core: Parts
@@ -120,7 +120,7 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
             return found[name] if isinstance(name, str) else found
 
 
-def taken(places: Mapping[str, Place], *, snapshot: bool) -> Steps[dict[str, Any]]:
+def taken(places: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
     """What is published at these places: of each node at once."""
     by_core = grouped(places.values())
     results = yield from side_by_side(
@@ -144,12 +144,12 @@ def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
 # -- where names are ---------------------------------------------------------------------------------------------------
 
 
-def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, Place]]:
+def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAtNode]]:
     """The place of each name. MetadataKeyError for one that nobody has, MetadataError for one that several have."""
     parts = {name: split(cluster, name) for name in names}
     nodes = {node for node, _ in parts.values()}
     there = yield from published(cluster, "", None if "" in nodes else nodes)
-    found: dict[str, Place] = {}
+    found: dict[str, NameAtNode] = {}
     for name, (node, plain) in parts.items():
         places = [place for place in there if place.name == plain and node in {"", place.core.node}]
         if node and not places:
@@ -163,21 +163,21 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, Place]
     return found
 
 
-def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None) -> Steps[list[Place]]:
+def published(cluster: Cluster, kind: str, nodes: Collection[str] | None = None) -> Steps[list[NameAtNode]]:
     """All names of these nodes, or of all that can be reached; a node that is lost meanwhile has none."""
     cores = yield from open_cores(cluster, nodes)
     found = yield from side_by_side((core.outbox, of_node.listing(core, kind)) for core in cores)
     if cores and all(isinstance(names, TensordError) for names in found):
         whole(found)
     return [
-        Place(core, name)
+        NameAtNode(core, name)
         for core, names in zip(cores, found, strict=True)
         if not isinstance(names, TensordError)
         for name in names
     ]
 
 
-def grouped(places: Iterable[Place]) -> dict[Parts, tuple[str, ...]]:
+def grouped(places: Iterable[NameAtNode]) -> dict[Parts, tuple[str, ...]]:
     """The names by node, each once."""
     found: dict[Parts, dict[str, None]] = {}
     for place in places:

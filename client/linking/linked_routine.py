@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import MetadataTypeError
-from ...interpreter.programs.convention import CAPTURED, GLOBAL, Convention, Fixed, Nested, Node, Other, Place
+from ...interpreter.programs.convention import CAPTURED, GLOBAL, ArgumentSlot, Convention, Fixed, Nested, Node, Other
 from ...interpreter.programs.program import Program
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
@@ -74,7 +74,7 @@ def portable(convention: Convention, captured: tuple[Tensor, ...]) -> Convention
             nodes = tuple([changed(Fixed(part)) for part in node.value._parts])
             return Nested(GLOBAL, label_of(node.value._form), (), nodes)
         if isinstance(node, Fixed) and id(node.value) in places:
-            return Place(CAPTURED, places[id(node.value)])
+            return ArgumentSlot(CAPTURED, places[id(node.value)])
         return node
 
     return convention._replace(result=changed(convention.result))

@@ -14,7 +14,7 @@ from typing import Final
 from .collective import Collective
 from .direct import Direct
 from .regions import Region, along, cut, whole
-from .steps import Place, Step, Steps
+from .steps import ChunkRegion, Step, Steps
 
 SLICED: Final = 1 << 20  # bytes of a chunk
 SLICED_OVER_NODES: Final = 4 << 20  # where each slice costs a transfer, and pieces are merged as they come
@@ -37,12 +37,14 @@ class Ring(Direct):
         steps = []
         for turn, part, rank in product(range(ranks - 1), range(slices), range(ranks)):
             chunk = (rank - turn - 1) % ranks * slices + part
-            own = Place(rank, regions[chunk])
-            before = Place((rank - 1) % ranks, regions[chunk], chunk if turn else -1)
-            steps.append(Step(Place(rank, regions[chunk], chunk), before, own))
+            own = ChunkRegion(rank, regions[chunk])
+            before = ChunkRegion((rank - 1) % ranks, regions[chunk], chunk if turn else -1)
+            steps.append(Step(ChunkRegion(rank, regions[chunk], chunk), before, own))
         for turn, part, rank in product(range(ranks - 1), range(slices), range(ranks)):
             chunk = (rank - turn) % ranks * slices + part
-            steps.append(Step(Place(rank, regions[chunk], chunk), Place((rank - 1) % ranks, regions[chunk], chunk)))
+            steps.append(
+                Step(ChunkRegion(rank, regions[chunk], chunk), ChunkRegion((rank - 1) % ranks, regions[chunk], chunk))
+            )
         return steps
 
     def all_gather(self, given: Collective) -> Steps:
@@ -53,9 +55,9 @@ class Ring(Direct):
         for turn in range(ranks):
             for rank in range(ranks):
                 chunk = (rank - turn) % ranks
-                before = Place((rank - 1) % ranks, regions[chunk], chunk)
-                source = Place(chunk, whole(given.inputs[chunk].shape)) if turn < 2 else before
-                steps.append(Step(Place(rank, regions[chunk], chunk), source))
+                before = ChunkRegion((rank - 1) % ranks, regions[chunk], chunk)
+                source = ChunkRegion(chunk, whole(given.inputs[chunk].shape)) if turn < 2 else before
+                steps.append(Step(ChunkRegion(rank, regions[chunk], chunk), source))
         return steps
 
     def broadcast(self, given: Collective) -> Steps:
@@ -63,9 +65,9 @@ class Ring(Direct):
         ranks = given.ranks
         steps = []
         for chunk, region in enumerate(cut((given.inputs[0].size,), 0, ranks)):
-            source = Place(0, region)
+            source = ChunkRegion(0, region)
             for turn in range(ranks):
-                target = Place((given.root + turn) % ranks, region, chunk)
+                target = ChunkRegion((given.root + turn) % ranks, region, chunk)
                 steps.append(Step(target, source))
                 source = target
         return steps

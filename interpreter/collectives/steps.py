@@ -16,7 +16,7 @@ from .collective import Collective
 from .regions import Region
 
 
-class Place(NamedTuple):
+class ChunkRegion(NamedTuple):
     """A region of a rank's result, which is a chunk of it, or of an input (`chunk` is -1)."""
 
     rank: int
@@ -33,9 +33,9 @@ class Step(NamedTuple):
     """`target`, a chunk of the receiving rank's result, becomes what `source` holds; or `base` merged with that, in
     this order. `base` is of the same rank as the target."""
 
-    target: Place
-    source: Place
-    base: Place | None = None
+    target: ChunkRegion
+    source: ChunkRegion
+    base: ChunkRegion | None = None
 
     @property
     def rank(self) -> int:

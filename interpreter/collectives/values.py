@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .choice import schedule_of
 from .collective import Collective
-from .steps import Place, Steps
+from .steps import ChunkRegion, Steps
 
 
 def compute(given: Collective, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -25,7 +25,7 @@ def carry_out(given: Collective, steps: Steps, inputs: Sequence[NDArray[Any]], r
     merge = getattr(np, given.merge)
     given_arrays, made = ([array.reshape(-1) if given.flat else array for array in some] for some in (inputs, results))
 
-    def array_at(place: Place) -> NDArray[Any]:
+    def array_at(place: ChunkRegion) -> NDArray[Any]:
         return (given_arrays if place.is_input else made)[place.rank][place.region.slices]
 
     for step in steps:

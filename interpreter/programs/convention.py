@@ -43,7 +43,7 @@ PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # what may 
 KEYS: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
 
 
-class Place(NamedTuple):
+class ArgumentSlot(NamedTuple):
     """A tensor or a number of the program. `value`: what an argument's number has to be, if it was fixed."""
 
     what: str
@@ -72,7 +72,7 @@ class Nested(NamedTuple):
     members: tuple[Node, ...]
 
 
-Node: TypeAlias = Place | Fixed | Nested
+Node: TypeAlias = ArgumentSlot | Fixed | Nested
 
 
 class Convention(NamedTuple):
@@ -136,7 +136,7 @@ def count(nodes: Sequence[Any]) -> int:
 
 def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
     """A node as it travels."""
-    if isinstance(node, Place):
+    if isinstance(node, ArgumentSlot):
         return tuple(node)
     if isinstance(node, Fixed):
         if type(node.value) not in PLAIN or (type(node.value) is int and node.value.bit_length() > 63):
@@ -210,13 +210,13 @@ class Decoder:
             return Fixed(value)
         return self._nested(*wire, depth=depth)
 
-    def _place(self, what: str, index: Any, value: Any) -> Place:
+    def _place(self, what: str, index: Any, value: Any) -> ArgumentSlot:
         if type(index) is not int or not 0 <= index < self._bounds.get(what, 0):
             raise ValueError(f"the program has no {what} {shown(index)}")
         if value is not None and (what != NUMBER or type(value) not in SCALAR_TYPES.values()):
             raise TypeError(f"{shown(value)} is no number")
         self._found.add((what, index))
-        return Place(what, index, value)
+        return ArgumentSlot(what, index, value)
 
     def _nested(self, kind: str, label: Any, names: Any, members: Any, *, depth: int) -> Nested:
         if kind not in KINDS:

@@ -28,7 +28,7 @@ _KEY: Final = re.compile(r"(?:[\x21-\x7e]{40})?")
 _DEVICE: Final = re.compile(r"[^/]+/[a-z]+:\d{1,3}", re.ASCII)
 
 
-class Place(NamedTuple):
+class PortRange(NamedTuple):
     """Where values are taken: a host, and the first and the last port that may be."""
 
     host: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     high: int
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> PortRange:
         """From "host:7701", "host:7701-7800", or "[::1]:0" for any free port; ValueError for anything else."""
         found = _PLACE.fullmatch(text)
         low = int(found[2]) if found else 0
@@ -121,7 +121,7 @@ def _is_place(value: object) -> bool:
     if type(value) is not str or len(value) > TEXT:
         return False
     try:
-        return not value or 0 < Place.of(value).low == Place.of(value).high
+        return not value or 0 < PortRange.of(value).low == PortRange.of(value).high
     except ValueError:
         return False
 

@@ -74,7 +74,7 @@ class Delay:
         return left <= 0 or self._hurry.wait(left / 1e9 if wait else 0)
 
 
-class Place:
+class QueuePosition:
     """A place in the order of a queue. `time`: when it was reached, on the queue's own clock."""
 
     __slots__ = ("done", "queue", "time")
@@ -96,7 +96,7 @@ class SimEvent:
     __slots__ = ("place",)
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.place: QueuePosition | None = None
 
     def record(self, queue: SimQueue) -> None:
         self.place = queue.record()
@@ -145,13 +145,13 @@ class SimQueue:
         if event.place is not None:
             self.wait_for(event.place)
 
-    def wait_for(self, what: Place | Gate) -> None:
+    def wait_for(self, what: QueuePosition | Gate) -> None:
         """Have what follows wait for a place in the order of another queue, or for a gate."""
         self.items.append((await_it, (what,), 0, 0, 0, False))
 
-    def record(self) -> Place:
+    def record(self) -> QueuePosition:
         """A place behind everything that was launched so far."""
-        place = Place(self)
+        place = QueuePosition(self)
         self.items.append((record_it, (place,), 0, 0, 0, False))
         return place
 
@@ -186,7 +186,7 @@ class SimQueue:
 
     # -- computing -------------------------------------------------------------------------------------------------
 
-    def reach(self, place: Place, *, wait: bool) -> bool:
+    def reach(self, place: QueuePosition, *, wait: bool) -> bool:
         """Compute what is before a place. Another thread may be at it: then only one that waits takes its turn.
 
         No thread waits for another queue, or sleeps, while it holds the lock: others, which only have to see that they
@@ -203,7 +203,7 @@ class SimQueue:
                 obstacle.reach(wait=True)
         return place.done or self.owner.broken is not None
 
-    def compute(self, place: Place, until: int, *, wait: bool) -> Obstacle | None:
+    def compute(self, place: QueuePosition, until: int, *, wait: bool) -> Obstacle | None:
         """Do what is before a place; what stands in the way of that, if anything. A thread that only looks does no more
         items after `until`. An error breaks the device. Called by one thread at a time."""
         clock, step = perf_counter_ns, self._step
@@ -218,7 +218,7 @@ class SimQueue:
             self.items.clear()
         return None
 
-    def _step(self, place: Place, wait: bool) -> Obstacle | None:
+    def _step(self, place: QueuePosition, wait: bool) -> Obstacle | None:
         """Do the next item, or say what stands in the way."""
         held = self.held
         if held is not None and not held.reach(wait=False):
@@ -244,7 +244,7 @@ class SimQueue:
             self._pass(number)
         return None
 
-    def _due(self, begin: int, place: Place) -> int:
+    def _due(self, begin: int, place: QueuePosition) -> int:
         """When a place is due, as far as that is known, if the next item begins then."""
         for run, arguments, span, *_ in list(self.items):
             if run is await_it or (run is record_it and arguments[0] is place):
@@ -261,9 +261,9 @@ class SimQueue:
                     memory.fill(POISON)
 
 
-def await_it(_what: Place | Gate) -> None:
+def await_it(_what: QueuePosition | Gate) -> None:
     """Stands for waiting for another queue, or for a gate."""
 
 
-def record_it(_place: Place) -> None:
+def record_it(_place: QueuePosition) -> None:
     """Stands for a place in the order."""

@@ -14,7 +14,7 @@ from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.session import Cause
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts, copy_of, fail
 
@@ -257,6 +257,6 @@ class TestOnControl:
 def test_the_category_is_the_one_in_a_timeline(parts: Parts, opcode: Opcode) -> None:
     parts.op(reads=[parts.tensor()], opcode=opcode, before=fix_stream)
     parts.drain()
-    trace = Trace(parts.engine.ring.records(lambda *_: Place()), devices=("cpu:0",), dropped=0)
+    trace = Trace(parts.engine.ring.records(lambda *_: SourceLocation()), devices=("cpu:0",), dropped=0)
     slices = [event for event in json.loads(to_chrome(trace))["traceEvents"] if event["ph"] == "X"]
     assert [event["cat"] for event in slices] == [EXPECTED[opcode.value][0]]

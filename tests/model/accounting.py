@@ -8,7 +8,7 @@ from tensord.vm.engine import Engine
 from tensord.vm.model.session import VmSession
 from tensord.vm.reporting.memory.extents import Walk
 from tensord.vm.reporting.memory.held import KEYS, SESSION, Sums, held_slices
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 
 LIMIT = 3  # rows, so that most programs have more
 
@@ -18,7 +18,7 @@ def missum(engine: Engine, seen: Counter[str]) -> list[str]:
     what bytes were for."""
     by = list(KEYS)[engine.scheduler.tick % len(KEYS)]
     *rows, total = (
-        row for part in held_slices(engine, Sums(by), LIMIT, lambda *_: Place(), lambda _: "") for row in part
+        row for part in held_slices(engine, Sums(by), LIMIT, lambda *_: SourceLocation(), lambda _: "") for row in part
     )
     found = Counter[str]()
     for row in rows:

@@ -10,7 +10,7 @@ from typing import Any
 from tensord.streams.launching.launch_stream import LaunchStream
 from tensord.streams.sim.launching_sim import LaunchingSimDevice, LaunchingStream
 from tensord.streams.sim.sim import SimOptions
-from tensord.streams.sim.sim_queue import Place, SimQueue, await_it
+from tensord.streams.sim.sim_queue import QueuePosition, SimQueue, await_it
 from tensord.streams.stream import Sink, StreamKind
 
 from .streams import Peak, Steering
@@ -70,7 +70,7 @@ class ModelQueue(SimQueue):
         self.of = device
         self.pace = device.rng.choice((0.02, 1.0, 1.0))  # beside the others
 
-    def reach(self, place: Place, *, wait: bool) -> bool:
+    def reach(self, place: QueuePosition, *, wait: bool) -> bool:
         if wait:
             return super().reach(place, wait=True)
         if self.of.rng.random() < LOOKED and self.of.can_step():
@@ -89,7 +89,7 @@ class ModelQueue(SimQueue):
 
     def step(self) -> None:
         """Do the first item."""
-        self.compute(Place(self), 0, wait=False)
+        self.compute(QueuePosition(self), 0, wait=False)
 
 
 class ModelLaunchingStream(Stepped, LaunchingStream):

@@ -40,7 +40,7 @@ from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
 from tensord.vm.tracing.analysis.files.parts import RoutineParts
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place, inflate
+from tensord.vm.tracing.flat import SourceLocation, inflate
 from tensord.vm.tracing.ring import flatten
 
 from ..streams.fake_cuda.module import installed_gpu
@@ -421,9 +421,11 @@ class Machine:
         """Records as the virtual machine makes them."""
         engine = self.engine
 
-        def where(session: int, location: int) -> Place:
+        def where(session: int, location: int) -> SourceLocation:
             found = engine.directory.sessions.get(session)
-            return Place() if found is None else Place(found.where(location) or "", found.span(location))
+            return (
+                SourceLocation() if found is None else SourceLocation(found.where(location) or "", found.span(location))
+            )
 
         records = engine.ring.records(where) + [inflate(flatten(one, 0), where) for one in engine.live.values()]
         routines = RoutineParts()

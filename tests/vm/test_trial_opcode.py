@@ -31,7 +31,7 @@ from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Binding
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 
 from ..model.oracle import Oracle
 from .bare_engine import ONE, Bare, Client
@@ -200,7 +200,7 @@ def test_the_trace_names_it_and_verifies(client: Client) -> None:
     client.call("negative", x, out=x)
     client.bare.drain()
     engine = client.bare.engine
-    trace = Trace(engine.ring.records(lambda *_: Place()), devices=("cpu:0",), dropped=0)
+    trace = Trace(engine.ring.records(lambda *_: SourceLocation()), devices=("cpu:0",), dropped=0)
     (record,) = [record for record in trace.records if record.opcode == "Snapshot"]
     assert (record.op, record.status) == ("snapshot", Status.DONE)
     assert traits_of(record.opcode).category == "snapshot"

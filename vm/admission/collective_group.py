@@ -14,7 +14,7 @@ from ...interpreter.collectives.choice import Schedule, schedule_of
 from ...interpreter.collectives.collective import Collective
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import STREAM, Asked
-from ...interpreter.collectives.steps import Place, Step, numbered
+from ...interpreter.collectives.steps import ChunkRegion, Step, numbered
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
@@ -164,7 +164,7 @@ class Group:
         self.receive(step, f"{label}, from {host.name}", origin)
         self.drop(staged)
 
-    def staged(self, source: Place, label: str, host: DeviceState, nbytes: int) -> Binding:
+    def staged(self, source: ChunkRegion, label: str, host: DeviceState, nbytes: int) -> Binding:
         """A chunk as a value of its own on the host, or on the device that has it, until `drop`."""
         binding, region, flat = self.binding(source), source.region, self.given.flat
         staged, device = self.scratch(region, host), binding.copy.device
@@ -221,18 +221,18 @@ class Group:
         instruction.on_retire = count
         self.scheduler.admit(instruction)
 
-    def binding(self, place: Place) -> Binding:
+    def binding(self, place: ChunkRegion) -> Binding:
         """Where a place lies: in an input, or in a result."""
         return (self.inputs if place.is_input else self.results)[place.rank]
 
-    def token(self, place: Place) -> Copy:
+    def token(self, place: ChunkRegion) -> Copy:
         """The token of a chunk."""
         key = (place.rank, place.chunk)
         if key not in self.tokens:
             self.tokens[key] = self.residency.new_copy(self.devices[place.rank], 0, 1)
         return self.tokens[key]
 
-    def buffer(self, target: Place) -> Copy:
+    def buffer(self, target: ChunkRegion) -> Copy:
         """The token of one of the two pieces that a rank's merges may set aside: while one merge runs, the next one is
         queued behind it."""
         key = (target.rank, target.chunk % 2)
@@ -240,7 +240,7 @@ class Group:
             self.buffers[key] = self.residency.new_copy(self.devices[target.rank], 0, 1)
         return self.buffers[key]
 
-    def tokens_read(self, place: Place | None) -> list[Copy]:
+    def tokens_read(self, place: ChunkRegion | None) -> list[Copy]:
         """The token of a place that is a chunk."""
         return [] if place is None or place.is_input else [self.token(place)]
 

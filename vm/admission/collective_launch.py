@@ -16,7 +16,7 @@ from ...interpreter.collectives.collective import Collective, Kind
 from ...interpreter.collectives.library import Calls, calls_of, element_of
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import Asked
-from ...interpreter.collectives.steps import Place
+from ...interpreter.collectives.steps import ChunkRegion
 from ...interpreter.opcodes import Opcode
 from ...streams.library import CollectiveLibrary, Launch, Operand, Operands
 from ...streams.stream import StreamKind
@@ -70,7 +70,7 @@ class LaunchedGroup(Group):
         results, inputs = list(self.results.values()), list(self.inputs.values())
         instruction.inputs = (*results, *inputs)
         instruction.reads = tuple(dict.fromkeys([binding.copy for binding in (*results, *inputs)]))
-        instruction.writes = tuple([self.token(Place(rank, WHOLE, 0)) for rank in self.devices])
+        instruction.writes = tuple([self.token(ChunkRegion(rank, WHOLE, 0)) for rank in self.devices])
         here = {rank: one.name for rank, one in self.devices.items()}
         launch = Launch(name, self.names, here, calls, element, self.request.reduction)
         self.prepare(instruction, launch)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ...interpreter.collectives.choice import schedule_of
 from ...interpreter.collectives.request import STREAM, Asked
-from ...interpreter.collectives.steps import Place, Step
+from ...interpreter.collectives.steps import ChunkRegion, Step
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...streams.merging import merged_bytes
@@ -233,17 +233,17 @@ class GroupAtOnce:
         entry = (scheduler.ids, traits, copies, position, scheduler.now, started, finished, location, taken)
         scheduler.ring.append((*entry, moved) if moved else entry)
 
-    def copy_of(self, place: Place) -> Copy:
+    def copy_of(self, place: ChunkRegion) -> Copy:
         return (self.sources if place.is_input else self.results)[place.rank]
 
-    def meta_of(self, place: Place) -> Meta:
+    def meta_of(self, place: ChunkRegion) -> Meta:
         return (self.given.inputs if place.is_input else self.metas)[place.rank]
 
-    def token(self, place: Place) -> Used:
+    def token(self, place: ChunkRegion) -> Used:
         """The token of a chunk."""
         return self.access(self.tokens, (place.rank, place.chunk))
 
-    def piece(self, target: Place) -> Used:
+    def piece(self, target: ChunkRegion) -> Used:
         """The token of a piece that a merge sets aside."""
         return self.access(self.pieces, (target.rank, target.chunk % 2))
 
@@ -261,7 +261,7 @@ def is_quick(device: DeviceState) -> bool:
     return backend.copy_stream(StreamKind.P2P).inline
 
 
-def operands(step: Step) -> tuple[Place, ...]:
+def operands(step: Step) -> tuple[ChunkRegion, ...]:
     """What the kernel of a step reads, behind the result."""
     return (step.source,) if step.base is None else (step.base, step.source)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .specification import Specification
 
 
-class Place(NamedTuple):
+class NodeSettings(NamedTuple):
     """What is a node's own: its name, the host that others reach it by, its addresses, its files, its count of starts.
 
     `port`: of the daemon; `values`: the port on which it takes values of other nodes.
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     incarnation: int
 
 
-def text(wanted: Specification, place: Place) -> str:
+def text(wanted: Specification, place: NodeSettings) -> str:
     """The whole configuration of one start of one node's daemon."""
     tables = settings(wanted, place)
     plain = [f"{name} = {_toml(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]
@@ -37,7 +37,7 @@ def text(wanted: Specification, place: Place) -> str:
     return "\n".join(plain) + "\n"
 
 
-def settings(wanted: Specification, place: Place) -> dict[str, Any]:
+def settings(wanted: Specification, place: NodeSettings) -> dict[str, Any]:
     """The settings by their names. What the user has set comes first, apart from what makes the node one."""
     devices = list(wanted.devices)
     if place.durable is not None:

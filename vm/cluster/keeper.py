@@ -142,12 +142,12 @@ class Keeper:
             self.note(f"supervisor: cannot start the daemon: {error}")
             self._clock.call_at(self.now(), partial(reports.exited, 1))
 
-    def _place(self) -> configuration.Place:
+    def _place(self) -> configuration.NodeSettings:
         port, values = self.ports
         addresses = (self.address, self.tcp, *((self.usual,) if self.usual else ()))
         durable = self.home.durable if self.wanted.durable else None
         allow = self.home.allow
-        return configuration.Place(
+        return configuration.NodeSettings(
             self.node, self.host, addresses, port, values, self.home.secret, allow, durable, self.incarnation
         )
 

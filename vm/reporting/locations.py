@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...interpreter.wire.locations import line_of, span_of
 from ..model.texts import Texts
-from ..tracing.flat import Place
+from ..tracing.flat import SourceLocation
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -39,15 +39,15 @@ class Places:
         self._engine = engine
         self._ended: OrderedDict[int, Tables] = OrderedDict()
 
-    def __call__(self, session: int, location: int) -> Place:
+    def __call__(self, session: int, location: int) -> SourceLocation:
         """The user's line and the open spans, as far as they are known."""
         found = self._engine.directory.sessions.get(session)
         if found is not None:
-            return Place(found.where(location) or "", found.span(location))
+            return SourceLocation(found.where(location) or "", found.span(location))
         tables = self._ended.get(session)
         if tables is None:
-            return Place()
-        return Place(tables.lines.get(line_of(location)) or "", tables.spans.get(span_of(location)) or ())
+            return SourceLocation()
+        return SourceLocation(tables.lines.get(line_of(location)) or "", tables.spans.get(span_of(location)) or ())
 
     def ended(self, session: VmSession) -> None:
         """Keep the tables of an ended session, and drop the oldest tables beyond the bounds."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import for_client, is_loopback
 from ...interpreter.wire.keys import read_secret
-from ...interpreter.wire.members import Member, Place
+from ...interpreter.wire.members import Member, PortRange
 from ...streams.links.tcp.links import TcpLinks
 from ...streams.links.tcp.sockets import listen
 from ..log import log
@@ -31,7 +31,7 @@ class Peers:
         try:
             self.links = TcpLinks(
                 Member(config.node, incarnation=cluster.incarnation),
-                Place.of(cluster.values),
+                PortRange.of(cluster.values),
                 tls,
                 tell,
                 patience=cluster.patience,
@@ -80,7 +80,7 @@ def check_peers(config: Config) -> None:
     if config.cluster.encryption == "tls":
         make_tls(config.node)
     try:
-        listen(*Place.of(config.cluster.values)).close()
+        listen(*PortRange.of(config.cluster.values)).close()
     except OSError as error:
         raise cannot_take(config.cluster.values, error) from None
 

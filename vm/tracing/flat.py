@@ -43,14 +43,14 @@ HELD = (
 Metas: TypeAlias = tuple[MetaRecord, ...]
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """Where an instruction was issued: the user's line, "" if unknown, and the names of the open spans."""
 
     line: str = ""
     span: tuple[str, ...] = ()
 
 
-Where: TypeAlias = Callable[[int, int], Place]  # (session, location number)
+Where: TypeAlias = Callable[[int, int], SourceLocation]  # (session, location number)
 
 
 def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, TensordError, node_lost
-from ....interpreter.wire.members import Member, Place
+from ....interpreter.wire.members import Member, PortRange
 from ..link import Link
 from ..loopback import Loopback
 from .hello import VERSION, Answer, Hello, hear_answer, hear_hello, say
@@ -40,7 +40,7 @@ class TcpLinks:
     def __init__(
         self,
         own: Member,
-        place: Place,
+        place: PortRange,
         tls: Tls | None,
         report: Report,
         *,
@@ -124,7 +124,7 @@ class TcpLinks:
 
     def _dial(self, member: Member, life: int) -> tuple[Connection, int]:
         """A connection to a member's daemon, and its life there. ProtocolError with the reason if it refuses us."""
-        place = Place.of(member.values)
+        place = PortRange.of(member.values)
         connection: Any = dial(place.host, place.low, self._patience)
         try:
             if self._tls is not None:

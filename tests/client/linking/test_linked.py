@@ -271,7 +271,7 @@ def test_of_a_program_that_a_full_group_takes_in_part_nothing_is_left(
 FORKED = """
 import os, sys, warnings
 import tensord as td
-from tensord.client.linking.linked import Bindings, Linked
+from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 
@@ -281,7 +281,7 @@ builder.print(["x is", None], [x])
 program = builder.finish(list(builder.op("negative", [x])))
 with td.connect("local") as session:
     x = session.asarray([1.0])
-    f = Linked(session._core, program, Bindings(["cpu:0"]))
+    f = ProgramBinding(session._core, program, Bindings(["cpu:0"]))
     f.run([x])
     warnings.simplefilter("ignore")
     child = os.fork()

@@ -12,10 +12,10 @@ from tensord.interpreter.programs.convention import (
     DEEPEST,
     LONGEST,
     NODES,
+    ArgumentSlot,
     Convention,
     Fixed,
     Nested,
-    Place,
     decode,
     encode,
     weight_of,
@@ -39,15 +39,20 @@ def program() -> Program:
     return builder.finish([*builder.op("add", [x, ~n]), *builder.op("multiply", [y, w])])
 
 
-X, Y, N = Place("parameter", 0), Place("parameter", 1), Place("number", 0, 0.5)
+X, Y, N = ArgumentSlot("parameter", 0), ArgumentSlot("parameter", 1), ArgumentSlot("number", 0, 0.5)
 BOTH = Nested("dict", "", ("x", 3, None), (X, Y, Fixed("text")))
 RESULT = Nested(
     "named",
     "Sums",
     ("total", "rest"),
     (
-        Place("result", 1),
-        Nested("list", "", (), (Place("captured", 0), Place("number", 0), Place("parameter", 1), Fixed(2 + 1j))),
+        ArgumentSlot("result", 1),
+        Nested(
+            "list",
+            "",
+            (),
+            (ArgumentSlot("captured", 0), ArgumentSlot("number", 0), ArgumentSlot("parameter", 1), Fixed(2 + 1j)),
+        ),
     ),
 )
 WHOLE = Convention("f", (("p", BOTH),), (("rate", N), ("at", Nested("slice", "", (), (Fixed(None),) * 3))), RESULT)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.interpreter.wire.members import Member, Place, is_token, member_of, table_of
+from tensord.interpreter.wire.members import Member, PortRange, is_token, member_of, table_of
 
 from ...each_case import each_case
 
@@ -96,20 +96,20 @@ def test_whatever_comes_is_a_member_or_refused(row):
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("10.0.0.5:7701", Place("10.0.0.5", 7701, 7701)),
-        ("host-1:7701-7800", Place("host-1", 7701, 7800)),
-        ("[::1]:0", Place("::1", 0, 0)),
+        ("10.0.0.5:7701", PortRange("10.0.0.5", 7701, 7701)),
+        ("host-1:7701-7800", PortRange("host-1", 7701, 7800)),
+        ("[::1]:0", PortRange("::1", 0, 0)),
     ],
 )
 def test_places_to_take_values_at(text, place):
-    assert Place.of(text) == place
-    assert Place.of(place.at(7701)) == Place(place.host, 7701, 7701)
+    assert PortRange.of(text) == place
+    assert PortRange.of(place.at(7701)) == PortRange(place.host, 7701, 7701)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:8-7", "host:70000", "host:0-9", "h h:1", "::1:7", "[x]:1"])
 def test_what_is_no_place(text):
     with pytest.raises(ValueError, match="HOST:PORT"):
-        Place.of(text)
+        PortRange.of(text)
 
 
 def test_tokens():

@@ -13,7 +13,7 @@ from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
 from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 
 from ...each_case import each_case
 from ..bare_engine import ONE, Bare, Client, array_of
@@ -184,7 +184,7 @@ def test_the_trace_has_one_release_for_what_goes_together(bare: Bare) -> None:
     copies = {copy.id for tensor in client.session.tensors.values() for copy in tensor.storage.current()}
     bare.engine.close(client.session)
     bare.drain()
-    records = bare.engine.ring.records(lambda *_: Place())[before:]
+    records = bare.engine.ring.records(lambda *_: SourceLocation())[before:]
     (release,) = [record for record in records if record.op == "release"]
     assert {operand.copy for operand in release.operands} == copies
 
@@ -200,7 +200,7 @@ def test_the_releases_of_a_session_that_ends_are_received_when_it_ends(bare: Bar
     ended = bare.now = bare.now + 1_000_000_000
     bare.engine.close(client.session)
     bare.drain()
-    records = bare.engine.ring.records(lambda *_: Place())[before:]
+    records = bare.engine.ring.records(lambda *_: SourceLocation())[before:]
     assert [len(record.operands) for record in records] == [PIECE] * pieces
     assert all(ended <= one.received <= one.started for one in records)
 
@@ -227,7 +227,7 @@ def test_kernels_that_run_in_the_pass_do_not_age_the_releases_behind_them() -> N
     assert bare.engine.directory.leaving
     before = bare.now
     other.send(Call(negative, (x,), (other.new(),), 0, 1))
-    *_, call, last = bare.engine.ring.records(lambda *_: Place())
+    *_, call, last = bare.engine.ring.records(lambda *_: SourceLocation())
     assert (call.op, last.opcode) == ("negative", "ReleaseTensor")
     assert before < call.finished <= last.received
 

@@ -11,7 +11,7 @@ from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolEr
 from tensord.interpreter.wire.messages import Collective, Send
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 
 from ...each_case import each_case
 from ..bare_engine import Bare
@@ -83,7 +83,7 @@ def test_a_chunk_that_is_merged_is_received_by_one_instruction(nodes: tuple[Node
     drain(nodes)
     for node, id_ in zip(nodes, made, strict=True):
         assert node.client.fetch(id_) == [2.0 * each for each in range(size)]
-        records = node.bare.engine.scheduler.ring.records(lambda *_: Place())
+        records = node.bare.engine.scheduler.ring.records(lambda *_: SourceLocation())
         found = [record.opcode for record in records[before[node] :]]
         direct_and_last = size == 4 and node is nodes[1]  # it copies what the first one has, and merges its own
         assert (found.count("Expect"), found.count("MergeChunk")) == (0, int(direct_and_last))

@@ -34,7 +34,7 @@ from tensord.streams.sim.sim import SimOptions
 from tensord.vm.admission import exports
 from tensord.vm.engine import Engine
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 from tests.model import scheduler
 from tests.model.check import check_seed
 from tests.model.streams import ModelCpu, ModelSim, Steering
@@ -91,7 +91,7 @@ class Daemon(Bare):
 
 def trace_of(engine: Engine) -> Trace:
     """Everything that the engine has recorded."""
-    records = engine.ring.records(lambda _session, _location: Place())
+    records = engine.ring.records(lambda _session, _location: SourceLocation())
     return Trace(records, devices=tuple(engine.devices), dropped=engine.scheduler.retired - len(engine.ring.entries))
 
 

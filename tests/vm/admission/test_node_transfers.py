@@ -20,7 +20,7 @@ from tensord.interpreter.errors import (
 from tensord.interpreter.wire.messages import Atomic, Recv, Restart, Send, encode_message
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 from tensord.vm.tracing.link_labels import LinkLabel, read_label
 
 from ...each_case import each_case
@@ -320,8 +320,8 @@ def failed_tensor(node: Node) -> int:
     return flat
 
 
-def nowhere(*_: object) -> Place:
-    return Place("", ())
+def nowhere(*_: object) -> SourceLocation:
+    return SourceLocation("", ())
 
 
 FAULTS = ("cancel first", "cancel second", "close first", "close second", "cut")

@@ -8,7 +8,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.admission.inline import COPIED_BYTES
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 
 from ...each_case import each_case
 from ..bare_engine import Bare
@@ -37,7 +37,7 @@ def test_uploads_leave_one_kind_of_record_and_no_memory_behind(values: np.ndarra
     bare.drain()
     assert bare.device.allocated == values.nbytes == client.session.account.bytes
     assert client.session.payload == 0
-    (record,) = bare.engine.ring.records(lambda _session, _number: Place())
+    (record,) = bare.engine.ring.records(lambda _session, _number: SourceLocation())
     assert (record.op, record.device, record.nbytes) == ("upload", "cpu:0", values.nbytes)
     assert [(operand.kind, operand.version) for operand in record.operands] == [("mut", 1)]
     assert client.fetch(x) == values.tolist()

@@ -19,7 +19,7 @@ from tensord.interpreter.wire.messages import Release, Run
 from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
 from tensord.vm.routines.running.instruction import IDLE, KEPT, STAYING, Segment
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
@@ -328,7 +328,7 @@ class TestThreads:
         assert not any(each.is_alive() for each in helpers)
 
 
-PLACE = Place()
+PLACE = SourceLocation()
 
 
 class TestErrors:

@@ -14,7 +14,7 @@ from ....interpreter.programs.rows import why_apart
 from ...admission.segments import why_alone
 from ...model.linked import SessionProgram
 from ...model.session import VmSession
-from ...routines.compiling.recipe import ARENA, Place, Recipe
+from ...routines.compiling.recipe import ARENA, BufferSlice, Recipe
 from ...routines.running.instruction import Segment
 
 
@@ -144,7 +144,7 @@ def reason_outside(program: Program, value: int) -> str:
     return "a result" if value in program.results else "its step runs by itself"
 
 
-def inside(segment: Segment, value: int, place: Place) -> list[str]:
+def inside(segment: Segment, value: int, place: BufferSlice) -> list[str]:
     """Memory mode and reason of a value of a segment."""
     recipe = segment.recipe
     if value in recipe.bases:

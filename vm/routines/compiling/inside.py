@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ....interpreter.programs.program import Program
 from ...tracing.record import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
-from .recipe import KernelStep, Place, Recipe, fill
+from .recipe import BufferSlice, KernelStep, Recipe, fill
 
 
 def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
@@ -36,7 +36,7 @@ def call_record(
     return CallRecord(op, steps, tuple(placed[:count]), tuple(placed[count:]), call.reads)
 
 
-def place_record(argument: Place | int) -> PlaceRecord | None:
+def place_record(argument: BufferSlice | int) -> PlaceRecord | None:
     """The record of a place; None for a number's slot."""
     if isinstance(argument, int):
         return None

@@ -28,7 +28,7 @@ from .segments import Piece
 ARENA: Final = -1  # as a slot
 
 
-class Place(NamedTuple):
+class BufferSlice(NamedTuple):
     """Where a value lies: in the memory of the operand in a slot, or in the arena, at an offset.
 
     `strides` is None for a packed value. `whole`: it is the very array of its operand, whatever its layout.
@@ -50,13 +50,13 @@ class KernelStep(NamedTuple):
     step: int
     plan: Plan
     kernel: BoundKernel
-    arguments: tuple[Place | int, ...]
+    arguments: tuple[BufferSlice | int, ...]
     reads: tuple[tuple[int, ...], ...]
     results: tuple[int, ...]
     work: int
 
 
-PlaceOrNumber = TypeVar("PlaceOrNumber", Place, Place | int)
+PlaceOrNumber = TypeVar("PlaceOrNumber", BufferSlice, BufferSlice | int)
 
 
 class Recipe(NamedTuple):
@@ -80,7 +80,7 @@ class Recipe(NamedTuple):
     packed: tuple[int, ...]
     calls: tuple[KernelStep, ...]
     bases: dict[int, int]
-    places: dict[int, Place]
+    places: dict[int, BufferSlice]
     fusions: tuple[Fusion, ...]
     views: tuple[LeavingView, ...]
     passing: tuple[int, ...]
@@ -134,7 +134,7 @@ class Compiler:
         self.reads, self.written, self.made, self.entering = outside_of(program, steps, self.layouts)
         slots = (*self.reads, *self.written, *self.made)
         self.slots = {variable: slot for slot, variable in enumerate(slots)}
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, BufferSlice] = {}
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
         alignment = plans[0].device.backend.alignment if plans else ALIGNMENT
@@ -243,18 +243,18 @@ class Compiler:
             return place
         return place._replace(offset=self.arena.offset_of(place.offset))
 
-    def place(self, value: int) -> Place:
+    def place(self, value: int) -> BufferSlice:
         """Where a value lies; one from outside in its operand."""
         found = self.places.get(value)
         if found is None:
-            found = Place(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
+            found = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
             self.enter(value, found)
         return found
 
     def meta(self, value: int) -> Meta:
         return known_meta(self.program, value)
 
-    def enter(self, value: int, place: Place) -> None:
+    def enter(self, value: int, place: BufferSlice) -> None:
         self.places[value] = place
         part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         self.held.setdefault((place.slot, part), []).append(value)
@@ -267,10 +267,10 @@ class Compiler:
         under = self.place(root)
         if under.whole:
             self.packed.add(under.slot)
-        self.enter(value, Place(under.slot, under.offset + offset, strides, self.meta(value)))
+        self.enter(value, BufferSlice(under.slot, under.offset + offset, strides, self.meta(value)))
         self.bases[value] = base
 
-    def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> Place:
+    def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> BufferSlice:
         """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""
         meta = self.meta(value)
         if value in self.slots:
@@ -281,23 +281,23 @@ class Compiler:
             alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes
             dies = self.uses[operand] == position and reads.count(operand) == 1
             if alone and dies and not self.is_shared(operand, position):
-                place = Place(ARENA, under.offset, None, meta)
+                place = BufferSlice(ARENA, under.offset, None, meta)
                 self.enter(value, place)
                 self.forwarded += 1
                 return place
         return self.fresh_place(value)
 
-    def fresh_place(self, value: int) -> Place:
+    def fresh_place(self, value: int) -> BufferSlice:
         """Memory that nothing else is in: the result's, or a piece of the arena."""
         meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
         if slot is None:
-            place = Place(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+            place = BufferSlice(ARENA, self.arena.allocate(meta.nbytes), None, meta)
         else:
-            place = Place(slot, 0, None, meta, whole=True)
+            place = BufferSlice(slot, 0, None, meta, whole=True)
         self.enter(value, place)
         return place
 
-    def own_place(self, value: int) -> Place | None:
+    def own_place(self, value: int) -> BufferSlice | None:
         """New memory for a variable that has shared that of another value; None if it has to stay where it is."""
         slot = self.slots.get(self.program.variables[value])
         if slot is not None and ((slot, 0) in self.held or slot < len(self.reads) + len(self.written)):

@@ -27,7 +27,7 @@ from ...model.linked import SessionProgram
 from ...model.plan import Plan
 from ...model.session import VmSession
 from ...model.signature import call_text, plain
-from ..compiling.recipe import KernelStep, Place, Recipe, ResultsFailed, known_meta
+from ..compiling.recipe import BufferSlice, KernelStep, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .graphing import SegmentGraph
 from .parts import Part, parts_of, results_of
@@ -382,9 +382,9 @@ class RunInstruction(Instruction):
         if self.order is not None:
             self.order.issued += 1
 
-    def stand_in(self, given: Any, place: Place | int) -> Any:
+    def stand_in(self, given: Any, place: BufferSlice | int) -> Any:
         """An argument, or in the place of a poisoned one some array of its shape."""
-        if given is not None or not isinstance(place, Place):
+        if given is not None or not isinstance(place, BufferSlice):
             return given
         return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
 

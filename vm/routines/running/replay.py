@@ -19,7 +19,7 @@ from ....interpreter.schema.promotion import DType, number_dtype
 from ....interpreter.types.meta import Scalar
 from ....streams.device import Device
 from ...model.number import Number
-from ..compiling.recipe import ARENA, KernelStep, Place, Recipe, fill
+from ..compiling.recipe import ARENA, BufferSlice, KernelStep, Recipe, fill
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
 CALL: Final = 2_000  # of a call itself
@@ -67,9 +67,9 @@ class Replay:
         self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
-        self._views: list[list[tuple[Place, Spots]]] = [[] for _ in range(self.slots)]
+        self._views: list[list[tuple[BufferSlice, Spots]]] = [[] for _ in range(self.slots)]
         numbers: dict[tuple[int, Any], Given] = {}
-        bound: dict[Place, Any] = {}
+        bound: dict[BufferSlice, Any] = {}
         calls = [self._bind(call, numbers, bound) for call in recipe.calls]
         self._numbers = [given for given in numbers.values() if given.slot not in constants]
         for given in numbers.values():
@@ -78,7 +78,7 @@ class Replay:
         self.slices = sliced(calls, [call.work + CALL for call in recipe.calls])
 
     def _bind(
-        self, call: KernelStep, numbers: dict[tuple[int, Any], Given], bound: dict[Place, Any]
+        self, call: KernelStep, numbers: dict[tuple[int, Any], Given], bound: dict[BufferSlice, Any]
     ) -> tuple[Any, Arguments]:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
@@ -100,11 +100,11 @@ class Replay:
                 self._view_spots(argument).append((arguments, index))
         return filling(self._device) if call.kernel is fill else call.kernel, arguments
 
-    def _laid_over(self, array: Any, place: Place) -> Any:
+    def _laid_over(self, array: Any, place: BufferSlice) -> Any:
         """The value at a place of a block of memory."""
         return self._lay_over(array, place.meta, place.offset, place.strides)
 
-    def _view_spots(self, place: Place) -> Spots:
+    def _view_spots(self, place: BufferSlice) -> Spots:
         for other, spots in self._views[place.slot]:
             if other == place:
                 return spots

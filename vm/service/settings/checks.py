@@ -15,7 +15,7 @@ from ....interpreter.metrics.endpoint import FORMS, Endpoint
 from ....interpreter.schema.sample_calls import check_callable, wish_of
 from ....interpreter.types.device_names import NODE_FORM, is_node
 from ....interpreter.wire.addresses import parse
-from ....interpreter.wire.members import Place
+from ....interpreter.wire.members import PortRange
 from ....streams.catalogue import check_devices
 from ....streams.options import SHARE, parse_size
 from ...plugins.installed import is_package
@@ -164,7 +164,7 @@ def place(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError('"HOST:PORT", "HOST:FIRST-LAST", or ""')  # noqa: TRY004 - as in `flag`
     if value:
-        Place.of(value)
+        PortRange.of(value)
     return value
 
 

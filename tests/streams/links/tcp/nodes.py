@@ -11,7 +11,7 @@ import numpy as np
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.members import Member, Place
+from tensord.interpreter.wire.members import Member, PortRange
 from tensord.streams.links.tcp.links import TcpLinks
 from tensord.vm.service.certificates import make_tls
 
@@ -28,7 +28,7 @@ class Node(TcpLinks):
         self.reports: list[tuple[str, str, str]] = []
         own = Member(name, incarnation=incarnation)
         made = make_tls(name) if tls else None
-        super().__init__(own, Place("127.0.0.1", 0, 0), made, self.reported, patience=patience, **more)
+        super().__init__(own, PortRange("127.0.0.1", 0, 0), made, self.reported, patience=patience, **more)
         self.entry = own._replace(values=self.address, fingerprint=made.fingerprint if made else "")
 
     def reported(self, event: str, node: str, why: str) -> None:

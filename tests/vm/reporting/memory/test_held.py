@@ -7,7 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.vm.reporting.memory.held import HOLDERS_SHOWN, KEYS, Sums, by_what, held_slices
-from tensord.vm.tracing.flat import Place
+from tensord.vm.tracing.flat import SourceLocation
 from tests.vm.bare_engine import Bare
 from tests.vm.parts import Parts
 
@@ -24,7 +24,7 @@ def asked(engine, by, limit=50, on=""):
 
     def where(session, location):
         found = engine.directory.sessions.get(session)
-        return Place() if found is None else Place(found.where(location) or "", ())
+        return SourceLocation() if found is None else SourceLocation(found.where(location) or "", ())
 
     def about(session):
         found = engine.directory.sessions.get(session)
@@ -143,7 +143,7 @@ def test_what_happens_during_a_long_walk_is_told_apart(bare):
     client = bare.client()
     for _ in range(600):
         client.upload(np.ones(1))
-    slices = held_slices(bare.engine, Sums("session"), 50, lambda *_: Place(), lambda _: "")
+    slices = held_slices(bare.engine, Sums("session"), 50, lambda *_: SourceLocation(), lambda _: "")
     next(slices)
     client.release(1)
     *rows, total = (row for part in slices for row in part)

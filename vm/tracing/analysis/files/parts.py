@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from .....interpreter.errors import ProtocolError
 from .....interpreter.wire.locations import line_of
-from ...flat import LONG, SHORT, SIGNATURE, TRAIT, Place, Where, inflate
+from ...flat import LONG, SHORT, SIGNATURE, TRAIT, SourceLocation, Where, inflate
 from ...record import CallRecord, Holding, Record, RoutineRecord, RunRecord, SegmentRecord
 from ..recorded.records import Memory, Records
 from .forms import record_of, several, text
@@ -170,9 +170,9 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
         else:
             raise ValueError(f"an entry of {len(entry)} fields")
 
-    def where(session: int, location: int) -> Place:
+    def where(session: int, location: int) -> SourceLocation:
         line = line_of(location)
-        return Place(lines.get((session, line), ""), spans.get((session, location - line), ()))
+        return SourceLocation(lines.get((session, line), ""), spans.get((session, location - line), ()))
 
     whole = {id_: _with_signature(_whole(entry, more[id_]), signatures) for id_, entry in entries.items()}
     records = [inflate(entry, where, stamps.get(id_, b"")) for id_, entry in whole.items()]

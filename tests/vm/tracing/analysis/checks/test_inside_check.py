@@ -15,7 +15,7 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines.compiling import inside, liveness, recipe
-from tensord.vm.routines.compiling.recipe import Compiler, Place
+from tensord.vm.routines.compiling.recipe import BufferSlice, Compiler
 from tensord.vm.tracing.analysis.checks.inside_check import check_segment
 from tensord.vm.tracing.analysis.checks.views import VIEWS
 from tensord.vm.tracing.analysis.files.parts import SEGMENT
@@ -65,7 +65,7 @@ def forgets_uses_of_views(monkeypatch: Any) -> None:
     """A block of memory is free once what it was made for is used no more, although views of that are."""
     enter = Compiler.enter
 
-    def forgetful(self: Any, value: int, place: Place) -> None:
+    def forgetful(self: Any, value: int, place: BufferSlice) -> None:
         if value in self.bases or place.strides is not None:
             self.places[value] = place
         else:
@@ -113,7 +113,7 @@ def forwards_what_lives(monkeypatch: Any) -> None:
     """A result is written over an operand that is used later."""
     new = Compiler.new_place
 
-    def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> Place:
+    def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> BufferSlice:
         uses = self.uses
         self.uses = {each: position if each in reads else last for each, last in uses.items()}
         try:
@@ -133,7 +133,7 @@ def forwards_whatever_the_op(monkeypatch: Any) -> None:
     """A result is written over an operand of an op that does not go element by element."""
     new = Compiler.new_place
 
-    def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> Place:
+    def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> BufferSlice:
         operands = self.program.steps[position].operands
         before, plan.forward = plan.forward, tuple(n for n, operand in enumerate(operands) if operand >= 0)
         try:

@@ -18,7 +18,7 @@ from tensord.vm.reporting.live_trace import SLICE, recent_parts, trace_parts
 from tensord.vm.reporting.locations import Places
 from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
-from tensord.vm.tracing.flat import LONG, Place
+from tensord.vm.tracing.flat import LONG, SourceLocation
 
 from .....each_case import each_case
 
@@ -180,7 +180,7 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
     known = [number for number in range(1000, 1000 + 2 * locations.ENDED) if where(number, 1).line]
     assert known == list(range(1000 + locations.ENDED, 1000 + 2 * locations.ENDED))
     where.ended(ended(5000, "x" * (locations.TEXT + 1)))
-    assert where(5000, 1) == Place()
+    assert where(5000, 1) == SourceLocation()
     where.ended(ended(5001, "x" * ((locations.TEXT - size_of("")) // WIDEST)))
     assert where(5001, 1).line
     assert not where(known[-1], 1).line
