@@ -364,6 +364,11 @@ class TestPanes:
         assert places == sorted(places), visited
 
 
+def choose_depth(page: BrowserPage, depth: str) -> None:
+    script = f"(d => {{d.value = '{depth}'; d.dispatchEvent(new Event('change'))}})"
+    page.evaluate(f"{script}(document.getElementById('dag-depth'))")
+
+
 class TestDag:
     def test_a_fan_in_of_sixteen_shows_every_node_and_reason(self, show):
         page = show(fan(16).document())
@@ -419,6 +424,16 @@ class TestDag:
         assert page.text("#dag-size") == "3 instructions", "it stays as it is until it is asked to move"
         page.press("Enter", "ArrowRight")
         assert summary(page)["selected"] == 27
+
+    def test_what_is_selected_elsewhere_is_brought_into_its_window(self, show):
+        page = show(chain(50).document())
+        choose_depth(page, "all")
+        page.type("#filter-text", "#7")
+        page.press_on("#tab-instructions")
+        page.press_on("#instructions tbody tr")
+        page.press_on("#tab-dag")
+        assert page.evaluate("document.querySelector('#dag-layer .selected text')?.textContent") == "#7 op0"
+        assert page.text("#dag-size") == "50 instructions"
 
     def test_edges_say_what_became_of_them_and_the_critical_path_is_marked(self, show):
         page = show(small().document())

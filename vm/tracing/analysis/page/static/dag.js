@@ -38,7 +38,18 @@ export class Dag {
     if (selected !== null && !inside) this.roots = [selected];
     const stale = this.shown !== store || this.size !== store.records.size || (store.about.live && !paused);
     if (!this.byId || stale || (selected !== null && !inside)) this.build();
+    else if (selected !== this.seen && inside) this.#reveal(this.byId.get(selected));
     else this.draw();
+    this.seen = selected;
+  }
+
+  // Bring a node into the window, if it is not there.
+  #reveal(node) {
+    const {clientWidth, clientHeight} = this.picture;
+    const [across, down] = [(node.x - this.x) * this.scale, (node.y - this.y) * this.scale];
+    const right = clientWidth - WIDTH * this.scale, bottom = clientHeight - HEIGHT * this.scale;
+    if (across < 0 || across > right || down < 0 || down > bottom) this.#look(node);
+    this.draw();
   }
 
   centre() {

@@ -4,7 +4,7 @@
 import {Canvas} from "./canvas.js";
 import {byId} from "./dom.js";
 import {GUTTER} from "./timeline.js";
-import {moment} from "./format.js";
+import {duration} from "./format.js";
 
 const HEIGHT = 34, SIDE = 6;
 
@@ -28,7 +28,7 @@ export class Minimap {
     this.room = width - GUTTER;
     pen.font = "11px system-ui, sans-serif";
     pen.fillStyle = ink.muted;
-    pen.fillText(moment(axis.end - axis.begin, (axis.end - axis.begin) / 1000) + " in all", 8, HEIGHT / 2);
+    pen.fillText(`${duration(axis.end - axis.begin)} in all`, 8, HEIGHT / 2);
     this.picture ??= this.#busy();
     this.#lanes(pen);
     const [from, to] = [this.#x(axis.from), this.#x(axis.to)];
