@@ -32,6 +32,7 @@ NOT_RUN: Final = {
     r"tensord stop": "ends the daemon that the others ask; tests/client/cli/daemon/test_stop.py stops one of its own",
     r"tensord top$": "fills a terminal until q is typed; tests/client/cli/daemon/test_top.py does that",
     r"tensord metrics(?! --once)": "serves until it is ended; tests/client/cli/metrics has it do so",
+    r"tensord web": "serves until it is ended; tests/client/cli/web has it do so",
     r"tensord cluster ": "needs a Ray cluster; tests/vm/cluster/on_ray has one of simulated nodes",
     r"tensord serve .*cuda:": "needs a GPU",
 }

@@ -10,19 +10,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ....interpreter.errors import ConnectionLost, TensordError
 from ....interpreter.metrics.bounds import Bounds
 from ....interpreter.metrics.family import Figures
-from ...transport.seeking import running
 from ..daemon.ask import questions
 from ..daemon.health import reasons
+from ..daemon.lasting import Connect, Lasting
 
-if TYPE_CHECKING:
-    from ...transport.questions import Questions
-
-PATIENCE: Final = 5.0  # seconds for all answers of a look
 RARELY: Final = 30.0  # seconds between two collections of the expensive figures, at least
 SHARE: Final = 400  # so the daemon spends a quarter of a percent on these
 MOST: Final = 10_000  # rows
@@ -38,15 +34,12 @@ class Looks:
         tell: Callable[[str], None],
         *,
         clock: Callable[[], float] = monotonic,
-        connect: Callable[[str, float], Questions] = questions,
+        connect: Connect = questions,
     ) -> None:
-        self._address = address
         self._bounds = bounds
         self._tell = tell
         self._clock = clock
-        self._connect = connect
-        self._connection: Questions | None = None
-        self._where = ""
+        self._connection = Lasting(address, connect)
         self._why = ""  # the daemon does not answer; "" while it does
         self._due = 0.0
         self._held: Sequence[tuple[int, str, int]] = ()
@@ -71,28 +64,12 @@ class Looks:
         return [f"{found.check}: {found.message} ({found.advice})" for found in reasons(self.ask("status"))]
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        """The answer to a question. The daemon may have been restarted since the last one, so a connection that is lost
-        is made anew once."""
-        if self._connection is not None:
-            with suppress(ConnectionLost):
-                return self._ask(self._connection, what, *arguments)
-        self._where = self._address or running()
-        self._connection = self._connect(self._where, PATIENCE)
-        return self._ask(self._connection, what, *arguments)
-
-    def _ask(self, connection: Questions, what: str, *arguments: Any) -> Any:
-        try:
-            connection.has(PATIENCE)
-            return connection.ask(what, *arguments)
-        except BaseException:
-            self.close()
-            raise
+        """The answer to a question."""
+        return self._connection.ask(what, *arguments)
 
     def close(self) -> None:
         """End the connection, if there is one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.__exit__(None, None, None)
+        self._connection.close()
 
     def _look_around(self, machine: Any) -> None:
         """The expensive figures: the bytes of sessions by device, and the directory of compiled kernels."""
@@ -106,7 +83,7 @@ class Looks:
             for row in rows
             for device, nbytes in row["devices"].items()
         ]
-        self._kernels = kernels_in(machine["kernels"]) if self._where.startswith("ipc://") else None
+        self._kernels = kernels_in(machine["kernels"]) if self._connection.where.startswith("ipc://") else None
 
     def _changed(self, why: str) -> None:
         if bool(why) != bool(self._why):

@@ -78,7 +78,7 @@ def _holding(one: Holding, maker: Record | None) -> Row:
     }
 
 
-def parties(trace: Records, names: Mapping[int, str]) -> list[Row]:
+def parties(trace: Records) -> list[Row]:
     """The sessions that have caused what is recorded, or hold memory."""
     counts: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for record in trace.records:
@@ -91,7 +91,7 @@ def parties(trace: Records, names: Mapping[int, str]) -> list[Row]:
     return [
         {
             "id": session,
-            "name": names.get(session, ""),
+            "name": "",
             "records": count[0],
             "running": count[1],
             "waiting": count[2],

@@ -25,14 +25,18 @@ MOST: Final = 200_000  # records of a view
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a daemon besides its records. `of`: how many records there were to be shown; `tensors` and
-    `sessions`: rows that are shown in the place of what the records say."""
+    """What is known besides the records. `of`: how many finished instructions there were to be shown, `live`: how many
+    live ones, of which records may be but a sample; `limits`: of the memory of devices; `tensors` and `sessions`: rows
+    of a daemon, None as long as they have not changed; `run`: which daemon it is, since a restarted one begins anew;
+    `note`: for people."""
 
     of: int = 0
+    live: int = 0
     limits: Mapping[str, int] = field(default_factory=dict)
-    names: Mapping[int, str] = field(default_factory=dict)
     tensors: Sequence[Row] | None = None
     sessions: Sequence[Row] | None = None
+    run: int = 0
+    note: str = ""
 
 
 def view_of(trace: Records, source: str, known: Known = Known()) -> Row:
@@ -44,9 +48,10 @@ def view_of(trace: Records, source: str, known: Known = Known()) -> Row:
     tables = Tables(origin_of(shown))
     records = rows_of(tables, shown.records, critical)
     judged = {"advice": advice_on(shown), "why": explanations(shown, graph)}
+    rows: Row = {"tensors": held(shown), "sessions": parties(shown)}
     edges = [tables.edge(edge) for edge in graph.edges]
     about = {"source": source, "live": False, "sampled": {"shown": len(shown), "of": max(known.of, total)}}
-    return _document(shown, tables, about, known) | {"records": records, "edges": edges} | judged
+    return _document(shown, tables, about, known) | {"records": records, "edges": edges} | rows | judged
 
 
 def live_view(trace: Records, source: str, origin: int, known: Known) -> Row:
@@ -55,8 +60,12 @@ def live_view(trace: Records, source: str, origin: int, known: Known) -> Row:
     tables = Tables(origin)
     records = rows_of(tables, shown.records, ())
     edges = [tables.edge(edge) for edge in own_edges(shown.records)]
-    about = {"source": source, "live": True, "sampled": {"shown": len(shown), "of": max(known.of, len(shown))}}
-    return _document(shown, tables, about, known) | {"records": records, "edges": edges, "advice": [], "why": {}}
+    finished = sum(1 for record in shown.records if record.erased)
+    unfinished = {"shown": len(shown) - finished, "of": known.live}
+    sampled = {"shown": finished, "of": known.of}
+    about = {"source": source, "live": True, "sampled": sampled, "unfinished": unfinished}
+    rows: Row = {"tensors": known.tensors, "sessions": known.sessions, "advice": [], "why": {}}
+    return _document(shown, tables, about, known) | {"records": records, "edges": edges} | rows
 
 
 def origin_of(trace: Records) -> int:
@@ -65,14 +74,12 @@ def origin_of(trace: Records) -> int:
 
 
 def _document(trace: Records, tables: Tables, about: Row, known: Known) -> Row:
-    """All but the records, their edges, and what is judged."""
+    """All but the records with their edges, and other rows."""
     counts = {"records": len(trace), "dropped": trace.dropped, "taken": trace.until - tables.origin, "origin": 0}
     return {
         "version": VERSION,
-        "about": {**about, **counts, "devices": list(trace.devices)},
+        "about": {**about, **counts, "devices": list(trace.devices), "run": known.run, "note": known.note},
         "streams": tables.streams,
         "texts": tables.texts,
         "memory": curves(trace, known.limits, tables.origin, complete=not about["live"]),
-        "tensors": held(trace) if known.tensors is None else known.tensors,
-        "sessions": parties(trace, known.names) if known.sessions is None else known.sessions,
     }

@@ -219,16 +219,18 @@ def test_an_empty_trace_has_an_empty_document():
 
 
 def test_a_live_view_counts_time_from_the_first_one_and_keeps_edges_to_what_came_before():
+    waits = record(3, received=1_050)
     second = ran(2, 1_020, 1_030, (1, "const"), edges=[(1, "RAW", 1, True)], used=4096)
-    known = Known(of=70, limits={"cpu:0": 1 << 20}, names={1: "trainer"})
-    trace = Trace([second], taken=1_100, devices=["cpu:0"], memory=Memory({"cpu:0": 4096}))
+    known = Known(of=70, live=9, limits={"cpu:0": 1 << 20})
+    trace = Trace([second, waits], taken=1_100, devices=["cpu:0"], memory=Memory({"cpu:0": 4096}))
     document: Any = live_view(trace, "ipc:///run", 1_000, known)
     assert rows(document)[0]["started"] == 20
     assert edges(document) == {(2, 1, "RAW", "elided")}
-    assert document["about"]["sampled"] == {"shown": 1, "of": 70}
-    assert document["about"]["taken"] == 100
+    about = document["about"]
+    assert (about["sampled"], about["unfinished"]) == ({"shown": 1, "of": 70}, {"shown": 1, "of": 9})
+    assert about["taken"] == 100
     assert document["memory"] == [{"device": "cpu:0", "limit": 1 << 20, "curve": [[20, 4096], [100, 4096]]}]
-    assert document["sessions"][0]["name"] == "trainer"
+    assert (document["tensors"], document["sessions"]) == (None, None)  # as they were
 
 
 def test_a_live_view_shows_the_tensors_and_the_sessions_that_the_daemon_lists():

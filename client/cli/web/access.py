@@ -1,0 +1,78 @@
+"""Who may ask: those with the token, by a name of this machine, and no other site in the user's browser.
+
+Another site can have a browser send requests here, with the cookie of this page if it is on another port of the same
+machine; so requests that name another origin are refused. It can also point a name of its own to 127.0.0.1 (DNS
+rebinding), which makes it the same origin; so requests have to name an address, or this machine.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_address
+from socket import gethostname
+from typing import Final
+from urllib.parse import urlsplit
+
+BEARER: Final = "bearer "
+
+
+class Refused(Exception):  # noqa: N818 - an answer
+    """A request that is answered with a status and a reason."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`host`: what the server was told to listen on; its name is allowed. `cookie`: the name of the cookie."""
+
+    token: str
+    host: str
+    cookie: str
+
+    def check(self, headers: Mapping[str, str], cookies: Mapping[str, str], query: Mapping[str, str]) -> None:
+        """Refused, unless the request may be answered."""
+        host = headers.get("Host", "")
+        if not self.knows(host):
+            raise Refused(HTTPStatus.FORBIDDEN, "this server is asked by its address, or as localhost")
+        origin = headers.get("Origin")
+        if origin is not None and urlsplit_netloc(origin) != host.lower():
+            raise Refused(HTTPStatus.FORBIDDEN, "another site may not ask here")
+        if not any(self.matches(given) for given in self.given(headers, cookies, query)):
+            raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: open the address that was printed")
+
+    def knows(self, host: str) -> bool:
+        """Is it an address, or a name of this machine? Any port will do: it may have been forwarded."""
+        name = name_of(host)
+        with suppress(ValueError):
+            return bool(ip_address(name))
+        return name in {"localhost", self.host.lower(), gethostname().lower()}
+
+    def matches(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="surrogateescape"), self.token.encode())
+
+    def given(self, headers: Mapping[str, str], cookies: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+        """The tokens of a request."""
+        bearer = headers.get("Authorization", "")
+        found = [query.get("token", ""), cookies.get(self.cookie, "")]
+        return [*found, bearer[len(BEARER) :] if bearer[: len(BEARER)].lower() == BEARER else ""]
+
+
+def name_of(host: str) -> str:
+    """The host of a header, without its port; empty if that cannot be read."""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
+
+
+def urlsplit_netloc(origin: str) -> str:
+    with suppress(ValueError):
+        return urlsplit(origin).netloc.lower()
+    return ""

@@ -1,0 +1,37 @@
+"""How many connections there may be: one more is told so, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+MOST: Final = 200
+FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 33\r\n"
+    b'Connection: close\r\n\r\n{"error": "too many connections"}'
+)
+
+
+class Refusing(asyncio.Protocol):
+    """A connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        found = cast(asyncio.Transport, transport)
+        found.write(FULL)
+        found.close()
+
+
+class Doors:
+    """Makes the protocol of each connection."""
+
+    def __init__(self, server: web.Server, most: int = MOST) -> None:
+        self._server = server
+        self._most = most
+
+    def __call__(self) -> asyncio.BaseProtocol:
+        if len(self._server.connections) >= self._most:
+            return Refusing()
+        return cast(asyncio.BaseProtocol, self._server())

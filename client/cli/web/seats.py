@@ -1,0 +1,104 @@
+"""The pages that look: each gets the newest view when it is ready for one, and never a queue of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+MOST: Final = 32  # pages
+
+
+class Seat:
+    """One page. `ended`: there will be no more for it."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self.ended = False
+        self._state: str | None = None
+        self._history: str | None = None
+        self._view: str | None = None
+        self._skipped = 0
+
+    def tell(self, state: str) -> None:
+        self._state = state
+        self._changed.set()
+
+    def show(self, view: str) -> None:
+        self._skipped += self._view is not None
+        self._view = view
+        self._changed.set()
+
+    def show_history(self, view: str) -> None:
+        """A view that goes before all others."""
+        self._history = view
+        self._changed.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self._changed.set()
+
+    async def next(self) -> list[str]:
+        """What is to be sent: waits until there is something."""
+        await self._changed.wait()
+        return list(self._take())
+
+    def _take(self) -> Iterator[str]:
+        self._changed.clear()
+        state, history, view, skipped = self._state, self._history, self._view, self._skipped
+        self._state, self._history, self._view, self._skipped = None, None, None, 0
+        if state is not None:
+            yield state
+        if history is not None:
+            yield message(history, 0)
+        if view is not None:
+            yield message(view, skipped)
+
+
+def message(view: str, skipped: int) -> str:
+    return f'{{"skipped":{skipped},"view":{view}}}'
+
+
+class Seats:
+    """`taken` is set while a page looks, `empty` while none does."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._seats: set[Seat] = set()
+        self._state = ""  # told last, and to each new page
+        self.taken, self.empty = asyncio.Event(), asyncio.Event()
+        self.empty.set()
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def join(self) -> Seat | None:
+        """A seat for one more page; None if there are too many."""
+        if len(self._seats) >= self._most:
+            return None
+        seat = Seat()
+        if self._state:
+            seat.tell(self._state)
+        self._seats.add(seat)
+        self.taken.set()
+        self.empty.clear()
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        self._seats.discard(seat)
+        if not self._seats:
+            self.taken.clear()
+            self.empty.set()
+
+    def tell(self, state: str) -> None:
+        self._state = state
+        for seat in self._seats:
+            seat.tell(state)
+
+    def show(self, view: str) -> None:
+        for seat in self._seats:
+            seat.show(view)
+
+    def end(self) -> None:
+        for seat in self._seats:
+            seat.end()
