@@ -37,7 +37,10 @@ include_patterns = [
     "tests/fuzz/README.md",
 ]
 exclude_patterns = [".*", "build", "dist", "out", "src"]
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+default_role = "literal"  # as docstrings and Markdown quote code
+autodoc_typehints = "none"  # signatures say them to type checkers; here they would be longer than the text
+autodoc_member_order = "bysource"
 myst_heading_anchors = 4  # as code hosts make them
 
 html_theme = "furo"

@@ -36,7 +36,10 @@ class BuildInfo(NamedTuple):
 
 
 def build_info() -> BuildInfo:
-    """Which form of the engine this Python runs. Reads every source of the package: some 10 ms."""
+    """Say which form of the engine this Python runs: plain Python, or compiled.
+
+    :returns: The form. To find it, every source of the package is read, in some 10 ms.
+    """
     package = sys.modules[__name__.partition(".")[0]]
     return build_of(Path(str(package.__file__)).parent)
 

@@ -85,14 +85,18 @@ def define_device(
 ) -> DeviceKind:
     """Define a kind of device, whose devices are then named "name:0", "name:1" and so on (docs/plugins.md).
 
-    `open(name, sink, options)` makes a `tensord.devices.Device`; it may raise, and is not called before a device of the
-    kind is asked for, so import there what takes long. `options`: a frozen dataclass, whose fields are annotated with a
-    `tensord.devices.Option` each. `available(number)`: why there is no such device on this machine, or None. `host`:
-    its arrays are ordinary arrays of NumPy in the host's memory; `main_memory`: they take the machine's main memory.
-    `compiles`: CuPy compiles its kernels when they are first called. `only`: the one number that there may be.
-    `computes`: ops run there.
-
-    Raises MetadataError for a name that is taken, or is no name, and for options that are not declared.
+    :param name: The name of the kind.
+    :param open: ``open(name, sink, options)`` makes a `tensord.devices.Device`. It may raise, and is not called before
+        a device of the kind is asked for, so import slow packages there.
+    :param options: A frozen dataclass, each of whose fields is annotated with a `tensord.devices.Option`.
+    :param available: ``available(number)`` says why there is no such device on this machine, or returns None.
+    :param host: Arrays of the device are ordinary arrays of NumPy in the host's memory.
+    :param main_memory: The arrays take the machine's main memory.
+    :param compiles: CuPy compiles the kernels when they are first called.
+    :param only: The one number that a device of this kind may have.
+    :param computes: Ops run on the device.
+    :returns: The kind.
+    :raises MetadataError: The name is taken, or is no name, or options are not declared.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - where the definition is
     where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_lineno}"

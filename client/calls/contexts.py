@@ -73,9 +73,12 @@ class Context:
         self._scope.end()
 
     def keep(self, kept: Kept) -> Kept:
-        """Hand tensors to the context around this one, or to the session, and return them: `return c.keep(loss)`.
+        """Hand tensors to the context around this one, or to the session: ``return c.keep(loss)``.
 
-        Takes a tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested at will.
+        :param kept: A tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested at
+            will.
+        :returns: The same object.
+        :raises ProtocolError: The context is not open.
         """
         successor = open_from(self._opened().parent)
         for tensor in [self._own(tensor) for tensor in tensors_in(kept)]:
@@ -83,9 +86,9 @@ class Context:
         return kept
 
     def stats(self) -> dict[str, Any]:
-        """How many `tensors` it holds, the `bytes` of their elements where known, and its own `names`.
+        """Count what the context holds. Views count like other tensors, although they share memory.
 
-        Views count like other tensors, although they share memory.
+        :returns: How many `tensors`, the `bytes` of their elements where known, and the context's own `names`.
         """
         return self._scope.stats()
 
@@ -125,7 +128,11 @@ class Context:
         return iter(self.names())
 
     def names(self) -> list[str]:
-        """The names that `c[name]` finds, sorted: its own, and those of the contexts around it."""
+        """Return the names that ``c[name]`` finds: those of this context and of the contexts around it.
+
+        :returns: The names, sorted.
+        :raises ProtocolError: The context is not open.
+        """
         return self._opened().all_names()
 
     # -- checks ----------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class ClusterNames(ClusterFacet):
         return self._promised(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
-        """Remove names; handles to their tensors stay. Those of one node go at once."""
+        """Remove names; handles to their tensors stay. Those of one node go at once. See `Session.unpublish`."""
         self._done(unpublishing(self._cluster, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:
@@ -71,7 +71,7 @@ class ClusterNames(ClusterFacet):
         return self._promised(unpublishing(self._cluster, names))
 
     def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
-        """The names on all nodes that are up, as `node1/w`, sorted; with a kind those of tensors, or of routines."""
+        """Return the names on all nodes that are up, as ``node1/w``, sorted; see `Session.names`."""
         return self._done(listing(self._cluster, kind))
 
     def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:

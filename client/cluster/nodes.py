@@ -30,7 +30,12 @@ class ClusterNodes(ClusterFacet):
         return {member.node: member.state for member in self._cluster.table.values()}
 
     def devices_of(self, node: str) -> list[str]:
-        """Names of a node's devices, of a lost one those that it had; MetadataError if there is no such node."""
+        """Return the names of a node's devices; of a lost node those that it had.
+
+        :param node: The name of the node.
+        :returns: The names.
+        :raises MetadataError: There is no such node.
+        """
         self._cluster.check_open()
         if node not in self._cluster.table:
             self._cluster.refresh()
@@ -39,10 +44,15 @@ class ClusterNodes(ClusterFacet):
         return list(self._cluster.table[node].devices)
 
     def wait_for_nodes(self, nodes: int | Collection[str] | None = None, timeout: float | None = None) -> list[str]:
-        """Wait until these nodes serve, or so many, or all that have not left; those that do.
+        """Wait until nodes serve.
 
         A node serves when a session on it is open: afterwards ops on its devices work, also if its daemon was started
-        again. TimeoutError, which says what is wrong with each of the others, after so many seconds.
+        again.
+
+        :param nodes: Names of nodes, or how many; by default all nodes that have not left.
+        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :returns: The names of the nodes that serve.
+        :raises TimeoutError: The time is over; the message says what is wrong with each of the other nodes.
         """
         return self._done(awaiting(self._cluster, nodes, timeout))
 

@@ -34,7 +34,7 @@ class ClusterReports(ClusterFacet):
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 0, without: Sequence[str] = ()
     ) -> AbstractContextManager[Any]:
-        """Refused: a recording is of one machine."""
+        """Refuse: a recording is of one machine. See `Session.record`."""
         del path, limit, without
         raise located(MetadataError("a session on a cluster is not recorded: record one node's daemon (trace record)"))
 

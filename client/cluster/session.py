@@ -53,7 +53,10 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         self._namespace: Callable[[], ClusterNamespace | None] = lambda: None
 
     def keep(self, core: Parts) -> None:
-        """Keep the session of a node open."""
+        """Keep the session of a node open.
+
+        :param core: The core of that session.
+        """
         self._kept[core.node] = core
 
     @property
@@ -99,19 +102,19 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         return ClusterRandom(self._cluster)
 
     def supports(self, op: OpDef, device: str) -> bool:
-        """Does the device have a kernel for the op? For handlers."""
+        """Say whether a device has a kernel for an op. For handlers; see `Session.supports`."""
         return on_node(self._cluster.core(self._cluster.node_of(device))).supports(op, device)
 
     def place(self, invocation: Invocation) -> str:
-        """The device that an invocation is to run on. For handlers."""
+        """Choose the device that an invocation is to run on. For handlers; see `Session.place`."""
         return on_node(core_for(self._cluster, invocation)).place(invocation)
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does."""
+        """Send an op as it is to its device, as the innermost handler does; see `Session.execute`."""
         return on_node(core_for(self._cluster, invocation)).execute(invocation)
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
-        """`for _ in range(count): state = body(*state)`, on the node of the state."""
+        """Run ``for _ in range(count): state = body(*state)`` on the node of the state; see `Session.repeat`."""
         return on_node(core_of(self._cluster, (state, count))).repeat(count, body, *state)
 
     # -- what all nodes share -----------------------------------------------------------------------------------------
@@ -160,7 +163,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         return ClusterBlock(self._cluster)
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """`with session.span("step 37"):` what is issued inside has that name in the trace, on whichever node."""
+        """`with session.span("step 37"):` as on one machine, on whichever node; see `Session.span`."""
         Session.span(self, name)
         return ClusterSpan(self._cluster, name)
 

@@ -156,14 +156,25 @@ class GlobalTensor(Base):
             return tuple([part.copy() for part in self._parts])
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
-        """The same value on another placement, or in another layout; what moves does so in the machine.
+        """Make a global tensor with the same value on another placement, or in another layout.
 
-        On another placement the layout is broadcast unless it is given. MetadataError for what does not fit.
+        Parts that move do so within the machine.
+
+        :param placement: The devices; by default those of this tensor.
+        :param layout: How the parts lie; on another placement each device has all of the value by default.
+        :returns: The global tensor.
+        :raises MetadataError: Placement, layout and shape do not fit together.
         """
         return self._core.global_calls.to_global(self, placement, layout)
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
-        """The whole value as a plain tensor on one device; on a placement, as a global one that is equal everywhere."""
+        """Make a plain tensor with the whole value.
+
+        :param device: A device; or a placement, for a global tensor that is equal everywhere.
+        :param stream: None: the machine's streams are its own. Part of the array API's signature.
+        :returns: The tensor.
+        :raises MetadataError: The device does not exist, or `stream` was given.
+        """
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
         return self._core.global_calls.to_device(self, device)
@@ -243,7 +254,13 @@ class GlobalTensor(Base):
         return self._awaiting(values.rows(self))
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until all parts are there; raises a failed part's error, with its device, or TimeoutError."""
+        """Wait until all parts are there.
+
+        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :returns: The tensor.
+        :raises TimeoutError: The time is over.
+        :raises TensordError: The error of a part, with its device.
+        """
         on_thread(values.lock_of(self), values.ready(self, timeout))
         return self
 

@@ -74,9 +74,11 @@ class HostPool:
         self.reserve(count)
 
     def get(self) -> NDArray[Any] | None:
-        """An array that can be written, contents undefined. A new one if there is none, or None with `grow=False`.
+        """Take an array from the pool. Never waits for an array to be handed back.
 
-        Never waits for an array to be handed back. ProtocolError once the pool is closed.
+        :returns: An array that can be written, with undefined contents: a new one if none is free, or None with
+            ``grow=False``.
+        :raises ProtocolError: The pool is closed.
         """
         return on_thread(self._core.outbox, self._getting())
 
@@ -102,9 +104,10 @@ class HostPool:
         return array
 
     def put(self, array: NDArray[Any]) -> None:
-        """Give an array back. One that is still handed over is there for `get` once it has been handed back.
+        """Give an array back. An array that is still handed over is there for `get` once it has been handed back.
 
-        MetadataError for what `get` has not given, such as a view, and for what was given back already.
+        :param array: An array from `get`.
+        :raises MetadataError: `get` has not returned this array, as with a view, or the array was given back already.
         """
         with self._lock, SHIELD:
             found = self._out.pop(id(array), None)
@@ -116,15 +119,22 @@ class HostPool:
                 self._in.append(array)
 
     def reserve(self, count: int) -> None:
-        """Make so many arrays more."""
+        """Make more arrays.
+
+        :param count: How many.
+        :raises ProtocolError: The pool is closed.
+        """
         self._check_open()
         for _ in range(check_count(count)):
             with self._lock:
                 self._in.append(self._make())
 
     def stats(self) -> dict[str, int]:
-        """`made` in all; `free` to be given; `out`, in the program's hands; `handed_over` of all; `bytes` of all;
-        `gets`, and how many of them found none (`missed`)."""
+        """Count the arrays of the pool.
+
+        :returns: `made` in all; `free` to be taken; `out`, in the program's hands; `handed_over` of all; `bytes` of
+            all; `gets`, and how many of them found none (`missed`).
+        """
         with self._lock:
             mine = list(self._in)
             out = [array for each in list(self._out.values()) if (array := each()) is not None]

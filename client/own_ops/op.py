@@ -50,9 +50,12 @@ class Op(Generic[P, R]):
         return self._defined.own.digest
 
     def kernel(self, *kinds: str) -> Callable[[F], F]:
-        """`@op.kernel("cuda")`: another function for devices of these kinds, before the op is first used.
+        """Define another function for devices of some kinds, before the op is first used: ``@op.kernel("cuda")``.
 
-        It takes the same operands and attributes, and may have an `out` where the op's function has none.
+        The function takes the same operands and attributes, and may have an `out` where the op's function has none.
+
+        :param kinds: The kinds of devices.
+        :returns: A decorator, which returns the function as it is.
         """
 
         def add(function: F) -> F:
@@ -119,24 +122,35 @@ def op(
 def op(function: Any = None, /, **stated: Any) -> Any:
     """Define an op of a plain function against an array module (docs/own_ops.md).
 
+    For example::
+
         @td.op(infer=lambda x, y, *, scale: x)
         def scaled_sum(x: td.Tensor, y: td.Tensor, *, scale: float = 1.0) -> td.Tensor:
             return (x + y) * scale
 
     The function is called with arrays of the device: NumPy's, or CuPy's. Positional parameters are operands, those
-    behind a `*` attributes. With a parameter `out` it fills that, else what it returns is copied. `infer`: from the
-    operands' metas and the attributes to the meta of the result, a `Meta` or (shape, dtype), or a tuple of them; it is
-    called in the client and in the machine. `elementwise`: each element of the result depends on the operands' elements
-    at its place alone, which are broadcast; then the dtypes are promoted unless `infer` says otherwise. `name`: by
-    default that of the package and the function. `version`: by default that of the package. `dynamic`: the data decide
-    a shape, for which `infer` gives None. `bounded`: the time is bounded by the size of the operands, so that small
-    calls may run at once, on the thread that drives the machine. `total`: no data of these operands make it raise.
-    `layouts`: those of global tensors with which each device computes its part, such as
-    [((td.split(0), td.broadcast), td.split(0))]; otherwise each computes all. `kinds`: of devices that the function is
-    for, by default all. `work` (element operations), `scratch` (bytes of temporaries): as functions of the metas of
-    operands, those of results, and attributes.
+    behind a `*` attributes. A parameter `out` is filled by the function; without one its result is copied.
 
-    Raises TypeError and ValueError for signatures that no op can have, and names that are taken.
+    :param function: The function; without one, a decorator is returned.
+    :param infer: From the operands' metas and the attributes to the meta of the result, a `Meta` or (shape, dtype), or
+        a tuple of them. It is called in the client and in the machine.
+    :param name: By default the name of the package and the function.
+    :param version: By default the version of the package.
+    :param elementwise: Each element of the result depends on the operands' elements at its place alone, which are
+        broadcast. The dtypes are promoted unless `infer` says otherwise.
+    :param dynamic: The data decide a shape, for which `infer` gives None.
+    :param bounded: The time is bounded by the size of the operands, so that small calls may run at once, on the thread
+        that drives the machine.
+    :param total: No data of these operands make the function raise.
+    :param layouts: Layouts of global tensors with which each device computes its part, such as ``[((td.split(0),
+        td.broadcast), td.split(0))]``; otherwise each device computes all.
+    :param kinds: The kinds of devices that the function is for; all by default.
+    :param work: The number of element operations, as a function of the metas of operands, those of results, and
+        attributes.
+    :param scratch: The bytes of temporaries, as such a function.
+    :returns: The op, which is called with tensors and attributes.
+    :raises TypeError: No op can have the signature.
+    :raises ValueError: No op can have the signature, or the name is taken.
     """
     if function is not None:
         return Op(function, Stated(**stated))

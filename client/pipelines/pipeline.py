@@ -47,7 +47,11 @@ class Stage(NamedTuple):
     layout: Any = Split(0)
 
     def take(self, tensor: Tensor) -> Tensor:
-        """The tensor where the stage works."""
+        """Bring a tensor to the device of the stage.
+
+        :param tensor: The tensor.
+        :returns: The tensor there.
+        """
         if isinstance(self.device, Placement):
             return tensor._core.global_calls.to_global(tensor, self.device, self.layout)
         return tensor.to_device(self.device)
@@ -212,10 +216,15 @@ def checked(stages: Sequence[Any]) -> list[Stage]:
 
 
 def pipeline(stages: Sequence[Stage], microbatches: int) -> Pipeline:
-    """Make a pipeline of stages, each on a device: `losses = pipeline(stages, 16)(x, targets, loss=loss)`.
+    """Make a pipeline of stages, each on a device: ``losses = pipeline(stages, 16)(x, targets, loss=loss)``.
 
-    Its stages work at the same time, on one microbatch each: "one forward, one backward". On a stage with n behind it,
-    at most n + 2 microbatches are alive; on the last one, one. MetadataTypeError for what is no `Stage`, MetadataError
-    for a number of microbatches below 1. See docs/pipelines.md.
+    The stages work at the same time, on one microbatch each: "one forward, one backward". On a stage with n behind it,
+    at most n + 2 microbatches are alive; on the last one, one. See docs/pipelines.md.
+
+    :param stages: The stages in their order.
+    :param microbatches: How many parts a batch is cut into.
+    :returns: The pipeline, which is called with a batch.
+    :raises MetadataTypeError: A stage is no `Stage`.
+    :raises MetadataError: The number of microbatches is below 1.
     """
     return Pipeline(stages, microbatches)

@@ -44,19 +44,29 @@ class ControlFlow:
     _core: Any  # of the session
 
     def cond(self, predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], /, *args: Any) -> Any:
-        """`then(*args)` if the predicate is true, else `otherwise(*args)`.
+        """Call ``then(*args)`` if the predicate is true, else ``otherwise(*args)``.
 
-        `predicate`: a tensor without dimensions. Both functions return tensors of the same shapes, dtypes and devices,
-        perhaps in containers; global tensors come to the layouts of the first. The results are new tensors. The
-        functions may write in place to what they get, and to tensors outside. If the predicate has failed, neither
-        runs, and results and written tensors have its error.
+        Both functions return tensors of the same shapes, dtypes and devices, perhaps in containers; global tensors come
+        to the layouts of the first. The functions may write in place to their arguments, and to tensors outside. If the
+        predicate has failed, neither function runs, and results and written tensors have the error of the predicate.
+
+        :param predicate: A tensor without dimensions.
+        :param then: The function for a true predicate.
+        :param otherwise: The function for a false predicate.
+        :param args: Their arguments.
+        :returns: What the function returned, in new tensors.
+        :raises MetadataError: The functions return different shapes, dtypes or devices.
         """
         return run(self._core, Construct(COND, predicate, (then, otherwise), args))
 
     def case(self, index: Any, functions: Sequence[Callable[..., Any]], /, *args: Any) -> Any:
-        """`functions[index](*args)`, as `cond`. `index`: an integer tensor without dimensions.
+        """Call ``functions[index](*args)``; otherwise as `cond`.
 
-        KernelIndexError, of the results, for an index that is not in [0, len(functions)).
+        :param index: An integer tensor without dimensions. Outside of the list, the results have a KernelIndexError.
+        :param functions: The functions.
+        :param args: Their arguments.
+        :returns: What the function returned, in new tensors.
+        :raises MetadataError: The functions return different shapes, dtypes or devices.
         """
         if not isinstance(functions, list | tuple):
             message = f"case: takes a list of functions, not {type(functions).__name__}"
@@ -71,17 +81,28 @@ class ControlFlow:
         *state: Any,
         max_iterations: int | None = None,
     ) -> Any:
-        """`while test(*state): state = body(*state)`; the state in the end: one value, or a tuple of several.
+        """Run ``while test(*state): state = body(*state)``. The loop has a copy of the state that it begins with.
 
-        `state`: tensors, perhaps in containers; the body returns the same shapes, dtypes and devices. The loop has a
-        copy of the state that it begins with. `test` returns a tensor without dimensions. KernelError, of the results,
-        if it is still true after `max_iterations` rounds; the machine has a bound of its own (`iterations`).
+        :param test: Returns a tensor without dimensions.
+        :param body: Returns the next state, of the same shapes, dtypes and devices.
+        :param state: Tensors, perhaps in containers.
+        :param max_iterations: If the test is still true after so many rounds, the results have a KernelError; the
+            machine has a bound of its own (`iterations`).
+        :returns: The state in the end: one value, or a tuple of several.
+        :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
         bound = ((MAX_ITERATIONS, as_bound(max_iterations)),)
         return run(self._core, Construct(WHILE, None, (test, body), state, bound))
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
-        """`for _ in range(count): state = body(*state)`, as `while_loop`. `count`: an int, or an integer tensor."""
+        """Run ``for _ in range(count): state = body(*state)``; otherwise as `while_loop`.
+
+        :param count: An int, or an integer tensor without dimensions.
+        :param body: Returns the next state, of the same shapes, dtypes and devices.
+        :param state: Tensors, perhaps in containers.
+        :returns: The state in the end: one value, or a tuple of several.
+        :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
+        """
         return run(self._core, Construct(REPEAT, count, (body,), state))
 
 

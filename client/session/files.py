@@ -29,16 +29,22 @@ class Files(Facet):
         raw: bool = False,
         digest: bool = False,
     ) -> dict[str, Tensor]:
-        """The tensors of a safetensors, .npz or .npy file, by name, at home on `device`. Returns before they are read.
+        """Return the tensors of a safetensors, .npz or .npy file by name, before they are read.
 
         A tensor is read when an op first needs it, straight to where it is needed, and again whenever its memory was
-        needed for others. So the file has to stay as it is, or be replaced as a whole: of a file that was written to
-        meanwhile, the tensors fail with FileError. With `own`, a tensor is read once, and the file matters no more.
+        needed for others. So the file has to stay as it is, or be replaced as a whole: if the file is written to
+        meanwhile, its tensors fail with FileError. docs/files.md says more. Source: Glow's deferred weights.
 
-        `names`: of those that are wanted, all without. `raw`: dtypes that tensord has not become unsigned integers of
-        the same size; without it, such a tensor fails when it is used. `digest`: what is read again has to have the
-        same SHA-256, which notices every change. A file that cannot be opened or is damaged is a FileError or
-        MetadataError here. docs/files.md says more. Source: Glow's deferred weights.
+        :param path: The file.
+        :param names: The names of the tensors; all of the file by default.
+        :param device: The home of the tensors; by default the first device.
+        :param own: Read each tensor once. The file is not needed afterwards.
+        :param raw: Dtypes that tensord does not have become unsigned integers of the same size. Otherwise such a tensor
+            fails when it is used.
+        :param digest: What is read again must have the same SHA-256, which notices every change.
+        :returns: The tensors by name.
+        :raises FileError: The file cannot be opened, or is damaged.
+        :raises MetadataError: The file has no such name, or the device does not exist.
         """
         wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return on_thread(self._core.outbox, loading(self._core, wanted))
@@ -63,11 +69,16 @@ class Files(Facet):
         """Save the present values of tensors as a safetensors file. Returns at once, like an op.
 
         The file is written beside its place, flushed to the disk and renamed, so it is there whole or not at all.
-        `saving.wait()` waits for that, and raises what has gone wrong: the error of a tensor, a full disk. `close`
-        waits for it, too, and logs failures that nobody has waited for, as the next `save` does. `metadata`: texts by
-        name, for the header.
-        MetadataError here for a dtype that the format has not (complex128), FileError for a folder that is not there.
-        A tensor whose shape depends on data is waited for.
+        ``saving.wait()`` waits for that, and raises the error of a tensor or of the disk. `close` waits, too, and logs
+        failures for which nobody has waited, as the next `save` does. A tensor whose shape depends on data is waited
+        for.
+
+        :param path: The file.
+        :param tensors: The tensors by name.
+        :param metadata: Texts by name, for the header of the file.
+        :returns: The saving, to wait for.
+        :raises MetadataError: The format does not have a dtype (complex128).
+        :raises FileError: The folder does not exist.
         """
         return on_thread(self._core.outbox, saving(self._core, self._core.savings, path, tensors, metadata))
 
@@ -83,16 +94,21 @@ class Files(Facet):
     def checkpoint(
         self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
     ) -> Checkpointing:
-        """Write what is published, or these names of it, to a directory of checkpoints. Returns at once, like an op.
+        """Write published values to a directory of checkpoints. Returns at once, like an op.
 
-        All values are those at this place in program order, whatever is written meanwhile; sessions go on. What has not
-        changed since the last checkpoint in that directory is neither read nor written. `checkpoint.wait()` waits until
-        all is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and
-        `failed`, by name, which keep their last values: those with errors, and in the machine's directory of durable
-        names those that are not there yet. The last `keep` generations stay, 0 for all; `note` says why older ones are
-        still there, if they could not be removed.
-        Errors: FileError for a directory that cannot be written; ProtocolError over tcp, for other users' daemons, and
-        while another checkpoint is written there.
+        All values are those at this place in program order; sessions go on meanwhile. Values that have not changed
+        since the last checkpoint in that directory are neither read nor written. ``checkpoint.wait()`` waits until all
+        is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and `failed` by
+        name. A failed name keeps its last value: its tensor has an error, or, in the machine's directory of durable
+        names, its value is not there yet. `note` says why older generations could not be removed.
+
+        :param directory: The directory.
+        :param names: One name or several; by default all that are published.
+        :param keep: How many generations stay; 0 for all.
+        :returns: The checkpoint, to wait for.
+        :raises FileError: The directory cannot be written.
+        :raises ProtocolError: The session is over tcp, the daemon is another user's, or another checkpoint is being
+            written to the directory.
         """
         given = (names,) if isinstance(names, str) else names
         return checkpoint(self._core, self._core.savings, directory, given, keep)
@@ -105,12 +121,17 @@ class Files(Facet):
         generation: int = 0,
         deep: bool = False,
     ) -> dict[str, Any]:
-        """Publish what a checkpoint holds, or these names of it. Values are read when they are first needed.
+        """Publish the values of a checkpoint. They are read when they are first needed.
 
-        Returns a dict: `generation`, `names` (how many were published), `failed` (why a name was not, by name), `moved`
-        (names whose device is missing here, which come to the first one), `notes` (what is wrong with newer
-        generations). `generation`: an older one. `deep`: read all values first, and compare their checksums. FileError
-        or MetadataError if nothing can be restored.
+        :param directory: The directory of the checkpoint.
+        :param names: One name or several; by default all of the checkpoint.
+        :param generation: The generation to restore; the newest by default.
+        :param deep: Read all values first, and compare their checksums.
+        :returns: A dict: `generation`, `names` (how many were published), `failed` (by name, why a name was not),
+            `moved` (names whose device is missing here, which come to the first one), `notes` (what is wrong with newer
+            generations).
+        :raises FileError: Nothing can be restored.
+        :raises MetadataError: The checkpoint has no such name or generation.
         """
         given = (names,) if isinstance(names, str) else names
         return on_thread(self._core.outbox, restoring(self._core, directory, given, generation, deep=bool(deep)))

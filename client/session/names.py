@@ -24,16 +24,19 @@ class SharedNames(Facet):
     """Tensors and routines under names."""
 
     def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
-        """Name a tensor or a routine, or a dict of them at once, for every session of the machine.
+        """Give a tensor or a routine a name for every session of the machine.
 
-        A name keeps its tensor alive, and the tensors that its routine captures. A routine is `routine.link(...)`, what
-        `session.link` gives, or a routine that was captured once. MetadataError for one that calls back (`effect`).
+        A name keeps its tensor alive, and the tensors that its routine captures. Later writes in place to a durable
+        tensor are on the disk by the next ``sync(durable=True)``, or at the machine's interval.
 
-        `durable`: the name survives the machine (docs/checkpoints.md), until it is unpublished. Then this waits until
-        the value, or what the routine captures, is there and on the disk, and raises its error; inside `atomic` the
-        next `sync(durable=True)` does.
-        Later writes in place are on the disk by the next `sync(durable=True)`, or at the machine's interval.
-        ProtocolError if the machine keeps no durable names.
+        :param name: The name, or a dict of tensors and routines by name, which are published together.
+        :param value: A tensor, ``routine.link(...)``, what `session.link` returns, or a routine that was captured once.
+        :param durable: The name survives the machine (docs/checkpoints.md), until it is unpublished. The call waits
+            until the value, or what the routine captures, is on the disk; inside `atomic` the next
+            ``sync(durable=True)`` does.
+        :raises MetadataError: The name is no valid name, or the routine calls back (`effect`).
+        :raises ProtocolError: The machine keeps no durable names.
+        :raises TensordError: The error of a durable value.
         """
         on_thread(self._core.outbox, publishing(self._core, name, value, durable=bool(durable)))
 
@@ -44,12 +47,16 @@ class SharedNames(Facet):
         return self._awaiting(publishing(self._core, name, value, durable=bool(durable)))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
-        """The tensor or routine of that name, or a dict of what several names stand for, taken at once.
+        """Return the tensor or routine that is published under a name.
 
-        With `snapshot`, new tensors with the present values, also of those that routines capture: later writes to the
-        named tensors do not change them. Nothing is copied before such a write. MetadataKeyError if nothing is
-        published under a name, and nobody does that within `wait` seconds (None: no limit). TimeoutError if the machine
-        itself has not answered by then, for which it has two seconds at the least; without `wait` it has no limit.
+        :param name: The name, or several, which are looked up together.
+        :param snapshot: Return new tensors with the present values, also of those that routines capture: later writes
+            to the named tensors do not change them. Nothing is copied before such a write.
+        :param wait: How many seconds to wait for the name to be published; None for no limit.
+        :returns: The tensor or routine; for several names a dict.
+        :raises MetadataKeyError: Nothing is published under a name, nor within `wait` seconds.
+        :raises TimeoutError: The machine itself has not answered by then; it has two seconds at least, and no limit
+            without `wait`.
         """
         return on_thread(self._core.outbox, looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
 
@@ -60,7 +67,11 @@ class SharedNames(Facet):
         return self._awaiting(looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
-        """Remove names; handles to their tensors stay."""
+        """Remove names. Handles to their tensors stay.
+
+        :param names: The names.
+        :raises MetadataKeyError: Nothing is published under a name.
+        """
         on_thread(self._core.outbox, unpublishing(self._core, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:
@@ -68,7 +79,11 @@ class SharedNames(Facet):
         return self._awaiting(unpublishing(self._core, names))
 
     def names(self, kind: Literal["", "tensor", "routine"] = "") -> list[str]:
-        """The names under which something is published, sorted; with a kind only those of tensors, or of routines."""
+        """Return the names under which something is published.
+
+        :param kind: "tensor" or "routine", for the names of these only.
+        :returns: The names, sorted.
+        """
         return on_thread(self._core.outbox, listing(self._core, kind))
 
     def names_async(self, kind: Literal["", "tensor", "routine"] = "") -> Awaiting[list[str]]:

@@ -22,15 +22,23 @@ class SideEffects(Facet):
     """Functions of the program that the machine calls: on chains, and for their results."""
 
     def chain(self) -> int:
-        """A new chain: side effects on different chains are not ordered against each other."""
+        """Make a new chain. Side effects on different chains are not ordered against each other.
+
+        :returns: The number of the chain, for ``chain=`` of `effect` and `print`.
+        """
         return self._core.effects.new_chain()
 
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
-        """Call back with the tensors' values (host arrays of its own), after the side effects issued before.
+        """Call a function with the values of tensors, after the side effects that were issued before. Returns at once.
 
-        Returns at once. The callback runs on the thread that drives the machine and may neither submit nor wait. If
-        it raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises
-        the error.
+        The callback runs on the thread that drives the machine, and may neither submit nor wait. If the callback
+        raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises the
+        error.
+
+        :param callback: The function. It gets host arrays of its own, one for each tensor.
+        :param tensors: The operands.
+        :param chain: The chain of the effect, made by `chain`; without one, the session's own.
+        :raises ProtocolError: A tensor is of another session, or has been released.
         """
         owned = [on_one_device(own(self._core, tensor)) for tensor in tensors]
         capture = capture_of(self._core.outbox)
@@ -46,31 +54,45 @@ class SideEffects(Facet):
         result: Any,
         device: Device | None = None,
     ) -> Any:
-        """Tensors that a function of this program computes from the values of others. Returns at once.
-
-        `result`: (shape, dtype), or something that has both, such as a tensor: then a tensor is returned. For a list of
-        these the function returns a list, and so does this. `device` is by default that of the first tensor.
+        """Make tensors that a function of this program computes from the values of others. Returns at once.
 
         The function gets read-only arrays, on a thread of the session's, one call at a time, in no certain order. A
-        coroutine function runs on the event loop of `connect_async`, else on one of the session's. Either may use the
-        session. An exception of the function, or a result of another shape or dtype, becomes the error of the results.
+        coroutine function runs on the event loop of `connect_async`, else on one of the session's. Both kinds of
+        function may use the session. An exception of the function, or a result of another shape or dtype, becomes the
+        error of the results.
+
+        :param function: The function, or coroutine function, that computes the results.
+        :param tensors: The operands.
+        :param result: Shape and dtype as a pair, or an object that has both, such as a tensor. With a list of these the
+            function returns a list of values.
+        :param device: The home of the results; by default that of the first tensor.
+        :returns: A tensor, or a list of tensors if `result` is a list.
+        :raises MetadataError: A shape or dtype of `result`, or the device, does not exist.
         """
         return host_call(self._core, function, tensors, result, device)
 
     def check_chain(self, chain: int | None = None) -> None:
-        """Wait for a chain's side effects; raises the error that stopped it."""
+        """Wait for the side effects of a chain.
+
+        :param chain: The chain; without one, the session's own.
+        :raises TensordError: The error that stopped the chain.
+        """
         on_thread(self._core.outbox, self._core.effects.checking(chain))
 
     def check_chain_async(self, chain: int | None = None) -> Awaiting[None]:
-        """`await session.check_chain_async(chain)`: its side effects have happened. See `check_chain`."""
+        """`await session.check_chain_async(chain)`: see `check_chain`."""
         return self._awaiting(self._core.effects.checking(chain))
 
     def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
-        """Print tensors' values and other things in program order: an `effect` on a chain.
+        """Print tensors' values and other objects in program order: an `effect` on a chain. Returns at once.
 
-        Returns at once. A tensor that has failed is printed as its error. `close` waits for open prints, and so does
-        the end of the program, for some seconds at most. After an error of another effect in the chain nothing more is
-        printed; `check_chain` says why.
+        A tensor that has failed is printed as its error. `close` waits for open prints, and so does the end of the
+        program, for some seconds at most. After an error of another effect in the chain nothing more is printed;
+        `check_chain` says why.
+
+        :param values: Tensors, and anything else, which is printed as its `str` at the time of the call.
+        :param sep: The text between two values.
+        :param chain: The chain of the effect; without one, the session's own.
         """
         owned = [on_one_device(own(self._core, value)) for value in values if isinstance(value, Tensor)]
         parts = [None if isinstance(value, Tensor) else str(value) for value in values]
@@ -88,7 +110,7 @@ class Order(Facet):
     """Methods that concern everything that was issued before."""
 
     def flush(self) -> None:
-        """Send all unsent messages. Never waits for results, but may wait until the machine takes more."""
+        """Send all unsent messages. Never waits for results, but may wait until the machine takes more messages."""
         self._core.outbox.flush()
 
     def flush_async(self) -> Awaiting[None]:
@@ -99,13 +121,14 @@ class Order(Facet):
         return self._awaiting(making_room(self._core))
 
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
-        """Wait until everything issued before has ended. Does not raise the errors of failed instructions. TimeoutError
-        after `timeout` seconds.
+        """Wait until everything issued before has ended. Errors of failed instructions are not raised.
 
-        Returns how many instructions of the session have failed since the last `sync`; cancelled ones do not count.
-        `stats()["recent_errors"]` has the newest errors. `durable`: wait, too, until all durable names of the machine
-        are on the disk, with the values that they have now; FileError for those that are not, since their values are
-        not there yet or have failed.
+        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :param durable: Wait, too, until all durable names of the machine are on the disk with their present values.
+        :returns: How many instructions of the session have failed since the last `sync`; cancelled ones do not count.
+            ``stats()["recent_errors"]`` has the newest errors.
+        :raises TimeoutError: The time is over.
+        :raises FileError: Values of durable names have failed or are not there yet.
         """
         return on_thread(self._core.outbox, syncing(self._core, timeout, durable=bool(durable)))
 
@@ -116,11 +139,13 @@ class Order(Facet):
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` no other session sees only a part of the ops issued inside.
 
-        The machine takes the ops as one group: ops of other sessions come before all of it, or after. The group is sent
-        when the block ends; so nothing inside can wait for a value or ask for anything (ProtocolError), and `publish`
-        and `unpublish` return at once, their errors only logged. Nested blocks are one group. Other threads that use
-        the session wait until the block is over. If the block raises, the ops issued until then are sent all the same,
-        as a group: there are handles to their results. A group is about interleaving, not errors: ops fail one by one.
+        The machine takes the ops as one group: ops of other sessions come before the group, or after it. The group is
+        sent when the block ends, so nothing inside can wait for a value or ask a question, and `publish` and
+        `unpublish` return at once, with errors only logged. Nested blocks are one group. Other threads that use the
+        session wait until the block is over. If the block raises, the ops issued until then are sent all the same, as a
+        group, since there are handles to their results. A group is about interleaving, not errors: ops fail one by one.
+
+        :returns: A context manager. Inside, what waits raises ProtocolError.
         """
         return self._core.outbox.atomic()
 
@@ -129,7 +154,7 @@ class Order(Facet):
         self._core.cancellation.cancel()
 
     def restart(self) -> None:
-        """After `cancel`: take instructions again. A cancellation that comes after this call stays."""
+        """Take instructions again after `cancel`. A cancellation that comes after this call stays."""
         self._core.cancellation.restart()
 
 

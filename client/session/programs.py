@@ -32,13 +32,19 @@ class Programs(Facet):
         callbacks: Sequence[Callable[..., None]] = (),
         passes: str | Iterable[str] = "all",
     ) -> Any:
-        """Make a function of a program: `f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w}); (y,) = f(x)`.
+        """Make a function of a program.
 
-        `devices`: for the program's device slots, by default the session's devices in their order. `tensors`: what the
-        program captures, by name; what is missing is looked up in the contexts around; `name`: what records show.
-        `callbacks`: the functions that its effects call, in the order of their numbers. `passes`: the names of those
-        that may change the program, or "all" or "none" (docs/routines.md). Of several programs, a list of functions.
-        MetadataError for what does not fit.
+        For example ``f = s.link(program, devices={"d0": "sim:0"}, tensors={"w": w})``, and then ``(y,) = f(x)``.
+
+        :param programs: The program, or a list of programs.
+        :param devices: A device for each of the program's slots; by default the session's devices in their order.
+        :param tensors: The tensors that the program captures, by name. Missing ones are looked up in the contexts
+            around.
+        :param name: The name in records.
+        :param callbacks: The functions that the program's effects call, in the order of their numbers.
+        :param passes: The names of the passes that may change the program, or "all" or "none" (docs/routines.md).
+        :returns: A function; of several programs, a list of functions.
+        :raises MetadataError: Devices, tensors, callbacks or passes do not fit the program.
         """
         from ..linking.linking import Wanted, link, names_of_passes
 
@@ -73,10 +79,15 @@ class Programs(Facet):
     ) -> Any:
         """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
-        A decorator, too: `@session.routine`. With `eager=True` each call just calls the function. `passes`: the names
-        of those that may change the program, or "all" or "none". `constants`: what is to stay as it was at the capture,
-        by the names that CaptureError and the report give it. MetadataTypeError for generators and coroutines. See
-        docs/routines.md.
+        A decorator, too: `@session.routine`. See docs/routines.md.
+
+        :param function: The function; without one, a decorator is returned.
+        :param eager: Each call just calls the function.
+        :param passes: The names of the passes that may change the program, or "all" or "none".
+        :param constants: Objects that stay as they were at the capture, by the names that CaptureError and the report
+            give them.
+        :returns: The routine, which is called as the function is.
+        :raises MetadataTypeError: The function is a generator or a coroutine function.
         """
         from ..routines.routine import Routine
 
@@ -84,10 +95,15 @@ class Programs(Facet):
         return made if function is None else made(function)
 
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-        """What a call of the function with these arguments would move between devices, how much, and why.
+        """Say what a call of a function would move between devices, how much, and why. Nothing runs.
 
-        The function is captured, as a routine is, and nothing runs. `print(session.explain(step, x, w))` is a table;
-        `.rows` are plain data. CaptureError if the function asks for a value.
+        The function is captured, as a routine is.
+
+        :param function: The function.
+        :param args: The arguments of the call.
+        :param kwargs: The keyword arguments of the call.
+        :returns: An explanation, which prints as a table; `rows` are plain data.
+        :raises CaptureError: The function asks for a value.
         """
         from ..routines.explaining import explained
 

@@ -22,12 +22,16 @@ class Reports(Facet):
     """Counters, spans and the trace."""
 
     def stats(self, by: str | None = None) -> dict[str, Any]:
-        """Counters: instructions, memory, transfers per device and kind, errors, hung kernels. Waits for no result.
+        """Return counters of instructions, memory, transfers, errors and hung kernels. Waits for no result.
 
-        `contexts` has what each open context of this session holds, the oldest first; with `routines="auto"`, `periods`
-        has what was recognised and sent as runs. With `by` ("session", "name", "device" or "location"), `memory` says
-        who holds every byte of the devices' memory, in `rows` that sum up to `total`, and `session` what would be
-        `freed` if this session ended; for that, all tensors of the machine are looked at.
+        `contexts` has what each open context of this session holds, the oldest first. With
+        ``connect(routines="auto")``, `periods` has the repetitions that were recognised and sent as runs.
+
+        :param by: "session", "name", "device" or "location". Then `memory` says who holds every byte of the devices'
+            memory, in `rows` that sum up to `total`, and `session` says what would be `freed` if this session ended.
+            All tensors of the machine are looked at for that.
+        :returns: A dict of plain data.
+        :raises MetadataError: `by` is something else.
         """
         return on_thread(self._core.outbox, counting(self._core, by))
 
@@ -40,6 +44,10 @@ class Reports(Facet):
 
         A span is open in the thread, or the asyncio task, that opened it. A span costs some microseconds, and the
         instructions inside cost what they cost outside.
+
+        :param name: The name, a string that is not empty.
+        :returns: A context manager.
+        :raises MetadataError: `name` is no string, or is empty.
         """
         if not isinstance(name, str) or not name:
             raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))
@@ -50,9 +58,14 @@ class Reports(Facet):
     ) -> AbstractContextManager[Any]:
         """`with session.record("bug.rec"):` what this session does inside, for `tensord trace replay`.
 
-        The file holds data: what the session has when the block begins, what it uploads, and what it fetches. It ends
-        at `limit` bytes. `without`: patterns of published names, and of lines (`train.py:12`), whose values are left
-        out. Raises OSError with the path; at the end of the block, too, as does a machine that has ended.
+        The file holds data: what the session has when the block begins, what it uploads, and what it fetches.
+
+        :param path: The file to write.
+        :param limit: The size in bytes at which the recording ends.
+        :param without: Patterns of published names, and of lines (``train.py:12``), whose values are left out.
+        :returns: A context manager.
+        :raises OSError: The file cannot be written, or the machine has ended; at the end of the block, too.
+        :raises MetadataError: `without` is no list of strings.
         """
         from ..recording.session_recording import SessionRecording
 
@@ -63,7 +76,10 @@ class Reports(Facet):
         return SessionRecording(query, os.fspath(path), limit=limit, without=list(without), session=number)
 
     def trace(self) -> Any:
-        """The trace so far: records of finished and live instructions (`records`), `save(path)`, `graph()`."""
+        """Return the trace so far: the records of finished and live instructions.
+
+        :returns: A `Trace`, with `records`, `save(path)`, `graph()` and others.
+        """
         return on_thread(self._core.outbox, tracing(self._core))
 
     def trace_async(self) -> Awaiting[Any]:

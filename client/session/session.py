@@ -84,10 +84,18 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         out: Sequence[Tensor] | None = None,
         device: Device | None = None,
     ) -> list[Tensor]:
-        """Issue one op by name; returns its results at once, as handles.
+        """Issue one op by name. Returns at once, with handles of the results.
 
         The op runs on `device`, else on the home of `out`, else on the home of its first tensor operand, else on the
-        first device. MetadataError, at this line, for wrong shapes, dtypes, attributes, devices and names.
+        first device.
+
+        :param name: The name of the op (docs/ops.md).
+        :param inputs: Tensors, and numbers where the op takes them.
+        :param attributes: The attributes of the op by name.
+        :param out: Tensors that the results are written to, in place.
+        :param device: The device to run on.
+        :returns: The results.
+        :raises MetadataError: At this line, for wrong shapes, dtypes, attributes, devices and names.
         """
         return call(self._core, name, inputs, attributes, *more, out=out, device=device)
 
@@ -113,10 +121,13 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         return Random(self._core)
 
     def context(self) -> Context:
-        """`with session.context() as c:` what is made inside goes when the block ends, except what `c.keep` was given.
+        """`with session.context() as c:` tensors that are made inside go when the block ends.
 
-        A context is open in the thread, or the asyncio task, that opened it; contexts may be nested. It has names of
-        its own: `c["w"] = x`. Writes in place to tensors from outside stay, and so do published names.
+        Those given to `c.keep` stay. A context is open in the thread, or the asyncio task, that opened it; contexts may
+        be nested. It has names of its own: ``c["w"] = x``. Writes in place to tensors from outside stay, and so do
+        published names.
+
+        :returns: The context.
         """
         return Context(self._core.scopes)
 
@@ -154,15 +165,29 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         self._core.calls.use(handler)
 
     def supports(self, op: OpDef, device: str) -> bool:
-        """Does the device have a kernel for the op? For handlers."""
+        """Say whether a device has a kernel for an op. For handlers.
+
+        :param op: The definition of the op.
+        :param device: The name of the device.
+        :returns: Whether there is a kernel.
+        :raises MetadataError: The device does not exist.
+        """
         return self._core.calls.supports(checked(op, OpDef), device_of(self._core, device))
 
     def place(self, invocation: Invocation) -> str:
-        """The device that an invocation is to run on. For handlers."""
+        """Choose the device that an invocation is to run on. For handlers.
+
+        :param invocation: The invocation.
+        :returns: The name of the device.
+        """
         return self._core.calls.place(self._core, checked(invocation, Invocation))
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does."""
+        """Send an op as it is to its device, as the innermost handler does.
+
+        :param invocation: The invocation, with its device.
+        :returns: The results of the op.
+        """
         return self._core.calls.execute(self._core, checked(invocation, Invocation))
 
     @property
@@ -171,7 +196,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         return self._core.closed
 
     def close(self) -> None:
-        """End the session: what is pending is cancelled, its tensors are released. Closing twice is fine.
+        """End the session: pending work is cancelled, and its tensors are released. Closing twice is fine.
 
         Open prints are written before that, if they are ready within some seconds.
         """

@@ -36,13 +36,20 @@ class Values(Facet):
         padded_to: Sequence[int] | None = None,
         fill: Scalar = 0,
     ) -> Tensor:
-        """A tensor with a copy of those values, on its home `device` (the first one unless given). Returns at once.
+        """Make a tensor with a copy of values. Returns at once.
 
-        Takes what `numpy.asarray` takes; the caller's array may change afterwards. What lies in an `empty_host` array
-        is not copied, and cannot be written until it was read. With `padded_to`, a shape, the values are the beginning
-        of a tensor of that shape along each axis, and the rest, which is `fill`, is made on the device. MetadataError
-        for dtypes that tensord does not have, devices that do not exist, values that are no part of `padded_to`, and a
-        `fill` that the dtype does not hold.
+        The caller's array may change afterwards. An `empty_host` array is not copied, and cannot be written until the
+        machine has read it.
+
+        :param values: What `numpy.asarray` takes, or a tensor.
+        :param device: The home of the tensor; by default the first device.
+        :param dtype: The dtype of the tensor; by default that of the values.
+        :param padded_to: A shape. The values are the beginning of a tensor of that shape along each axis; the rest is
+            made on the device.
+        :param fill: The value of that rest.
+        :returns: The tensor.
+        :raises MetadataError: tensord does not have the dtype, the device does not exist, the values do not fit into
+            `padded_to`, or the dtype does not hold `fill`.
         """
         if padded_to is not None:
             return padded(self._core, as_tensor(self._core, values, device, dtype), padded_to, fill)
@@ -57,11 +64,18 @@ class Values(Facet):
         parts: Sequence[Tensor] | None = None,
         dtype: Any = None,
     ) -> GlobalTensor:
-        """A global tensor: values in parts on the devices of a placement, by default the session's. Returns at once.
+        """Make a global tensor: values in parts on the devices of a placement. Returns at once.
 
-        `layout`: `td.split(axis)`, `td.broadcast` (the default) or `td.partial("sum")`; a tuple of them for a grid of
-        two dimensions. Of an array each device gets only its part; of a tensor, what moves does so in the machine.
-        `parts`: plain tensors in place of values, one on each device. MetadataError for what does not fit.
+        Of an array each device gets only its part; of a tensor, parts that move do so within the machine.
+
+        :param values: What `numpy.asarray` takes, or a tensor.
+        :param placement: The devices; by default the session's placement.
+        :param layout: ``td.split(axis)``, ``td.broadcast`` (the default) or ``td.partial("sum")``; a tuple of them for
+            a grid of two dimensions.
+        :param parts: Plain tensors in place of `values`, one on each device.
+        :param dtype: The dtype of the tensor; by default that of the values.
+        :returns: The global tensor.
+        :raises MetadataError: Values, parts, layout and placement do not fit together.
         """
         where = self._core.placement if placement is None else placement
         if parts is not None:
@@ -71,31 +85,49 @@ class Values(Facet):
         return global_tensor(self._core, values, where, layout, dtype)
 
     def empty_host(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
-        """A NumPy array to be filled, contents undefined: `asarray` of it, or of a packed view, copies nothing.
+        """Make a NumPy array to be filled. `asarray` of it, or of a packed view, copies nothing.
 
-        float64 by default. `asarray` hands it over: it cannot be written until the machine has read it; on a cpu
-        device, until the tensor is gone. Copied are arrays below 64 KiB, integers and bools (once, by the machine), and
-        everything over tcp. MetadataError for shapes and dtypes that tensord does not have. See docs/host_arrays.md.
+        The contents are undefined. `asarray` hands the array over: it cannot be written until the machine has read it;
+        on a cpu device, until the tensor is gone. Arrays below 64 KiB, integers and bools are copied (once, by the
+        machine), and so is everything over tcp. See docs/host_arrays.md.
+
+        :param shape: The shape of the array.
+        :param dtype: The dtype of the array; float64 by default.
+        :returns: The array.
+        :raises MetadataError: tensord does not have the shape or the dtype.
         """
         return new_host_array(self._core, host_meta("empty_host", shape, dtype))
 
     def pool(self, shape: int | Sequence[int], dtype: Any = None, count: int = 0, *, grow: bool = True) -> HostPool:
-        """A pool of `empty_host` arrays: `count` at first, and with `grow` as many more as `get` has to make."""
+        """Make a pool of `empty_host` arrays.
+
+        :param shape: The shape of each array.
+        :param dtype: The dtype of each array; float64 by default.
+        :param count: How many arrays the pool has at first.
+        :param grow: Whether `get` makes another array when none is free.
+        :returns: The pool.
+        :raises MetadataError: tensord does not have the shape or the dtype.
+        """
         return HostPool(self._core, host_meta("pool", shape, dtype), count, grow=grow)
 
     def host_results(self) -> HostResults:
-        """`with session.host_results():` results of the ops inside come near the host while later ones are computed.
+        """`with session.host_results():` copy results of the ops inside to the host while later ops run.
 
-        A fetch finds them there. They stay on their devices, too. Temporaries do not move, as far as they are gone by
-        then, nor do `results.leave(x)` (with `as results`), in-place results, and those whose size data decide. The
-        block is about all ops of the session meanwhile. MetadataError without a cpu device.
+        A fetch finds the copies there. The results stay on their devices, too. Not copied are temporaries that are gone
+        by then, results that `results.leave(x)` names (with ``as results``), in-place results, and those whose size
+        data decide. The block concerns all ops of the session meanwhile.
+
+        :returns: A context manager.
+        :raises MetadataError: The machine has no cpu device.
         """
         return HostResults(self._core)
 
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
-        """The values of several tensors as NumPy arrays (see `Tensor.numpy`), in one round trip instead of one each.
+        """Return the values of several tensors in one round trip instead of one each. Waits for all of them.
 
-        Waits for all of them; raises the error of the first that has one, with the line of the call that failed.
+        :param tensors: The tensors. For each the array is as from `Tensor.numpy`.
+        :returns: NumPy arrays, in the order of the tensors.
+        :raises TensordError: The error of the first tensor that has one, with the line of the call that failed.
         """
         return on_thread(self._core.outbox, fetching(self._core, listed(tensors)))
 

@@ -40,68 +40,141 @@ class Methods(Operators):
         return self._call("transpose")
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """Another shape, with one -1 at most: `reshape(3, 2)`, `reshape((3, 2))`.
+        """Return the elements in another shape: ``reshape(3, 2)`` or ``reshape((3, 2))``.
 
-        Shares memory where strides can express it, until one of the two is written. Values are independent: unlike
-        with NumPy's views, writing to one never changes the other.
+        The result shares memory where strides can express it, until one of the two is written. Values are independent:
+        unlike with NumPy's views, writing to one never changes the other.
+
+        :param shape: The new shape, with one -1 at most.
+        :returns: The result, a new tensor.
+        :raises MetadataError: The shape has another number of elements.
         """
         wanted = shape[0] if len(shape) == 1 else shape
         return self._call("reshape", shape=wanted)
 
     def permute_dims(self, axes: Sequence[int]) -> Tensor:
-        """Axis i of the result is axis `axes[i]` of this one. Shares memory until one of the two is written."""
+        """Reorder the axes. Shares memory until one of the two is written.
+
+        :param axes: Axis i of the result is axis ``axes[i]`` of this tensor.
+        :returns: The result, a new tensor.
+        """
         return self._call("permute_dims", axes=axes)
 
     def squeeze(self, axis: Axes = None) -> Tensor:
-        """Drop the given axes of size one, or all of them. Shares memory until one of the two is written."""
+        """Drop axes of size one. Shares memory until one of the two is written.
+
+        :param axis: The axis, or several; all axes of size one by default.
+        :returns: The result, a new tensor.
+        """
         return self._call("squeeze", axis=axis)
 
     def astype(self, dtype: Any) -> Tensor:
-        """Another dtype."""
+        """Convert the elements to another dtype.
+
+        :param dtype: The dtype.
+        :returns: The result, a new tensor.
+        """
         return self._call("astype", dtype=dtype)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Sum over the axes."""
+        """Sum over the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("sum", axis=axis, keepdims=keepdims)
 
     def prod(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Product over the axes."""
+        """Product over the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("prod", axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Mean over the axes."""
+        """Mean over the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("mean", axis=axis, keepdims=keepdims)
 
     def var(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Variance over the axes; divides by the number of elements less `correction`."""
+        """Variance over the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param correction: The sum of squares is divided by the number of elements less this.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("var", axis=axis, correction=correction, keepdims=keepdims)
 
     def std(self, axis: Axes = None, *, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-        """Standard deviation over the axes; see `var`."""
+        """Standard deviation over the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param correction: The sum of squares is divided by the number of elements less this.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("std", axis=axis, correction=correction, keepdims=keepdims)
 
     def max(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Largest element along the axes."""
+        """Largest element along the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("max", axis=axis, keepdims=keepdims)
 
     def min(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Smallest element along the axes."""
+        """Smallest element along the axes.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("min", axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-        """Index of the largest element along the axis."""
+        """Index of the largest element along an axis.
+
+        :param axis: The axis; by default the index is that of the flattened tensor.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("argmax", axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
-        """Index of the smallest element along the axis."""
+        """Index of the smallest element along an axis.
+
+        :param axis: The axis; by default the index is that of the flattened tensor.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("argmin", axis=axis, keepdims=keepdims)
 
     def all(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Are all elements along the axes true?"""
+        """Whether all elements along the axes are true.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("all", axis=axis, keepdims=keepdims)
 
     def any(self, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """Is one of the elements along the axes true?"""
+        """Whether one of the elements along the axes is true.
+
+        :param axis: The axis, or several; all by default.
+        :param keepdims: The axes stay, with size one.
+        :returns: The result, a new tensor.
+        """
         return self._call("any", axis=axis, keepdims=keepdims)
 
 

@@ -47,53 +47,78 @@ class Tensor(Conversions, Methods):
     # -- placement and life ----------------------------------------------------------------------------------------
 
     def to_device(self, device: str | Placement, /, *, stream: None = None) -> Tensor:
-        """A tensor with this value and another home. The bytes move once, and only if no copy is there.
+        """Make a tensor with this value and another home. The bytes move once, and only if no copy is there.
 
-        They begin to when an op needs them there, or when the session next asks for anything; what was released by then
-        does not move. Streams are the machine's own, so `stream` is None. On a placement it is a global tensor, in
-        equal parts.
+        They begin to move when an op needs them there, or when the session next asks for anything. A tensor that was
+        released by then does not move.
+
+        :param device: A device; or a placement, for a global tensor in equal parts.
+        :param stream: None: the machine's streams are its own. Part of the array API's signature.
+        :returns: The tensor with the new home.
+        :raises MetadataError: The device does not exist, or `stream` was given.
         """
         if stream is not None:
             raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
         return self._core.calls.to_device(self, device)
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
-        """The same value on the devices of a placement, by default its home alone, in a layout, by default equal
-        everywhere. What moves does so in the machine. MetadataError for what does not fit."""
+        """Make a global tensor with the same value. What moves does so within the machine.
+
+        :param placement: The devices; by default the home of the tensor alone.
+        :param layout: How the parts lie; by default each device has all of the value.
+        :returns: The global tensor.
+        :raises MetadataError: Placement, layout and shape do not fit together.
+        """
         return self._core.global_calls.to_global(self, placement, layout)
 
     def pin(self) -> Self:
-        """Keep its value at home once it is there: it is not evicted to make room, until `unpin` has been called as
-        often, or the handle is gone. Pinned memory cannot be had for anything else. Returns the tensor, at once."""
+        """Keep the value at home once it is there, so that it is not evicted. Returns at once.
+
+        The value stays until `unpin` has been called as often, or the handle is gone. Pinned memory cannot be had for
+        anything else.
+
+        :returns: The tensor.
+        """
         self._core.calls.hint(self, "pin")
         return self
 
     def unpin(self) -> Self:
-        """Take back one `pin`. Nothing if it is not pinned. Returns the tensor, at once."""
+        """Take back one `pin`; nothing happens if the tensor is not pinned. Returns at once.
+
+        :returns: The tensor.
+        """
         self._core.calls.hint(self, "unpin")
         return self
 
     def evict(self) -> Self:
-        """Let its value leave its home for the host, at this place in program order; it comes back when it is used.
+        """Move the value from its home to the host, at this place in program order.
 
-        Nothing if its home is on the host, or if it is pinned, read in place, or not there. Returns the tensor, at
-        once.
+        The value comes back when it is used. Nothing happens if the home is on the host, or if the value is pinned,
+        read in place, or not there. Returns at once.
+
+        :returns: The tensor.
         """
         self._core.calls.hint(self, "evict")
         return self
 
     def prefetch(self, device: str | None = None) -> Self:
-        """Bring its value to a device, its home by default, if there is room: the next op there need not wait for it.
+        """Bring the value to a device, if there is room, so that the next op there need not wait. Returns at once.
 
-        "host" is where a fetch reads it, the first cpu device unless it is on another one; `Session.host_results` does
-        that for all results. Other values may leave for that. MetadataError, at this line, for a device that is none.
-        Returns the tensor, at once.
+        Other values may leave for that. `Session.host_results` brings all results to the host.
+
+        :param device: The device; the home by default. "host" is where a fetch reads the value: the first cpu device,
+            unless the value is on another one.
+        :returns: The tensor.
+        :raises MetadataError: At this line: the device does not exist.
         """
         self._core.calls.hint(self, "prefetch", device)
         return self
 
     def copy(self) -> Tensor:
-        """A new tensor with this value and home. No bytes move until one of the two is written."""
+        """Make a tensor with this value and home. No bytes move until one of the two is written.
+
+        :returns: The new tensor.
+        """
         return self.to_device(self._home)
 
     __copy__ = copy
@@ -212,12 +237,14 @@ class Tensor(Conversions, Methods):
         return exchange.place(self)
 
     def cupy(self) -> Any:
-        """Its value as an array of CuPy, in the memory of its GPU; not copied in the machine's own process.
+        """Return the value as an array of CuPy in the memory of its GPU; not copied in the machine's own process.
 
         Later writes to the tensor do not change the array: they go elsewhere, and the memory is kept until the last
         view of the array is gone. Do not write to the array: the tensor, and what shares its value, would change.
-        What is launched on CuPy's current stream finds the value there. MetadataError where its home is no GPU that
-        this process can read: `numpy` gives a copy on the host.
+        Kernels on CuPy's current stream find the value there.
+
+        :returns: The array.
+        :raises MetadataError: The home is no GPU that this process can read; `numpy` gives a copy on the host.
         """
         return exchange.cupy_array(self)
 

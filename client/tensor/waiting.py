@@ -31,23 +31,31 @@ class Waiting(Handle):
     __slots__ = ()
 
     def numpy(self) -> NDArray[Any]:
-        """Its value as a NumPy array. Waits; raises the error of the call that failed, with that line.
+        """Return the value as a NumPy array. Waits for it.
 
         Later writes to the tensor do not change the array. The array is a copy of its own; but a large array from a
-        daemon on this machine is read in place, and read-only: `numpy.array(t.numpy())` copies it. A small tensor that
-        is read piece by piece is fetched once, as a whole.
+        daemon on this machine is read in place, and read-only: ``numpy.array(t.numpy())`` copies it. A small tensor
+        that is read piece by piece is fetched once, as a whole.
+
+        :returns: The array.
+        :raises TensordError: The error of the call that failed, with the line of that call.
         """
         known = reading.recall(self._living())
         return self._core.answers.fetch(self) if known is None else known
 
     def numpy_async(self) -> Awaiting[NDArray[Any]]:
-        """`array = await t.numpy_async()`: its value as a NumPy array, as of this call. See `numpy`."""
+        """`array = await t.numpy_async()`: the value as of this call. See `numpy`."""
         return self._awaiting(value(self))
 
     _value = numpy  # for calls from here, which are no entries from users' code
 
     def item(self) -> Scalar:
-        """The value of a tensor with one element, as a Python scalar; ValueError for any other."""
+        """Return the value of a tensor with one element. Waits for it.
+
+        :returns: A Python scalar.
+        :raises ValueError: The tensor has another number of elements.
+        :raises TensordError: The error of the call that failed, with the line of that call.
+        """
         return one_value(self._value())
 
     def item_async(self) -> Awaiting[Scalar]:
@@ -55,15 +63,25 @@ class Waiting(Handle):
         return self._awaiting(item(self))
 
     def tolist(self) -> Any:
-        """Its value as nested lists of Python scalars; waits."""
+        """Return the value as nested lists. Waits for it.
+
+        :returns: Lists of Python scalars, or a scalar for a tensor without axes.
+        :raises TensordError: The error of the call that failed, with the line of that call.
+        """
         return self._value().tolist()
 
     def tolist_async(self) -> Awaiting[Any]:
-        """`rows = await t.tolist_async()`: its value as nested lists, as of this call. See `tolist`."""
+        """`rows = await t.tolist_async()`: the value as of this call. See `tolist`."""
         return self._awaiting(rows(self))
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until its value is there, after `to_device` on that device; raises its error, or TimeoutError."""
+        """Wait until the value is there; after `to_device`, on that device.
+
+        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :returns: The tensor.
+        :raises TimeoutError: The time is over.
+        :raises TensordError: The error of the call that failed, with the line of that call.
+        """
         learn(self, self._core.answers.await_ready(self._living(), timeout))
         return self
 
@@ -72,11 +90,14 @@ class Waiting(Handle):
         return self._awaiting(ready(self)).__await__()
 
     def is_ready(self) -> bool:
-        """Is its value there, after `to_device` on that device, or its error? Never waits."""
+        """Say whether the value, or an error, is there; after `to_device`, on that device. Never waits.
+
+        :returns: Whether `wait` would return or raise at once.
+        """
         return self._poll().done
 
     def is_ready_async(self) -> Awaiting[bool]:
-        """Is its value there, or its error? Waits for no value. See `is_ready`."""
+        """`ready = await t.is_ready_async()`: waits for no value. See `is_ready`."""
         return self._awaiting(is_ready(self))
 
     @property
@@ -86,16 +107,19 @@ class Waiting(Handle):
         return reply.error if reply.done else None
 
     def error_async(self) -> Awaiting[TensordError | None]:
-        """Its error; None if there is none, or none yet. Waits for no value. See `error`."""
+        """`error = await t.error_async()`: None if there is none, or none yet. Waits for no value. See `error`."""
         return self._awaiting(error_of(self))
 
     def residency(self) -> dict[str, str]:
-        """Devices that hold a current copy ("valid"), or will ("planned")."""
+        """Say where the value is.
+
+        :returns: For each device that holds a current copy "valid", and for each that will "planned".
+        """
         found: dict[str, str] = self._core.answers.query("residency", self._living()._id)
         return found
 
     def residency_async(self) -> Awaiting[dict[str, str]]:
-        """Devices that hold a current copy, or will. See `residency`."""
+        """`found = await t.residency_async()`: see `residency`."""
         return self._awaiting(residency(self))
 
     def _poll(self) -> Reply:

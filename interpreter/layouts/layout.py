@@ -49,14 +49,24 @@ broadcast: Final = BROADCAST  # the public name
 
 
 def split(axis: int) -> Split:
-    """Parts that are slices along an axis; a negative one counts from the back."""
+    """Make the layout whose parts are slices along an axis.
+
+    :param axis: The axis; a negative one counts from the back.
+    :returns: The layout.
+    :raises MetadataTypeError: The axis is no int.
+    """
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
         raise MetadataTypeError(f"the axis of a split is an int, not {type(axis).__name__}")
     return Split(int(axis))
 
 
 def partial(reduction: str) -> Partial:
-    """Parts whose "sum", "max" or "min" is the value."""
+    """Make the layout whose parts are reduced to the value.
+
+    :param reduction: "sum", "max" or "min".
+    :returns: The layout.
+    :raises MetadataError: There is no such reduction.
+    """
     if reduction not in REDUCTIONS:
         raise MetadataError(f"a partial value is a {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {reduction!r}")
     return Partial(reduction)

@@ -53,10 +53,13 @@ class Placement:
 
 
 def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> Placement:
-    """Devices by name, or rows of them: `placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]])`.
+    """Make a placement of devices, in a row or in a grid: ``placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]])``.
 
-    MetadataError for no device, a device twice, devices of several kinds (their kernels differ in bits, so that copies
-    of a value would diverge), and rows of different lengths.
+    Devices of several kinds are refused, since their kernels differ in bits, so that copies of a value would diverge.
+
+    :param devices: Names of devices, or rows of names.
+    :returns: The placement.
+    :raises MetadataError: There is no device, a device twice, devices of several kinds, or rows of different lengths.
     """
     if isinstance(devices, Placement):
         return devices

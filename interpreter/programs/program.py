@@ -234,10 +234,13 @@ class Program:
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """The program that a text describes, as `str` writes it: the same one, digest and all.
+        """Read the program that a text describes, as `str` writes it.
 
-        Raises ProtocolError for what is no program, MetadataError for what an op does not take, and QuotaError for what
-        is too large; each names the line.
+        :param text: The text.
+        :returns: The program, with the same digest.
+        :raises ProtocolError: The text is no program; the message names the line.
+        :raises MetadataError: An op does not take what it is given; the message names the line.
+        :raises QuotaError: The program is too large; the message names the line.
         """
         return cls._reads(text)
 

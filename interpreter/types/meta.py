@@ -80,7 +80,14 @@ class Meta:
 
     @staticmethod
     def of(shape: Shape, dtype: DTypeLike) -> Meta:
-        """The one Meta of this shape (non-negative ints) and dtype (one of DTYPES); else ValueError or TypeError."""
+        """Return the one Meta of a shape and dtype.
+
+        :param shape: A tuple of ints that are not negative.
+        :param dtype: One of DTYPES.
+        :returns: The Meta.
+        :raises ValueError: The shape or dtype is none of these.
+        :raises TypeError: The shape or dtype is none of these.
+        """
         resolved = np.dtype(dtype)
         key = (shape, resolved)
         meta = _interned.get(key)

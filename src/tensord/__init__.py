@@ -139,31 +139,38 @@ def connect(
     node: str | None = None,
     plugins: Sequence[str] | None = None,
 ) -> Session:
-    """A session on a virtual machine: a daemon's, or one in this process.
-
-    `address`: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own in this
-    process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the daemon that
-    runs here, else "local:default". `strict`: an op whose operand is not on its device raises instead of moving it.
-    `keys`: for tcp, the client's key file or its directory (see `tensord keygen`), by default $TENSORD_KEYS. `frames`:
-    how many lines of the program errors and traces name for each call, by default $TENSORD_FRAMES, else the line of the
-    call, with up to three of its callers if that line is in a library. `name`: what the machine's log and `tensord
-    sessions` call the session, at most 64 printable characters; by default the script's name. `detail=n`: the trace
-    has the times of each call inside of every nth run of a routine. `routines="auto"`: calls that repeat, as those of a
-    training loop do, are recognised and sent as one run of a program (docs/routines.md). `wait`: the session is to be
-    on a daemon, for which to wait so many seconds if none listens yet; no machine in this process takes its place.
+    """Open a session on a virtual machine: a daemon's, or one in this process.
 
     `session.address` and its `repr` say where the machine is. Where no daemon was found, errors that may come of that
     say so, and an interactive session has one line on stderr.
 
-    For machines in this process only, and without an address they mean one: `devices`, names ("cpu:0", "sim:0",
-    "cuda:0") or tables of a name and options; the first is the default, ["cpu:0"] if none are given. `tracing=False`
-    keeps no records. `engine`: "vm", or "serial" to execute every op at once, in program order, on NumPy: to find out
-    whether a fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm". `node`:
-    the machine's name among several, in front of the names of its devices: "node0/cpu:0" (docs/cluster.md). `plugins`:
-    installed packages that define ops or kinds of devices, loaded once in a process (docs/plugins.md).
+    `devices`, `tracing`, `engine`, `node` and `plugins` are for machines in this process only; without an address they
+    mean one.
 
-    Raises MetadataError for addresses, devices, engines, names, plugins and options that do not exist, ConnectionLost if nobody
-    answers.
+    :param address: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own
+        in this process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the
+        daemon that runs here, else "local:default".
+    :param devices: Names ("cpu:0", "sim:0", "cuda:0"), or tables of a name and options; the first is the default
+        device, and ["cpu:0"] the default list.
+    :param tracing: Keep records of instructions.
+    :param strict: An op whose operand is not on its device raises instead of moving the operand.
+    :param keys: For tcp, the client's key file or its directory (see `tensord keygen`); by default $TENSORD_KEYS.
+    :param engine: "vm", or "serial" to execute every op at once, in program order, on NumPy, which shows whether a
+        fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
+    :param frames: How many lines of the program errors and traces name for each call; by default $TENSORD_FRAMES, else
+        the line of the call, with up to three of its callers if that line is in a library.
+    :param name: The session's name in the machine's log and in `tensord sessions`, at most 64 printable characters; by
+        default the script's name.
+    :param routines: "auto": repeated calls, as those of a training loop, are recognised and sent as one run of a
+        program (docs/routines.md).
+    :param detail: With n, the trace has the times of each call inside of every nth run of a routine.
+    :param wait: Use a daemon, and wait so many seconds for one to listen; no machine in this process takes its place.
+    :param node: The machine's name among several, in front of the names of its devices: "node0/cpu:0"
+        (docs/cluster.md).
+    :param plugins: Installed packages that define ops or kinds of devices, loaded once in a process (docs/plugins.md).
+    :returns: The session, a context manager.
+    :raises MetadataError: An address, device, engine, name, plugin or option does not exist.
+    :raises ConnectionLost: No daemon answers.
     """
     from .client.session.connect import Wanted
     from .client.session.connect import connect as make
@@ -190,14 +197,20 @@ def connect_cluster(
     frames: int | None = None,
     name: str | None = None,
 ) -> ClusterSession:
-    """A session on all machines of a cluster: one for each node, behind one facade (docs/cluster.md).
+    """Open a session on all machines of a cluster: one for each node, behind one facade (docs/cluster.md).
 
-    `address`: of any of its daemons, which tells who the others are; without one the daemon of this machine, as for
-    `connect`, but never a machine in this process. Sessions on the other nodes are opened when they are first used.
-    `keys`: the client's key file or its directory, by default $TENSORD_KEYS; all daemons have to allow it. The public
-    keys of the other daemons come from the one that is asked. `strict`, `frames`, `name`: as for `connect`.
+    Sessions on the other nodes are opened when they are first used.
 
-    Raises MetadataError for a daemon that is of no cluster, and for "ray://" addresses, ConnectionLost if nobody answers.
+    :param address: The address of any of the cluster's daemons, which knows the others; by default the daemon of this
+        machine, as for `connect`, but never a machine in this process.
+    :param keys: The client's key file or its directory, by default $TENSORD_KEYS; all daemons have to allow the key.
+        The public keys of the other daemons come from the daemon that is asked.
+    :param strict: As for `connect`.
+    :param frames: As for `connect`.
+    :param name: As for `connect`.
+    :returns: The session, a context manager.
+    :raises MetadataError: The daemon is of no cluster, or the address begins with "ray://".
+    :raises ConnectionLost: No daemon answers.
     """
     from .client.cluster.connect import connect_cluster as make
     from .client.locations.locations import located
@@ -258,10 +271,15 @@ def routine(
     """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
     A decorator: `@tensord.routine`. Its tensors are those of the default session, that of `tensord.array_api`; another
-    session has a `routine` of its own. With `eager=True` each call just calls the function. `passes`: the names of
-    those that may change the program, or "all" or "none". `constants`: what is to stay as it was at the capture, by the
-    names that CaptureError and the report give it. MetadataTypeError for generators and coroutines. See
-    docs/routines.md.
+    session has a `routine` of its own. See docs/routines.md.
+
+    :param function: The function; without one, a decorator is returned.
+    :param eager: Each call just calls the function.
+    :param passes: The names of the passes that may change the program, or "all" or "none".
+    :param constants: Objects that stay as they were at the capture, by the names that CaptureError and the report give
+        them.
+    :returns: The routine, which is called as the function is.
+    :raises MetadataTypeError: The function is a generator or a coroutine function.
     """
     from functools import partial
 
@@ -280,8 +298,9 @@ def routine(
 def use_opentelemetry(provider: TracerProvider | None = None, *, on: bool = True) -> None:
     """Have the spans of this process's sessions (`session.span`) be spans of OpenTelemetry, too (docs/metrics.md).
 
-    `provider`: makes the tracer; by default OpenTelemetry's own. With `on=False` there are none any more. Raises
-    MetadataError without the package: `pip install "tensord[otel]"`.
+    :param provider: Makes the tracer; by default OpenTelemetry's own.
+    :param on: False ends it.
+    :raises MetadataError: The package is not installed: ``pip install "tensord[otel]"``.
     """
     from .client.locations.locations import located
     from .client.locations.telemetry import use

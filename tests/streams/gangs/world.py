@@ -7,10 +7,8 @@ of its nodes; a communicator is there once all of its nodes make one with that i
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from tensord.interpreter.collectives.library import Element
@@ -20,7 +18,6 @@ from tensord.streams.gangs.states import State
 from tensord.streams.gangs.turns import Turns
 from tensord.streams.library import Ended, Launch, Operands
 from tensord.streams.links.in_memory import InMemory, mesh
-from tensord.streams.links.link import Links
 
 DIGEST = bytes(range(32))
 Step = Callable[[], object]
@@ -51,7 +48,6 @@ class ModelLibrary:
     def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
         assert operands == [launch.label]
         self.queue.append(Job(launch, ended))
-        self.world.bell.set()
 
     def kept(self, devices: Sequence[str]) -> bytes:
         return self.ids.get(tuple(devices), b"")
@@ -119,12 +115,10 @@ class ModelLibrary:
 class World:
     """Some nodes, and the launches in which they take part."""
 
-    def __init__(self, nodes: Sequence[str], links: Mapping[str, Links] | None = None) -> None:
+    def __init__(self, nodes: Sequence[str]) -> None:
         self.carried: list[Step] = []
-        self.bell = threading.Event()  # a launch has come, or has ended
         self.numbers = itertools.count(1)
-        self.memory: dict[str, InMemory] = dict(zip(nodes, mesh(nodes, self.carry), strict=True))
-        self.links: Mapping[str, Links] = links or self.memory
+        self.links: dict[str, InMemory] = dict(zip(nodes, mesh(nodes, self.carry), strict=True))
         self.libraries = {node: ModelLibrary(self, node) for node in nodes}
         self.turns = {node: Turns() for node in nodes}
         self.gangs: dict[tuple[str, str], Gang] = {}
@@ -149,12 +143,7 @@ class World:
         told: list[TensordError | None] = []
         self.results[label, node] = told
         operands: Any = [label]
-
-        def ended(error: TensordError | None) -> None:
-            told.append(error)
-            self.bell.set()
-
-        self.gangs[label, node].begin(operands, ended)
+        self.gangs[label, node].begin(operands, told.append)
 
     def all_make(self, job: Job) -> bool:
         """Do all nodes make it, or have some made it already?"""
@@ -181,15 +170,6 @@ class World:
         while steps := self.steps():
             choose(steps)()
 
-    def run_until(self, over: Callable[[], bool], timeout: float) -> None:
-        """Everything happens, also on threads of the links, until that holds."""
-        deadline = monotonic() + timeout
-        while not over():
-            assert monotonic() < deadline, {key: gang.waits_for() for key, gang in self.gangs.items()}
-            self.run()
-            self.bell.wait(0.01)
-            self.bell.clear()
-
     def outcome(self, label: str, node: str) -> TensordError | None:
         """The one answer that a node has got."""
         (found,) = self.results[label, node]
@@ -201,7 +181,7 @@ class World:
             assert gang.state is State.OVER, (key, gang.state)
             assert gang.since == 0
             assert key not in self.results or len(self.results[key]) == 1, key
-        for node, links in self.memory.items():
+        for node, links in self.links.items():
             assert not self.turns[node]._asked
             for exchange in links.exchanges.values():
                 assert exchange.pending() == 0

@@ -94,8 +94,14 @@ class Records:
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
     def only(self, records: Iterable[Record]) -> Self:
-        """The trace with these of its records. The others are not lost: they count as `before`, and up to the end of
-        the last one of them no edge counts as missing."""
+        """Return the trace with some of its records.
+
+        The others are not lost: they count as `before`, and up to the end of the last one of them no edge counts as
+        missing.
+
+        :param records: The records to keep.
+        :returns: The smaller trace.
+        """
         kept = tuple(records)
         ids = {record.id for record in kept}
         others = [record for record in self.records if record.id not in ids]
@@ -106,31 +112,51 @@ class Records:
         return found
 
     def find(self, instruction: int) -> Record | None:
-        """The record of an instruction; None if the ring lost it or there was no such instruction."""
+        """Return the record of an instruction.
+
+        :param instruction: The id of the instruction.
+        :returns: The record; None if the ring lost it, or there was no such instruction.
+        """
         return self._by_id.get(instruction)
 
     def run_of(self, record: Record) -> RunRecord | None:
-        """The run that an instruction is of; None if of none."""
+        """Return the run that an instruction belongs to.
+
+        :param record: The record of the instruction.
+        :returns: The run; None if the instruction belongs to none.
+        """
         if record.part is not None:
             found = self.runs.of(record)
             return found or RunRecord(record.session, record.part.routine, record.id, record.id, record.location)
         return self.runs.of(record)
 
     def run_title(self, record: Record) -> str:
-        """`train_step #24`: the run that an instruction is of, by its first instruction; and which segment it is, of a
-        run that has several. Empty if it is of none, or the run itself."""
+        """Return the title of the run that an instruction belongs to, as in ``train_step #24``.
+
+        :param record: The record of the instruction.
+        :returns: The name of the routine, the first instruction of the run, and which segment it is, of a run that has
+            several. Empty if the instruction belongs to no run, or is the run itself.
+        """
         run = self.run_of(record)
         if run is None or run.first == run.last:
             return ""
         return ", ".join(filter(None, (self.run_name(run), self.segment_title(record))))
 
     def run_name(self, run: RunRecord) -> str:
-        """`train_step #24`."""
+        """Return the name of a run, as in ``train_step #24``.
+
+        :param run: The run.
+        :returns: The name of its routine, and its first instruction.
+        """
         routine = self.routines.get(run.routine)
         return f"{'a run' if routine is None else routine.name or routine.digest[:12]} #{run.first}"
 
     def segment_title(self, record: Record) -> str:
-        """`segment 2 of 3`; empty unless an instruction is one of several segments."""
+        """Return which segment of its run an instruction is, as in ``segment 2 of 3``.
+
+        :param record: The record of the instruction.
+        :returns: The title; empty unless the instruction is one of several segments.
+        """
         routine = None if record.part is None else self.routines.get(record.part.routine)
         firsts = [] if routine is None else sorted(segment.first for segment in routine.segments)
         if record.part is None or len(firsts) < 2 or record.part.first not in firsts:
@@ -138,7 +164,12 @@ class Records:
         return f"segment {1 + firsts.index(record.part.first)} of {len(firsts)}"
 
     def require(self, instruction: int) -> Record:
-        """The record of an instruction. Raises ProtocolError, saying which ids there are."""
+        """Return the record of an instruction.
+
+        :param instruction: The id of the instruction.
+        :returns: The record.
+        :raises ProtocolError: The trace lacks the instruction; the message says which ids there are.
+        """
         record = self._by_id.get(instruction)
         if record is None:
             raise ProtocolError(f"the trace has no instruction #{instruction}: {self._extent()}")
