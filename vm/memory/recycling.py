@@ -5,8 +5,8 @@ no instruction ever bound to them: they ran at admission, and were released befo
 but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
 takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
 
-`recycle` is to the objects what forwarding (`overwriting`) is to memory; a device keeps at most `SPARES` of them, the
-system gets the others.
+`recycle` is to the objects what forwarding (`overwriting`) is to memory; a device keeps at most `MOST_RECYCLED` of
+them, the system gets the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, Tensor
 from .replicas import hold
 
-SPARES = 256  # per device
+MOST_RECYCLED = 256  # per device
 
 
 def recycle(tensor: Tensor, known: bool = False) -> bool:
@@ -63,8 +63,8 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
         copy.written = copy.touched = 0
     device.planned -= copy.nbytes
     device.backend.free(buffer)
-    if len(device.spares) < SPARES and not tensor.bound:
-        device.spares.append(tensor)
+    if len(device.recycled) < MOST_RECYCLED and not tensor.bound:
+        device.recycled.append(tensor)
     return True
 
 
@@ -82,14 +82,14 @@ def make_tensor(
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes
-    if not device.spares:
+    if not device.recycled:
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location, now)
         if device.short or device.ceiling:
             hold(copy, storage)
         return Tensor(meta, storage, device), copy
-    tensor = device.spares.pop()
+    tensor = device.recycled.pop()
     storage = tensor.storage
     copy = storage.copies[device]
     copy.id = number

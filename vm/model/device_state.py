@@ -101,10 +101,10 @@ class DeviceState:
         "planned",
         "policy",
         "rankings",
+        "recycled",
         "returned",
         "reusable",
         "short",
-        "spares",
         "standby",
         "tally",
         "tiers",
@@ -168,7 +168,7 @@ class DeviceState:
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
         self.standby: dict[Copy, Instruction] = {}
-        self.spares: list[Tensor] = []  # released, each with its storage and copy, for new results (`memory.recycling`)
+        self.recycled: list[Tensor] = []  # released tensors for new results (`memory.recycling`)
 
     @property
     def streams(self) -> list[Stream]:

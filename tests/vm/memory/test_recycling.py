@@ -65,10 +65,10 @@ def test_it_names_who_made_the_next_value_and_where(client: Client) -> None:
 
 
 def test_a_device_keeps_a_few(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recycling, "SPARES", 3)
+    monkeypatch.setattr(recycling, "MOST_RECYCLED", 3)
     ids = [client.upload([float(n)]) for n in range(9)]
     client.send(Release(tuple(ids)))
-    assert len(client.bare.engine.devices["cpu:0"].spares) == 3
+    assert len(client.bare.engine.devices["cpu:0"].recycled) == 3
     assert not violations(client.bare.engine)
 
 
@@ -99,7 +99,7 @@ def test_what_others_may_know_is_not_recycled_and_has_not_changed(
     assert not recycle(tensor)
     assert (parts.here.planned, parts.session.account.bytes, parts.device.allocated) == before
     assert (tensor.holders, tensor.storage.account) == (1, parts.session.account)
-    assert not parts.here.spares
+    assert not parts.here.recycled
 
 
 def test_what_was_a_replica_is_no_candidate_any_more(parts: Parts) -> None:
