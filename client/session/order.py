@@ -38,7 +38,8 @@ class SideEffects(Facet):
         :param callback: The function. It gets host arrays of its own, one for each tensor.
         :param tensors: The operands.
         :param chain: The chain of the effect, made by `chain`; without one, the session's own.
-        :raises ProtocolError: A tensor is of another session, or has been released.
+        :raises MetadataError: A tensor is of another session.
+        :raises ProtocolError: A tensor was released.
         """
         owned = [on_one_device(own(self._core, tensor)) for tensor in tensors]
         capture = capture_of(self._core.outbox)
