@@ -84,6 +84,7 @@ class Instruction:
         "author",
         "beside",
         "bytes_moved",
+        "claim_token",
         "dependents",
         "device",
         "dispatched",
@@ -133,7 +134,6 @@ class Instruction:
         "status",
         "stream",
         "traits",
-        "unclaimed",
         "unlaunched",
         "used",
         "versions",
@@ -180,7 +180,7 @@ class Instruction:
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
         self.revoked: TensordError | None = None  # why, if a cancellation came after a stream had got it
-        self.unclaimed = [True]  # emptied by the stream that starts the instruction, or by a cancellation
+        self.claim_token = [True]  # emptied by the stream that starts the instruction, or by a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_retire: Callable[[Instruction], None] | None = None
@@ -289,7 +289,7 @@ class Instruction:
     def claim(self) -> bool:
         """Claim the decision whether it runs; False if that is claimed already. Popping the one item is atomic."""
         try:
-            self.unclaimed.pop()
+            self.claim_token.pop()
         except IndexError:
             return False
         return True
@@ -297,7 +297,7 @@ class Instruction:
     @property
     def cancelled(self) -> bool:
         """Is it certain before execution that its kernel does not run? Called by its stream."""
-        return not self.unclaimed or self.error is not None
+        return not self.claim_token or self.error is not None
 
     @property
     def blocking(self) -> bool:
