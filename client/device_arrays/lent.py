@@ -1,8 +1,8 @@
 """Values that are read where they lie, as arrays of CuPy.
 
-Each view of such an array keeps its memory alive, as CuPy's arrays do, and the memory keeps its `Loan`. When that is
-gone, the value is given back (`returns`). Memory of a machine in this process outlives its session: the loan keeps it.
-Memory of a daemon does, too: the daemon keeps it until this process has let go or ended.
+Each view of such an array keeps its memory alive, as CuPy's arrays do, and the memory keeps its `MemoryOwner`. When
+that is gone, the value is given back (`returns`). Memory of a machine in this process outlives its session: the owner
+keeps it. Memory of a daemon does, too: the daemon keeps it until this process has let go or ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place: TypeAlias = tuple[int, int]  # as DLPack has it: a kind of device, and it
 INSTEAD = "numpy() gives the value on the host"
 
 
-class Loan:
+class MemoryOwner:
     """The owner of a borrowed array's memory. `keeps`: the array or the block in which that memory lies."""
 
     __slots__ = ("__weakref__", "keeps")
@@ -131,12 +131,12 @@ def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
         except cuda.runtime.CUDARuntimeError as error:
             outbox.release(value.export)
             raise located(KernelError(f"cupy: the device is lost: {error}", op="cupy")) from None
-        loan = Loan(value.keeps)
-        RETURNS.watch(loan, partial(give_back, outbox, value, releases=releases))
+        owner = MemoryOwner(value.keeps)
+        RETURNS.watch(owner, partial(give_back, outbox, value, releases=releases))
         if 0 in value.shape:
             return cupy().empty(value.shape, value.dtype)
         before, extent = extent_of(value)
-        memory = cuda.UnownedMemory(value.address - before, extent, loan, value.number)
+        memory = cuda.UnownedMemory(value.address - before, extent, owner, value.number)
         return cupy().ndarray(value.shape, value.dtype, cuda.MemoryPointer(memory, before), value.strides)
 
 

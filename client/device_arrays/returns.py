@@ -34,10 +34,10 @@ class Returns:
         self._lent: dict[int, Last] = {}
         self._thread: threading.Thread | None = None
 
-    def watch(self, loan: Any, give_back: Callable[[], None]) -> None:
-        """Have `give_back` called, by the thread, once the loan is gone."""
+    def watch(self, owner: Any, give_back: Callable[[], None]) -> None:
+        """Have `give_back` called, by the thread, once the owner is gone."""
         with self._lock, SHIELD:
-            Last.of(loan, self._gone.put, give_back, self._lent)
+            Last.of(owner, self._gone.put, give_back, self._lent)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tensord returns", daemon=True)
                 self._thread.start()

@@ -19,8 +19,8 @@ from ...streams.device import Device, libraries_of
 from ...vm.machine import VirtualMachine
 from ...vm.model.session import Called
 from ..transport.callers import Callers, refuse_stalled, resting
+from ..transport.host_readers import HostReaders, lent
 from ..transport.interface import Reply
-from ..transport.loans import Loans, lent
 
 
 def plain_array(meta: Meta) -> NDArray[Any]:
@@ -82,7 +82,7 @@ class InProcessTransport:
         """Memory for a host array: such as for an upload, which the machine adopts."""
         if nbytes < MAPPED_ARRAY:
             return None
-        return HostMemory.over(self.new_array(Meta.of((nbytes,), "uint8")), nbytes, Loans(self._lender))
+        return HostMemory.over(self.new_array(Meta.of((nbytes,), "uint8")), nbytes, HostReaders(self._lender))
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
         """Meta and payload of an upload from a host array of this session."""

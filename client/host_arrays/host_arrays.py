@@ -1,6 +1,6 @@
 """Host arrays: NumPy arrays in memory that the machine reads, and pools of them.
 
-`transport/loans` says when one can be written. Source of the pools: Glow's `TensorPool`.
+`transport/host_readers` says when one can be written. Source of the pools: Glow's `TensorPool`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDAr
         memory = core.transport.host_memory(meta.nbytes)
         if memory is None:  # the machine reads no memory of this process
             return np.empty(meta.shape, meta.dtype)
-        array: NDArray[Any] = memory.loans.array(memory, meta.shape, meta.dtype)
+        array: NDArray[Any] = memory.readers.array(memory, meta.shape, meta.dtype)
     except MemoryError:
         needed = f"{meta} needs {size(meta.nbytes)} of memory, which this process cannot get"
         message = f"{function}: {needed}; use smaller arrays"
@@ -53,7 +53,7 @@ def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDAr
 def is_handed_over(array: NDArray[Any]) -> bool:
     """Is the memory of a host array in use by an upload?"""
     memory = host_memory_of(array)
-    return memory is not None and memory.loans.handed_over
+    return memory is not None and memory.readers.handed_over
 
 
 class HostPool:

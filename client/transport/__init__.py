@@ -7,5 +7,5 @@
 - `gpus`: the numbers that a daemon's GPUs have here
 - `host_functions`: functions of the program that the machine calls; `callers`: the threads that call them
 - `questions`: a connection that only asks, without NumPy
-- `segments`: memory files for uploads and results; `loans`: host arrays that uploads are read from
+- `segments`: memory files for uploads and results; `host_readers`: host arrays that uploads are read from
 """

@@ -41,10 +41,10 @@ from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
 from .callers import Callers, refuse_stalled, resting
 from .gpus import number_of
+from .host_readers import lent
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED, Reply
 from .link import ENDS, LINGER_MS, Link
-from .loans import lent
 from .outgoing import Outgoing
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock

@@ -5,7 +5,8 @@ straight to where the daemon reads it. The daemon keeps that memory for as long 
 that it is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
 
 A segment may be the user's, too (`UploadSegments.host`): a host array, from which any number of uploads are read at a
-time (`loans`). It is free again when the last of the user's arrays in it is gone, and the daemon needs it no more.
+time (`host_readers`). It is free again when the last of the user's arrays in it is gone, and the daemon needs it no
+more.
 
 A result is mapped read-only (`MappedResults.array`). The daemon keeps the value there for as long as its *export* is
 not released: an id that the client chose when it fetched the value. It does so after the session's end, too, however
@@ -39,7 +40,7 @@ from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.segments import Segment, array_at, available, descriptors_left, new_number, place_of
 from ..process.forks import FORKS
-from .loans import Loans
+from .host_readers import HostReaders
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
 KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
@@ -57,7 +58,7 @@ class UploadSegments:
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
         self.lender = object()  # what lends host arrays over this connection
-        self._hosts: dict[int, Loans] = {}  # by number: those of the lent ones that are the user's
+        self._hosts: dict[int, HostReaders] = {}  # by number: those of the lent ones that are the user's
         self._dropped: deque[int | Last] = deque()  # of those of which there is no array any more
         self._watched: dict[int, Last] = {}
         self._unsent: dict[int, int] = {}  # by number: the use in which an upload is filled that is not sent
@@ -95,8 +96,8 @@ class UploadSegments:
             segment = self._take(nbytes)
             if segment is None:
                 return None
-            loans = self._hosts[segment.number] = Loans(self.lender)
-            memory = HostMemory.over(segment, nbytes, loans)
+            readers = self._hosts[segment.number] = HostReaders(self.lender)
+            memory = HostMemory.over(segment, nbytes, readers)
             Last.of(memory, self._dropped.append, (segment.number, 0), self._watched)
         return memory
 
@@ -112,9 +113,9 @@ class UploadSegments:
         if place is None:
             return None
         self._unsent.pop(place[0].number, None)
-        loans = self._hosts.get(place[0].number)
-        if loans is not None:
-            loans.sent()
+        readers = self._hosts.get(place[0].number)
+        if readers is not None:
+            readers.sent()
         return place[0].number, place[1]
 
     def freed(self, numbers: Iterable[int]) -> None:
@@ -124,11 +125,11 @@ class UploadSegments:
         """
         with self._lock, SHIELD:
             for number in numbers:
-                loans = self._hosts.get(number)
-                if loans is None:
+                readers = self._hosts.get(number)
+                if readers is None:
                     self._take_back(number)
                 else:
-                    loans.returned()
+                    readers.returned()
             self._take_back_dropped()
             while self.free_bytes > self._keep:
                 self._drop_oldest()
@@ -174,8 +175,8 @@ class UploadSegments:
             for _ in range(len(self._dropped)):
                 found = self._dropped.popleft()
                 number, use = (found, 0) if isinstance(found, int) else self._watched.pop(id(found)).what
-                loans = self._hosts.get(number)
-                if loans is not None and loans.handed_over:
+                readers = self._hosts.get(number)
+                if readers is not None and readers.handed_over:
                     self._dropped.append(number)
                 elif not use or self._unsent.get(number) == use:
                     self._hosts.pop(number, None)

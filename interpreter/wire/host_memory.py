@@ -19,17 +19,17 @@ from .segments import Segment, segment_of
 
 
 class HostMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
-    """Bytes, over memory of any kind. `loans`: what the client knows of who reads them."""
+    """Bytes, over memory of any kind. `readers`: what the client knows of who reads them."""
 
-    loans: Any = None
+    readers: Any = None
 
     @classmethod
-    def over(cls, memory: Any, nbytes: int, loans: Any) -> HostMemory:
+    def over(cls, memory: Any, nbytes: int, readers: Any) -> HostMemory:
         """The first `nbytes` bytes of a buffer, which stays alive as long."""
         if isinstance(memory, np.ndarray):  # NumPy would take that for the base of plain arrays over this
             memory = cls(nbytes, np.uint8, memory)
         made = cls(nbytes, np.uint8, memory)
-        made.loans = loans
+        made.readers = readers
         return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.transport.loans import lent
+from tensord.client.transport.host_readers import lent
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
 from tensord.interpreter.concurrency.finalisers import Last
 from tensord.interpreter.errors import ProtocolError
@@ -254,7 +254,7 @@ def host_array(uploads: UploadSegments, count: int = COUNT) -> Any:
     """The user's array."""
     memory = uploads.host(count * 8)
     assert memory is not None
-    return memory.loans.array(memory, (count,), "float64")
+    return memory.readers.array(memory, (count,), "float64")
 
 
 def upload_of(uploads: UploadSegments, array: Any) -> tuple[int, int] | None:

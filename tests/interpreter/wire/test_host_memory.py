@@ -52,13 +52,13 @@ def test_each_array_over_it_lives_as_long_as_its_views(kind: Any) -> None:
 
 @each_case("kind", KINDS)
 def test_it_is_found_from_arrays_and_their_views(kind: Any) -> None:
-    memory = HostMemory.over(kind(), SIZE, "loans")
+    memory = HostMemory.over(kind(), SIZE, "readers")
     array: Any = np.ndarray((4, SIZE // 32), np.float64, memory)
     for each in (array, array[1:], array.T[3:], array.view(np.uint8)):
         found = host_memory_of(each)
         assert found is memory
         assert is_clients(each)
-    assert memory.loans == "loans"
+    assert memory.readers == "readers"
     assert (room_of(array.base), memory.nbytes) == (SIZE, SIZE)
 
 

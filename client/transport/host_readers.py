@@ -1,10 +1,10 @@
 """Host arrays that are handed over: they refuse writing for as long as an upload from them is read.
 
 Theory of operation. A host array lies in `HostMemory`, which the machine reads. An upload from it is another array over
-the same memory (`Loans.lend`), which goes on its way in place of a copy. As long as that array lives, or a daemon has
-what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can views
-that are taken of it then. When the last use has ended, both that array and the very views that were uploaded can be
-written again.
+the same memory (`HostReaders.lend`), which goes on its way in place of a copy. As long as that array lives, or a daemon
+has what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can
+views that are taken of it then. When the last use has ended, both that array and the very views that were uploaded can
+be written again.
 
 Guarantees. What was never sent, since the session ended or the message was refused, is handed back as well: the array
 of the upload dies with the message. Uses end anywhere, on any thread and also inside of locks. So there are no locks
@@ -44,7 +44,7 @@ INHERITED: Final = 0  # the use that never ends, of a forked child
 _uses = itertools.count(1)
 
 
-class Loans:
+class HostReaders:
     """The readers of one piece of host memory. `owner`: the connection over which it can be lent."""
 
     __slots__ = ("__weakref__", "_array", "_sent", "_uploaded", "_uses", "owner")
@@ -124,14 +124,14 @@ def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | 
     if type(values) is not np.ndarray or values.base is None or values.nbytes < MAPPED_ARRAY:
         return None
     memory = host_memory_of(values)
-    if memory is None or memory.loans.owner is not owner:
+    if memory is None or memory.readers.owner is not owner:
         return None
     flags, kind = values.flags, values.dtype
     if not (flags.c_contiguous and flags.aligned and kind in DTYPE_NAMES and kind.isnative):
         return None
     if not (dtype is None or is_dtype(kind, dtype)):
         return None
-    return Meta.of(values.shape, kind), memory.loans.lend(values, memory)
+    return Meta.of(values.shape, kind), memory.readers.lend(values, memory)
 
 
 def is_dtype(kind: np.dtype[Any], wanted: Any) -> bool:

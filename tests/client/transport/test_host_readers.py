@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.transport.loans import Loans, lent
+from tensord.client.transport.host_readers import HostReaders, lent
 from tensord.interpreter.concurrency.interrupts import SHIELD
 from tensord.interpreter.wire.frames import MAPPED_ARRAY
 from tensord.interpreter.wire.host_memory import HostMemory
@@ -23,8 +23,8 @@ COUNT = MAPPED_ARRAY // 8
 
 def host_array(count: int = 2 * COUNT) -> Any:
     """An array, float64, with what lends it."""
-    loans = Loans(OWNER)
-    return loans.array(HostMemory.over(np.zeros(8 * count, np.uint8), 8 * count, loans), (count,), "float64")
+    readers = HostReaders(OWNER)
+    return readers.array(HostMemory.over(np.zeros(8 * count, np.uint8), 8 * count, readers), (count,), "float64")
 
 
 def lend(array: Any) -> Any:
@@ -35,9 +35,9 @@ def lend(array: Any) -> Any:
     return upload
 
 
-def loans_of(array: Any) -> Loans:
-    loans: Loans = array.base.loans
-    return loans
+def readers_of(array: Any) -> HostReaders:
+    readers: HostReaders = array.base.readers
+    return readers
 
 
 def test_an_upload_is_the_memory_itself_and_cannot_be_written() -> None:
@@ -136,35 +136,35 @@ def test_nor_is_anything_over_another_connection_or_as_another_dtype() -> None:
 
 def test_what_was_sent_is_in_use_until_it_is_returned() -> None:
     array = host_array()
-    loans = loans_of(array)
-    loans.returned()  # of nothing
+    readers = readers_of(array)
+    readers.returned()  # of nothing
     upload = lend(array)
-    loans.sent()
+    readers.sent()
     del upload
     assert not array.flags.writeable
-    loans.sent()
-    loans.returned()
-    assert loans.handed_over
+    readers.sent()
+    readers.returned()
+    assert readers.handed_over
     assert not array.flags.writeable
-    loans.returned()
-    assert not loans.handed_over
+    readers.returned()
+    assert not readers.handed_over
     assert array.flags.writeable
 
 
 def test_a_use_may_outlive_the_array() -> None:
     array = host_array()
     upload = lend(array)
-    loans = loans_of(array)
+    readers = readers_of(array)
     del array
-    assert loans.handed_over
+    assert readers.handed_over
     assert upload[0] == 0
     del upload
-    assert not loans.handed_over
+    assert not readers.handed_over
 
 
 def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
     array = host_array()
-    loans = loans_of(array)
+    readers = readers_of(array)
     start, wrong = threading.Barrier(4), []
 
     def use(rounds: int) -> None:
@@ -172,9 +172,9 @@ def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
         for n in range(rounds):
             upload = lend(array)
             if n % 2:
-                loans.sent()
-                loans.returned()
-            if not loans.handed_over:
+                readers.sent()
+                readers.returned()
+            if not readers.handed_over:
                 wrong.append(n)
             del upload
 
@@ -184,7 +184,7 @@ def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert not loans.handed_over
+    assert not readers.handed_over
     assert array.flags.writeable
     kept = lend(array)
     assert not array.flags.writeable
@@ -194,32 +194,32 @@ def test_uses_that_begin_and_end_on_many_threads_leave_the_flag_right() -> None:
 def test_a_use_that_ends_inside_of_a_settling_is_not_lost() -> None:
     """As when the collector runs in the middle of it."""
     array = host_array()
-    loans = loans_of(array)
+    readers = readers_of(array)
     held = [lend(array)]
-    real = loans._array
+    real = readers._array
 
     def array_of() -> Any:
         held.clear()  # the use ends between the look at the uses and the setting of the flags
         return real()
 
-    loans._array = array_of
-    loans._settle()
-    loans._array = real
+    readers._array = array_of
+    readers._settle()
+    readers._array = real
     assert array.flags.writeable
 
 
 def test_a_use_that_begins_inside_of_a_settling_is_not_lost() -> None:
     array = host_array()
-    loans = loans_of(array)
-    real, begun = loans._array, []
+    readers = readers_of(array)
+    real, begun = readers._array, []
 
     def array_of() -> Any:
-        loans._array = real
+        readers._array = real
         begun.append(lend(array))
         return real()
 
-    loans._array = array_of
-    loans._settle()
+    readers._array = array_of
+    readers._settle()
     assert len(begun) == 1
     assert not array.flags.writeable
 
@@ -242,15 +242,15 @@ def test_a_forked_child_cannot_write_and_gets_nothing_back() -> None:
 def test_an_interrupt_at_the_end_of_a_use_hands_the_array_back_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     array = host_array()
     upload = lend(array)
-    settle, calls = Loans._settle, []
+    settle, calls = HostReaders._settle, []
 
-    def interrupted(loans: Loans) -> None:
+    def interrupted(readers: HostReaders) -> None:
         calls.append(True)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        settle(loans)
+        settle(readers)
 
-    monkeypatch.setattr(Loans, "_settle", interrupted)
+    monkeypatch.setattr(HostReaders, "_settle", interrupted)
     SHIELD.install()
     try:
         with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it is thrown again, soon
