@@ -77,7 +77,7 @@ class Namespace(ModuleType, Main):
         vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
 
     def __array_namespace_info__(self) -> NamespaceInfo:
-        """What the namespace can do, and on which devices."""
+        """The capabilities of the namespace, and its devices."""
         return NamespaceInfo(self._maker())
 
     @property

@@ -338,7 +338,7 @@ class Nn(Functions):
         )
 
     def __dir__(self) -> list[str]:
-        """Its functions, but not the names that only say what to write instead."""
+        """The functions, without the names that only say what to write instead."""
         return present(Nn, super().__dir__())
 
 

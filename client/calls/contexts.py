@@ -27,7 +27,7 @@ LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # what
 
 
 class Context:
-    """What is made in `with session.context() as c:` goes when the block ends, except what `c.keep` was given.
+    """A block of code whose tensors are released when it ends, except those given to `c.keep`.
 
     `c["w"] = x` names a tensor, and `c["w"]` finds it, here or in a context around this one. Names keep their tensors
     alive until the context ends. ProtocolError for uses before it is open and after its end.

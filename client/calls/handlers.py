@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Invocation(NamedTuple):
-    """One op call on its way through the handlers. Its attributes are frozen: later changes of a dict do not matter."""
+    """A call of an op on its way through the handlers, with frozen attributes: later changes of a dict do not
+    matter."""
 
     session: Session
     op: OpDef

@@ -105,11 +105,11 @@ class Cluster:
         return found if found is not None and not found.closed else self._open(node, found)
 
     def cores(self) -> list[Parts]:
-        """Those of the sessions that are open, in the order of the nodes."""
+        """The cores of the open sessions, in the order of the nodes."""
         return [found for node in self.nodes() if (found := self._living.get(node)) is not None and not found.closed]
 
     def all_cores(self) -> list[Parts]:
-        """Those, and the cores of sessions that have ended."""
+        """The cores of all sessions, open or ended."""
         return list(self._living.values())
 
     def nodes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the classes of a cluster session's methods share: procedures on all nodes."""
+"""Procedures on all nodes: the base of the classes that hold a cluster session's methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the other nodes are told when the session on a node has ended: that nothing comes from there for this session.
+"""When the session on a node has ended, the other nodes are told that nothing comes from there for this session.
 
 A daemon knows of the transfers that it was told of. What a client has left unsent, no daemon knows; so the client
 itself withdraws the other halves, on the sessions that it still has.

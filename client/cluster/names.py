@@ -121,7 +121,7 @@ def looking_up(cluster: Cluster, name: str | Sequence[str], *, snapshot: bool, w
 
 
 def taken(places: Mapping[str, NameAtNode], *, snapshot: bool) -> Steps[dict[str, Any]]:
-    """What is published at these places: of each node at once."""
+    """Look up these names, with one question to each node."""
     by_core = grouped(places.values())
     results = yield from side_by_side(
         (core.outbox, of_node.looking_up(core, some, snapshot=snapshot, wait=AT_ONCE)) for core, some in by_core.items()

@@ -93,7 +93,7 @@ class ClusterNamespace(OnCluster, Namespace):
         return found
 
     def __array_namespace_info__(self) -> NamespaceInfo:
-        """What the namespace can do, and on which devices."""
+        """The capabilities of the namespace, and its devices."""
         return ClusterInfo(self._cluster)
 
 

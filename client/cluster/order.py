@@ -1,4 +1,4 @@
-"""What was issued on all nodes is sent, awaited, fetched, cancelled: methods of a cluster session."""
+"""Flush, sync, fetch and cancel on all nodes, as methods of a cluster session."""
 
 from __future__ import annotations
 

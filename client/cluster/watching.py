@@ -1,4 +1,4 @@
-"""What has become of a node whose connection is broken: asked of its new daemon, or of the others.
+"""The state of a node whose connection is broken: asked of its new daemon, or of the others.
 
 A session over tcp comes back if only the connection was broken, and its transport tries that for the whole lease. It
 cannot come back if the daemon has ended. So while the transport tries, a thread asks: whoever answers at the node's own

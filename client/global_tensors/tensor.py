@@ -119,7 +119,7 @@ class GlobalTensor(Base):
 
     @property
     def _home(self) -> Any:  # type: ignore[override]
-        """Its placement."""
+        """The placement."""
         return self._form.placement
 
     @property  # type: ignore[misc]
@@ -141,14 +141,14 @@ class GlobalTensor(Base):
 
     @property
     def device(self) -> Any:
-        """Its placement: what is made there is a global tensor, too."""
+        """The placement. A tensor that is made there is a global tensor, too."""
         return self._form.placement
 
     def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
         return on_loop(values.lock_of(self), steps)
 
     def parts(self) -> tuple[Tensor, ...]:
-        """Its parts as plain tensors, row-major in the grid. Values are independent: writes to them do not change it.
+        """The parts as plain tensors, row-major in the grid. Values are independent: writes to them do not change it.
 
         They share memory with it until one of the two is written.
         """
@@ -233,7 +233,7 @@ class GlobalTensor(Base):
     # -- its value -------------------------------------------------------------------------------------------------
 
     def numpy(self) -> NDArray[Any]:
-        """Its value as a NumPy array, put together on the host. Waits; raises a failed part's error, with its device.
+        """The value as a NumPy array, put together on the host. Waits; raises a failed part's error, with its device.
 
         Of equal parts one is read: the first that is there.
         """
@@ -318,7 +318,7 @@ class GlobalTensor(Base):
         return f"<global tensor {meta} {spelt(self.layout)} on {where}, {values.state_of(self)}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The text for notebooks."""
         return values.html(self)
 
 

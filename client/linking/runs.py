@@ -1,4 +1,4 @@
-"""How a linked program is run, or becomes a part of the routine that is captured."""
+"""A linked program is run, or becomes a part of the routine that is being captured."""
 
 from __future__ import annotations
 

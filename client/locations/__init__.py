@@ -1,4 +1,4 @@
-"""Where the user's code is.
+"""Locations in the user's code, and tracebacks that end there.
 
 - `locations`: the lines that issue calls, and `spans`: sent once, then named by number
 - `frames`: whose code a frame runs, and what people call that code

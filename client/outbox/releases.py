@@ -1,4 +1,4 @@
-"""Where in a batch the handles that were dropped are released: as early as their last use allows.
+"""Releases of dropped handles within a batch, as early as their last use allows.
 
 A release *rides* on the last call of the batch that uses the tensor: one bit of the call, and the machine may give the
 result the operand's memory. A call has bits for its first operands only; a release of the others, and of tensors that

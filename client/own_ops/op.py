@@ -41,7 +41,7 @@ class Op(Generic[P, R]):
 
     @property
     def version(self) -> str:
-        """That of its package, unless stated."""
+        """The version: as stated, else the version of the package."""
         return self._defined.own.version
 
     @property

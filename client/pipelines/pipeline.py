@@ -33,7 +33,7 @@ Loss: TypeAlias = Callable[..., tuple[Any, Tensor]]
 
 
 class Stage(NamedTuple):
-    """One stage of a pipeline, on a device, or on those of a placement.
+    """A stage of a pipeline, on a device or on a placement.
 
     `forward(x)` gives the stage's result, and what its backward pass needs besides: any object. `backward(dy, saved)`
     gives the gradient by x; the first stage, which nobody asks for that, gives any tensor that it makes at last.
@@ -58,7 +58,7 @@ class Stage(NamedTuple):
 
 
 class Pipeline:
-    """Stages through which the microbatches of a batch follow each other. Made by `tensord.pipeline`."""
+    """Stages that work on the microbatches of a batch one after the other. Made by `tensord.pipeline`."""
 
     def __init__(self, stages: Sequence[Stage], microbatches: int) -> None:
         self.stages = tuple(checked(stages))

@@ -1,4 +1,4 @@
-"""What a session has told of its ops, and of the lines and spans behind its numbers."""
+"""The ops of a recorded session, and the lines and spans behind its numbers."""
 
 from __future__ import annotations
 

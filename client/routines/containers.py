@@ -29,7 +29,7 @@ SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 
 
 def look_at_dict(search: Search, value: Any, name: str) -> None:
-    """Its keys, in order, and its values."""
+    """The keys in order, and the values."""
     if value is sys.modules:  # `look_at_code` looks at those that are named
         if search.asked_modules or name.rpartition(".")[2] != "modules":
             look_at_modules(search)
@@ -58,7 +58,7 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_sequence(search: Search, value: Any, name: str) -> None:
-    """Its members, in order."""
+    """The members in order."""
     kind: Any = next(each for each in SEQUENCES if isinstance(value, each))
     found = list(kind.__iter__(value))
     if kind not in (tuple, frozenset):  # whose members cannot be replaced
@@ -71,7 +71,7 @@ def look_at_sequence(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_slice(search: Search, value: slice, name: str) -> None:
-    """Its numbers may be objects."""
+    """Look at the elements of an array, which may be objects."""
     for key, each in members(value) or ():
         search.follow(each, joined(name, key))
 

@@ -12,7 +12,7 @@ from .routine import Routine
 
 
 def explained(core: Core, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Explanation:
-    """What a call would move. Captures the function, and runs nothing."""
+    """Explain what a call would move. Captures the function, and runs nothing."""
     before, NOTING.rows = (NOTING.rows, COLLECTIVES.note), []
     COLLECTIVES.note = note_collective
     try:

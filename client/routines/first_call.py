@@ -111,7 +111,7 @@ class Captures:
 
 
 class FirstCall(NamedTuple):
-    """One call for which nothing was captured, or not what fits."""
+    """A call for which there is no capture that fits."""
 
     captures: Captures
     core: Core

@@ -1,4 +1,4 @@
-"""How a search looks into what it finds: which function is for which kind."""
+"""The functions of a search by the kind of object that they look into."""
 
 from __future__ import annotations
 

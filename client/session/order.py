@@ -1,4 +1,4 @@
-"""Program order, as methods of a session: side effects; and what was issued is sent, awaited, grouped, cancelled."""
+"""Program order, as methods of a session: side effects, flush, sync, atomic groups and cancellation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .parts import Facet, Parts
 
 
 class SideEffects(Facet):
-    """Functions of the program that the machine calls: on chains, and for their results."""
+    """Functions of the program that the machine calls, for their side effects or for their results."""
 
     def chain(self) -> int:
         """Make a new chain. Side effects on different chains are not ordered against each other.
@@ -108,7 +108,7 @@ make_public(SideEffects)
 
 
 class Order(Facet):
-    """Methods that concern everything that was issued before."""
+    """Methods that concern everything issued before the call."""
 
     def flush(self) -> None:
         """Send all unsent messages. Never waits for results, but may wait until the machine takes more messages."""

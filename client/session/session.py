@@ -192,7 +192,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @property
     def closed(self) -> bool:
-        """Has the session been closed, or its machine been lost?"""
+        """Whether the session has been closed, or its machine been lost."""
         return self._core.closed
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         await self.close_async()
 
     def __dir__(self) -> list[str]:
-        """Its attributes, but not those that only say what to write instead."""
+        """The attributes, without those that only say what to write instead."""
         return present(Session, super().__dir__())
 
     def __reduce__(self) -> NoReturn:

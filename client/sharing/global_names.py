@@ -18,7 +18,7 @@ from ..global_tensors.tensor import GlobalTensor
 
 
 def expanded(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What is to be published, with the parts of global tensors, under their names."""
+    """The values to publish by name, with the parts of global tensors under names of their own."""
     for name, value in given.items():
         if type(value) is GlobalTensor:
             label = label_of(value._form)

@@ -64,12 +64,12 @@ class Handle:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape; waits if it depends on data, and then raises the tensor's error."""
+        """The shape. Where data decide the shape, waits for them, and raises the tensor's error."""
         return self._known_meta().shape
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """Its dtype; waits like `shape`."""
+        """The dtype; waits like `shape`."""
         return self._known_meta().dtype
 
     @property
@@ -89,11 +89,11 @@ class Handle:
 
     @property
     def device(self) -> str:
-        """Its home: where ops on it run unless told otherwise."""
+        """The home of the tensor: ops on the tensor run there unless told otherwise."""
         return self._home
 
     def _known_meta(self) -> Meta:
-        """Its meta; waits for it if need be."""
+        """The meta; waits like `shape`."""
         raise NotImplementedError
 
     def release(self) -> None:

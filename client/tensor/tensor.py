@@ -137,7 +137,7 @@ class Tensor(Conversions, Methods):
 
     @hides
     def __getitem__(self, key: Any, /) -> Tensor:
-        """The part that ints, slices, None, '...', tensors of integers and masks (tensors of bool) select.
+        """Select a part by ints, slices, None, '...', tensors of integers and masks (tensors of bool).
 
         Without tensors the result is a view: it shares memory until one of the two is written. Values are independent:
         unlike with NumPy's views, writing to one never changes the other; `x[0] = y` writes to a part of x. With a mask
@@ -192,13 +192,13 @@ class Tensor(Conversions, Methods):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Its rows."""
+        """Iterate over the rows."""
         if not self.shape:
             raise located(MetadataTypeError("iteration over a 0-d tensor"))
         return map(self.__getitem__, range(len(self)))
 
     def __contains__(self, item: Operand) -> bool:
-        """Does an element equal `item`? Waits."""
+        """Whether an element equals `item`. Waits for the value."""
         value = item if isinstance(item, Tensor) or type(item) in SCALARS else as_number(item)
         return value is not NotImplemented and bool(self._call("equal", value).any())
 
@@ -219,7 +219,7 @@ class Tensor(Conversions, Methods):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Its value for another library: where it lies on a GPU that this process can read (`cupy`), else in host
+        """The value for another library: in place on a GPU that this process can read (`cupy`), else in host
         memory, as with `dl_device=(1, 0)`. Waits. BufferError for other devices.
 
         On a GPU the work of `stream` finds the value there, and the host does not wait for it.
@@ -233,7 +233,7 @@ class Tensor(Conversions, Methods):
         return exchange.exported(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Its GPU, kDLCUDA and the number here, if this process can read its memory; else the host: kDLCPU, 0."""
+        """(kDLCUDA, number) of the GPU if this process can read its memory, else (kDLCPU, 0) for the host."""
         return exchange.place(self)
 
     def cupy(self) -> Any:
@@ -264,11 +264,11 @@ class Tensor(Conversions, Methods):
         return about_meta(function, arguments, named)
 
     def __dir__(self) -> list[str]:
-        """Its attributes, but not those that only say what to write instead."""
+        """The attributes, without those that only say what to write instead."""
         return present(Tensor, super().__dir__())
 
     def __str__(self) -> str:
-        """Its value, as NumPy prints it. Waits; raises its error. Of a large tensor only what is printed is fetched."""
+        """The value as NumPy prints it. Waits, and raises the tensor's error. Only the printed part is fetched."""
         return display.value_text(self._living())
 
     def __repr__(self) -> str:
@@ -276,7 +276,7 @@ class Tensor(Conversions, Methods):
         return f"<tensor {-self._id} released>" if self._id < 0 else display.described(self, *display.state_of(self))
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the `repr`, and the value if it is there."""
+        """The text for notebooks: the `repr`, and the value if it is there."""
         return escape(repr(self)) if self._id < 0 else display.html(self)
 
     __hash__ = object.__hash__

@@ -86,7 +86,7 @@ class Waiting(Handle):
         return self
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        """Wait until its value is there, as `wait`; gives the tensor, whose shape is known then."""
+        """Wait for the value as `wait` does. The result is the tensor, whose shape is known then."""
         return self._awaiting(ready(self)).__await__()
 
     def is_ready(self) -> bool:
@@ -102,7 +102,7 @@ class Waiting(Handle):
 
     @property
     def error(self) -> TensordError | None:
-        """Its error; None if there is none, or none yet. Never waits."""
+        """The error of the tensor; None if there is none, or none yet. Never waits."""
         reply = self._poll()
         return reply.error if reply.done else None
 

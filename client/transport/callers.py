@@ -132,7 +132,7 @@ class Callers:
             threading.Thread(target=self._work, name="tensord-host-call", daemon=True).start()
 
     def _work(self) -> None:
-        """What each thread does."""
+        """The loop of each thread."""
         me = threading.get_ident()
         _calling[me] = self
         try:

@@ -104,7 +104,7 @@ def is_weaker(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def failure_of(error: BaseException) -> TensordError:
-    """What a function has raised, as the error of its call: the machine adds the call's line."""
+    """An exception of a function as the error of its call, to which the machine adds the line of the call."""
     if isinstance(error, KernelError) and error.op is None and error.location is None:
         return error  # made here
     message = f"{LABEL}: {type(error).__name__}: {text_of(error)}"

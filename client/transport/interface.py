@@ -101,7 +101,7 @@ class Transport(Protocol):
         """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
 
     def give_up_gpus(self) -> None:
-        """That memory turned out not to be readable here: from now on there is no such device."""
+        """Note that the memory cannot be read here. From now on the device counts as absent."""
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""

@@ -172,7 +172,7 @@ class Outgoing:
         return number
 
     def result(self, array: NDArray[Any]) -> Result:
-        """What a host call returns, where the daemon can read it. Without the transport's lock."""
+        """The result of a host call, in memory that the daemon can read. Called without the transport's lock."""
         name, shape = name_of(array.dtype), array.shape
         if array.nbytes <= INLINE_ARRAY:
             return Result(name, shape, array.tobytes(), None)

@@ -447,7 +447,7 @@ class RemoteTransport:
                 self.background.bell.sleep(timeout)
 
     def _look_around(self) -> bool:
-        """One round of the background. Was any message unsent?"""
+        """One round of the background thread. Returns whether any message was unsent."""
         if self._closing:
             self.close()
             return False

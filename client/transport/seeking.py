@@ -1,4 +1,4 @@
-"""How `connect` and the command line look for a daemon, and what is said where none was found."""
+"""The search for a daemon by `connect` and the command line, and the message if none is found."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class Convention(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """Say where a tensor's value had better be. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
+    """A placement hint for a tensor's value. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
     "prefetch", "host" for the first cpu device unless the value is on another one, and empty for the tensor's home."""
 
     id: fields.UsedId

@@ -1,4 +1,4 @@
-"""How supervisors ask their daemons: given to them by reference, since the machine's floor knows nothing of clients."""
+"""Questions of supervisors to their daemons, passed to the supervisors since `vm/` cannot import the client."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _END: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
 def can_draw(stream: TextIO) -> bool:
-    """Is it a terminal on which a line can be drawn anew?"""
+    """Whether a stream is a terminal on which a line can be drawn again."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
 
 
@@ -75,7 +75,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 class Line:
-    """One line on stderr that is drawn anew, and is gone at the end. Nothing where stderr cannot do that."""
+    """A status line on stderr, erased at the end. There is none where stderr is no terminal."""
 
     def __init__(self) -> None:
         self.drawn = False

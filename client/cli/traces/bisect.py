@@ -64,7 +64,7 @@ def bisect(
 
 
 def _facts(found: Found) -> dict[str, Any]:
-    """What was found, for JSON."""
+    """The finding as JSON."""
     operands = [{"of": _shape(one), "device": one.device, "equal": one.equal} for one in found.operands if one.device]
     more = {"device": found.device, "attributes": found.attributes, "inside": found.inside, "operands": operands}
     return plain(found.finding) | more

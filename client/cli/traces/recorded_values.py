@@ -39,7 +39,7 @@ class Size(click.ParamType[int]):
 
 @dataclass(frozen=True)
 class Values:
-    """What is to be recorded of values: the options of the command."""
+    """The options of the command that say which values to record."""
 
     values: bool
     sessions: Sequence[int]
@@ -77,7 +77,7 @@ def recording_values(session: Any, recorder: Recorder, output: Path, chosen: Val
 
 
 def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
-    """What `--json` says of values."""
+    """The values for `--json`."""
     if values is None:
         return {}
     return {"values": values.values, "values_lost": values.lost, "notes": values.file.notes, "full": values.full}

@@ -113,7 +113,7 @@ def _summary(file: Path, player: Player, reader: Reader) -> dict[str, Any]:
 
 
 def notes_of(reader: Reader) -> list[str]:
-    """What is to be said of a recording: what it lacks, and why."""
+    """Remarks on a recording: what it lacks, and why."""
     lost = [f"{plural(len(reader.lost), 'value')} missing: others take their place"] if reader.lost else []
     ended = [reader.ended] if reader.ended else []
     return [*dict.fromkeys(reader.notes), *lost, *ended]

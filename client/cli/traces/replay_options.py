@@ -1,4 +1,4 @@
-"""What `trace replay` and `trace bisect` have in common: which machines, and a difference as JSON."""
+"""The common part of `trace replay` and `trace bisect`: the choice of machines, and a difference as JSON."""
 
 from __future__ import annotations
 

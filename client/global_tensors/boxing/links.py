@@ -1,4 +1,4 @@
-"""How fast bytes move between devices, as far as choices depend on that: the same at each run."""
+"""Rates of transfers between devices, by which routes are chosen: constants, so that each run chooses alike."""
 
 from __future__ import annotations
 
