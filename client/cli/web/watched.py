@@ -40,6 +40,7 @@ class Watched:
         self._due = self._rarely = 0.0
         self._tensors: Sequence[Row] = ()
         self._sessions: Sequence[Row] = ()
+        self._names: dict[int, str] = {}
         self._limits: dict[str, int] = {}
         self._begin_anew()
 
@@ -95,9 +96,13 @@ class Watched:
         self._rarely = ended + rare_pause(ended - began)
         running = Counter(record.session for record in records if record.started and not record.erased)
         self._tensors = tensors
+        self._names = {row["id"]: row["name"] for row in sessions}
         known = self._window.counts()
         self._sessions = [session_row(row, known[row["id"]], running[row["id"]]) for row in sessions if not row["asks"]]
-        return [tensor_row(row) for row in tensors], self._sessions
+        return self._tensor_rows(), self._sessions
+
+    def _tensor_rows(self) -> list[Row]:
+        return [tensor_row(row, self._names.get(row["session"], "")) for row in self._tensors]
 
     def _view(
         self, trace: Trace, of: int, live: int, tensors: Sequence[Row] | None, sessions: Sequence[Row] | None
@@ -114,7 +119,7 @@ class Watched:
         trace = self._window.trace()
         if trace is None:
             return None
-        rows = [tensor_row(row) for row in self._tensors], self._sessions
+        rows = self._tensor_rows(), self._sessions
         return self._view(trace, self._window.finished + trace.dropped, self._window.live, *rows)
 
     def refresh(self) -> None:
@@ -161,13 +166,13 @@ def _trace_of(picture: Picture) -> Trace:
     return Trace(picture.records, devices=picture.devices, taken=picture.taken, memory=picture.memory)
 
 
-def tensor_row(row: Mapping[str, Any]) -> Row:
-    """A tensor of the daemon, as the page lists it."""
+def tensor_row(row: Mapping[str, Any], name: str) -> Row:
+    """A tensor of the daemon, as the page lists it. `name`: of the session that holds it."""
     return {
         "session": row["session"],
         "id": row["id"],
         "name": ", ".join(row["names"]),
-        "holder": row["op"],
+        "holder": f"session {row['session']} {name}".rstrip() if row["session"] else "names alone",
         "bytes": row["storage_bytes"],
         "of": row["of"],
         "where": [device for device, state in row["residency"].items() if state == "valid"],

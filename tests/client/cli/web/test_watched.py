@@ -117,7 +117,8 @@ def test_what_is_expensive_is_looked_at_rarely(machine: Machine) -> None:
     machine.seconds = 0.1  # for each question
     held = work(machine, 1)
     first = view(watched)
-    assert [row["bytes"] for row in first["tensors"]] == [32]
+    session = machine.session.stats()["session"]["id"]
+    assert [(row["bytes"], row["holder"]) for row in first["tensors"]] == [(32, f"session {session} trainer")]
     assert [(row["name"], row["bytes"]) for row in first["sessions"]] == [("trainer", 32)]
     assert held.shape == (4,)
     assert view(watched)["tensors"] is None

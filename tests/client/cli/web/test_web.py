@@ -169,8 +169,10 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     line = [sys.executable, "-m", "tensord.client.cli", "web", "--port", "0", "--json", *arguments]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
-        process.terminate()
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.terminate()
         assert process.wait(20) == 0
 
 

@@ -69,7 +69,7 @@ def _holding(one: Holding, maker: Record | None) -> Row:
     return {
         "session": one.session,
         "name": ", ".join(one.names),
-        "holder": one.op,
+        "holder": f"session {one.session}" if one.session else "names alone",
         "bytes": one.nbytes,
         "of": "" if maker is None else of(maker),
         "where": [one.device],

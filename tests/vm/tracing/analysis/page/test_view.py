@@ -195,6 +195,7 @@ def test_a_program_has_memory_tensors_sessions_and_advice():
     assert max(used for _, used in memory["sim:0"]) >= 64 * 64 * 4
     assert {one["bytes"] for one in document["tensors"]} == {64 * 64 * 4}
     assert document["tensors"][0]["where"] == ["sim:0"]
+    assert document["tensors"][0]["holder"] == f"session {document['tensors'][0]['session']}"
     (party,) = [one for one in document["sessions"] if one["id"]]
     assert party["records"] >= 60
     assert party["bytes"] == sum(one["bytes"] for one in document["tensors"])
