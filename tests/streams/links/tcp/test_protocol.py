@@ -637,7 +637,7 @@ def test_a_flood_of_small_values_is_a_violation():
     _, other = pair()
     meta = Meta.of((SMALL,), "uint8")
     payload = frames.small_payload(meta, bytes(SMALL))
-    with pytest.raises(Violation, match="nobody has taken"):
+    with pytest.raises(Violation, match="no session has received"):
         flood(other, Kind.SMALL, payload, T)
     assert other.protocol.receiver.held <= WINDOW + cost(meta)
 
