@@ -130,7 +130,7 @@ class Parts(Bare):
         instruction.kernel = kernel or (lambda *_: self.ran.append(label))
         if before is not None:
             before(instruction)
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
         self.hand_over()
         return instruction
 

@@ -115,7 +115,7 @@ class Accesses:
                 device.count_move("h2d", meta.nbytes)
 
         instruction.on_retire = consumed
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
     def fetch(self, session: VmSession, message: Fetch) -> None:
         """AccessBlobByCallback, reading: the value at this place in program order, as a host array.

@@ -106,7 +106,7 @@ class Calls:
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
         instruction.donated = reused
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
     def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
         """Resolve metas that were pending when the client called and are known now."""

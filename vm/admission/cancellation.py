@@ -50,7 +50,7 @@ class Cancellation:
         self.names = names
         self.directory = directory
         self.piece = PIECE
-        scheduler.catch_up = self.catch_up
+        residency.tiers.catch_up = self.catch_up
 
     def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
         """Cancel the session's live instructions, and refuse later ones until a `restart` of this generation."""

@@ -114,7 +114,7 @@ class Group:
         instruction.stream = self.filling_stream(device)
         instruction.on_control = instruction.stream is None
         instruction.limit = self.limit
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
         return binding
 
     def filling_stream(self, device: DeviceState) -> Stream | None:
@@ -136,7 +136,7 @@ class Group:
                 add_to(counted, nbytes)
 
         instruction.on_retire = count
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Group:
                 add_to(done.author.moved, nbytes)
 
         instruction.on_retire = count
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
     def binding(self, place: ChunkRegion) -> Binding:
         """Where a place lies: in an input, or in a result."""

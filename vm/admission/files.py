@@ -201,7 +201,7 @@ class Files:
             self.scheduler.admit(instruction)
             del bound[kept:]  # it may leave for the next one, once it is written
             if source.copy.device is store and there is None:
-                drop_replica(source.copy, tensor.storage, self.scheduler.retry)
+                drop_replica(source.copy, tensor.storage)
 
     def look_at_files(self, done: Instruction) -> None:
         """A value was written, or could not be read: perhaps since the file that it lies in has changed."""

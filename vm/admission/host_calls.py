@@ -109,7 +109,7 @@ class HostCalls:
 
         call.kernel = begin
         call.on_retire = call.on_doom = over
-        self.scheduler.admit(call)
+        self.residency.tiers.admit(call)
 
     def read(self, cause: Cause, asking: Asking, operands: Sequence[Binding], host: DeviceState) -> Copy:
         """Admit the instruction that copies the operands; its token."""
@@ -130,7 +130,7 @@ class HostCalls:
 
         reads.kernel = copied
         reads.on_retire = keep
-        self.scheduler.admit(reads)
+        self.residency.tiers.admit(reads)
         return token
 
     def target(self, cause: Cause, id_: int, meta: Meta, device: DeviceState) -> Binding:
@@ -168,7 +168,7 @@ class HostCalls:
             made.on_control = True
         else:
             made.stream = device.backend.copy_stream(StreamKind.H2D)
-        self.scheduler.admit(made)
+        self.residency.tiers.admit(made)
 
     def returned(
         self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]

@@ -320,7 +320,7 @@ class NodeTransfers:
                     add_to(done.author.moved, done.bytes_moved)
 
             instruction.on_retire = count
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
 
 def refused_offer(session: VmSession) -> TensordError | None:

@@ -15,7 +15,7 @@ def packed(residency: Residency, binding: Binding, cause: Cause) -> Binding:
         return binding
     tensor, copy = residency.new_tensor(meta, binding.copy.device)
     target = Binding(copy, tensor, 0, None)
-    residency.transfers.copy(binding, target, cause)
+    residency.tiers.admit(residency.transfers.copy(binding, target, cause))
     residency.scheduler.bound.append(copy)
     tensor.storage.sharers = 0
     return target

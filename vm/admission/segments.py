@@ -265,13 +265,13 @@ class Segments:
             return False
         here = {tensor.storage.copies[device] for tensor in tensors if device in tensor.storage.copies}
         cause = Cause(session, location)
-        if not self.scheduler.make_share(device, here, session.account, cause, to_come):
+        if not self.residency.tiers.make_share_of(device, here, session.account, cause, to_come):
             return False
         if device.planned + to_come <= device.backend.limit:
             return True
         if sum(copy.nbytes for copy in here) + to_come > device.backend.limit:
             return False
-        return self.scheduler.make_room(device, here, cause, to_come)
+        return self.residency.tiers.make_room(device, here, cause, to_come)
 
     def issue(
         self,
@@ -310,7 +310,7 @@ class Segments:
         instruction.reads = tuple(dict.fromkeys([binding.copy for binding in reads] + updated))
         instruction.writes = tuple([binding.copy for binding in outputs])
         instruction.on_control = device.inline() and recipe.largest <= device.inline_work
-        scheduler.admit(instruction)
+        residency.tiers.admit(instruction)
         if arena is not None:
             residency.unshare(arena)
         if residency.orphans:

@@ -168,7 +168,7 @@ class Shares:
 
         self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
         answer_with_results(instruction, session, request, give)
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
     def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
         """A block for a value, if quotas and memory allow it; what its process has left open counts."""
@@ -182,7 +182,7 @@ class Shares:
         check_bytes(session, size + sum(home.backend.blocks_left_open(user.pid)))
         if home.ceiling:
             self.residency.tiers.require_share(None, home, size, cause)
-        if not self.scheduler.make_room(home, set(self.scheduler.bound), cause, size):
+        if not self.residency.tiers.make_room(home, set(self.scheduler.bound), cause, size):
             raise DeviceMemoryError(f"a block of {exact_size(size)} does not fit on {home.name} now; {INSTEAD}")
         try:
             return home.backend.new_block(meta.nbytes, user)
@@ -221,7 +221,7 @@ class Shares:
         instruction.on_control = True
         self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
         answer_with_results(instruction, session, request)
-        self.scheduler.admit(instruction)
+        self.residency.tiers.admit(instruction)
 
 
 def key_of(tensor: Tensor) -> tuple[Any, ...] | None:

@@ -165,7 +165,10 @@ class Checkpoints:
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
         transfers = residency.transfers
-        with self.scheduler.refusals, transfers.caused_by(asked.session):  # the first refusal is known for all values
+        with (
+            self.residency.tiers.refusals,
+            transfers.caused_by(asked.session),
+        ):  # the first refusal is known for all values
             self.read_all(reading, waits=target.path != self.durable)
         self.commit(reading, partial(self.learn, reading, standing, groups, always=always))
 
@@ -290,7 +293,7 @@ class Checkpoints:
             residency.unshare(snapshot)
             job.failed[name] = str(error)
             if storage.current() != there:
-                scheduler.refusals.known.clear()
+                residency.tiers.refusals.known.clear()
             return
         instruction = self.new_instruction(reading)
         instruction.inputs, instruction.reads = (source,), (source.copy,)
@@ -301,9 +304,9 @@ class Checkpoints:
         del scheduler.bound[kept:]  # it may leave for the next one, once it is written
         for copy in storage.current():
             if copy not in there:
-                drop_replica(copy, storage, scheduler.retry)
+                drop_replica(copy, storage)
         if storage.current() != there:
-            scheduler.refusals.known.clear()
+            residency.tiers.refusals.known.clear()
         storage.evicted = evicted
 
 

@@ -5,13 +5,13 @@ its source, or any other copy of that version, may be dropped already. But a tra
 survive that. So such a copy stands by: it leaves the map, as if it had been dropped, and keeps its memory until the
 transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
 
-Eviction is just that: a transfer of the only copy to the next tier below with room for it (`Residency.evict`), and
-dropping the copy.
+Eviction is just that: a transfer of the only copy to the next tier below with room for it, and dropping the copy.
+Placement does that (`Tiers`): `leaving` says which copies are to go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from ..model.account import Account
@@ -21,7 +21,7 @@ from ..model.instruction import PENDING, Instruction
 from ..model.tensor import Copy, Storage
 from .release import leave_plan, release
 from .replicas import forget, hold, may_forget, note_dropped, others
-from .victims import victims
+from .victims import Victim, victims
 
 
 class Room(NamedTuple):
@@ -44,17 +44,14 @@ class Room(NamedTuple):
         return self.device.planned <= self.device.backend.limit - self.need
 
 
-def make_room(
-    room: Room, freed: Callable[[DeviceState], None], evict: Callable[[Copy, Storage], bool] | None = None
-) -> bool:
-    """Let copies leave until what is wanted fits or nothing is left that may leave; does it fit?
+def leaving(room: Room) -> Iterator[Victim]:
+    """Let copies leave until what is wanted fits or nothing is left that may leave.
 
-    `freed` is called, later, with each device on which the memory of a copy that stood by may have become free.
-    `evict`: plans the transfer of a copy that is valid nowhere else; False if there is no place for it.
+    Yields those that are valid nowhere else and may be evicted: the caller evicts each, or passes it over.
     """
     device = room.device
     if room.fits():
-        return True
+        return
     if device.candidates:
         device.short = True
     for copy, storage in victims(device, room.account, room.spare, own=room.own):
@@ -62,14 +59,22 @@ def make_room(
             leave_plan(copy)
         elif may_forget(copy, storage):
             note_dropped(copy, storage)
-            drop_replica(copy, storage, freed)
-        elif device.below is None:
+            drop_replica(copy, storage)
+        elif not device.tiers:
             del device.candidates[copy]
-        elif evict is not None and may_evict(copy, storage) and evict(copy, storage):
-            drop_replica(copy, storage, freed)
+        elif may_evict(copy, storage):
+            yield copy, storage
         if room.fits():
-            return True
-    return False
+            return
+
+
+def gather(device: DeviceState, storages: Iterable[Storage]) -> None:
+    """Memory is short for the first time: what is on the device may leave from now on."""
+    device.short = True
+    for storage in storages:
+        for copy in storage.current():
+            if copy.device is device:
+                device.candidates[copy] = storage
 
 
 def evict_idle(
@@ -92,7 +97,7 @@ def evict_idle(
             forget(copy, storage)
             freed(device)
         elif may_evict(copy, storage) and evict(copy, storage):
-            drop_replica(copy, storage, freed)
+            drop_replica(copy, storage)
             if not begin():
                 return False
         else:
@@ -119,7 +124,7 @@ def may_evict(copy: Copy, storage: Storage) -> bool:
     return copy.current and copy.view is None and copy.poison is None
 
 
-def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], None]) -> None:
+def drop_replica(copy: Copy, storage: Storage) -> None:
     """Drop a copy at once, or once the transfer that makes another one has arrived. It stays if there is no other.
 
     One of a single view cannot stand in for the whole, so it need not stay.
@@ -132,7 +137,7 @@ def drop_replica(copy: Copy, storage: Storage, freed: Callable[[DeviceState], No
         copy.uses += 1
         copy.device.standby[copy] = transfer
         forget(copy, storage)
-        await_transfer(copy, storage, transfer, freed)
+        transfer.replaced = (*transfer.replaced, (copy, storage))
 
 
 def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
@@ -144,22 +149,20 @@ def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
     return None
 
 
-def await_transfer(copy: Copy, storage: Storage, transfer: Instruction, freed: Callable[[DeviceState], None]) -> None:
-    """Release the copy once the transfer has retired, or put the copy back if the transfer failed."""
-    before = transfer.on_retire
+def end_standby(transfer: Instruction) -> list[DeviceState]:
+    """The transfer has retired: release the copies that stood by for it, or put those back whose version would be lost.
 
-    def settle(done: Instruction) -> None:
-        if before is not None:
-            before(done)
+    Returns the devices where memory may be free. If a copy is back, what waits for its memory is to hear of that, too.
+    """
+    replaced, transfer.replaced = transfer.replaced, ()
+    for copy, storage in replaced:
         copy.uses -= 1
         del copy.device.standby[copy]
-        if done.error is not None and is_last(copy, storage):
+        if transfer.error is not None and is_last(copy, storage):
             put_back(copy, storage)
         else:
             release(copy)
-        freed(copy.device)  # if the copy is back, an instruction that waited for its memory is told that there is none
-
-    transfer.on_retire = settle
+    return [copy.device for copy, _ in replaced]
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:

@@ -29,7 +29,7 @@ from .device_state import DeviceState
 from .plan import Plan
 from .reason import Reason
 from .signature import call_text
-from .tensor import Binding, Copy
+from .tensor import Binding, Copy, Storage
 
 if TYPE_CHECKING:
     from .session import VmSession
@@ -124,6 +124,7 @@ class Instruction:
         "ready",
         "received",
         "remote",
+        "replaced",
         "replans",
         "results",
         "revoked",
@@ -189,6 +190,7 @@ class Instruction:
         self.beside = 0  # bytes of temporaries, where there is no plan that says it
         self.limit = 0  # nanoseconds that it may run; 0: any
         self.remote = False  # does it wait for another node, or for what does?
+        self.replaced: tuple[tuple[Copy, Storage], ...] = ()  # of a transfer: copies that stand by until it has arrived
         self.replans = 0  # how often memory was looked for beyond the plan
         self.launch = 0  # its number, if it was launched at admission; of a Fence the highest that it covers
         self.most = 0  # bytes that are planned for results whose size data decide, while it lives

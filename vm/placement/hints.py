@@ -35,7 +35,7 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Ca
             note_dropped(copy, storage)
         elif not may_evict(copy, storage) or residency.tiers.evict(cause, copy, storage, EVICT, tiers) is None:
             continue
-        drop_replica(copy, storage, residency.scheduler.retry)
+        drop_replica(copy, storage)
         freed += copy.nbytes
     return freed
 

@@ -61,7 +61,6 @@ class Residency:
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
         self.tiers = Tiers(scheduler, self.transfers, self.new_copy)
-        scheduler.evict = self.tiers.evict
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A new copy of that many bytes on a device, with the memory planned that it takes there."""
@@ -148,10 +147,12 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, source)
         source.device.candidates.setdefault(source, storage)
-        self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
+        self.tiers.admit(
+            self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
+        )
         bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
         if source.device is self.store and self.is_read_once(storage):
-            drop_replica(source, storage, self.scheduler.retry)
+            drop_replica(source, storage)
         return copy
 
     def stopover(
@@ -184,7 +185,7 @@ class Residency:
             nbytes, spare = self.bytes_to_bring(tensor), {*storage.current(), *self.scheduler.bound}
             if host in storage.copies:
                 return self.bring(tensor, host, cause)
-            room = self.scheduler.make_room(host, spare, cause, max(nbytes, 0))
+            room = self.tiers.make_room(host, spare, cause, max(nbytes, 0))
             if room and self.tiers.make_share(storage, host, nbytes, cause):
                 return self.bring(tensor, host, cause)
             if stored is None and storage.nbytes >= 0 and self.tiers.may_take(store, source, storage, cause):
@@ -252,7 +253,7 @@ class Residency:
         device.candidates[copy] = storage
         bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
-        self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, cause, why)
+        self.tiers.admit(self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, cause, why))
         bound[kept:] = [copy]
         return copy
 
@@ -379,7 +380,7 @@ class Residency:
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)
         if old is not None:
-            self.transfers.copy(old, target, cause)
+            self.tiers.admit(self.transfers.copy(old, target, cause))
             tensor.storage.version = copy.version = copy.version + 1  # the Copy has written the one before
         return target
 

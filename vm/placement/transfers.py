@@ -28,7 +28,7 @@ BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind
 
 
 class Transfers:
-    """Admits them. `files`: told when a read has failed. `causing`: the author, in place of the session that asks."""
+    """Makes them. `files`: told when a read has failed. `causing`: the author, in place of the session that asks."""
 
     def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
         self.scheduler = scheduler
@@ -46,7 +46,7 @@ class Transfers:
             self.causing = before
 
     def plan(self, source: Binding, target: Binding, storage: Storage, cause: Cause, why: str = "") -> Instruction:
-        """Admit a Transfer. `why`: what its label says in place of the kind."""
+        """A Transfer, to be admitted. `why`: what its label says in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if source.copy.device is self.store:
@@ -65,14 +65,13 @@ class Transfers:
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
         instruction.on_retire = lambda done: self._arrived(done, carrier, kind, storage)
-        self.scheduler.admit(instruction)
         return instruction
 
-    def copy(self, source: Binding, target: Binding, cause: Cause) -> None:
-        """Admit a Copy within one device."""
+    def copy(self, source: Binding, target: Binding, cause: Cause) -> Instruction:
+        """A Copy within one device, to be admitted."""
         instruction = self._instruction(Opcode.COPY, "copy", source, target, cause)
         instruction.kernel = source_first(target.copy.device.backend.copy)
-        self.scheduler.admit(instruction)
+        return instruction
 
     def _instruction(self, opcode: Opcode, label: str, source: Binding, target: Binding, cause: Cause) -> Instruction:
         scheduler = self.scheduler

@@ -19,11 +19,14 @@ from ..model.charges import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
 from ..model.tensor import Binding, Copy, Tensor
 
+MakeShare = Callable[[Instruction, int], None]
+
 
 class PendingMetas:
     """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched.
 
-    `make_share` lets values of an instruction's session leave its device, for so many bytes more of its results.
+    `make_share`, set by placement, lets values of an instruction's session leave its device, for so many bytes more of
+    its results.
     """
 
     def __init__(
@@ -31,12 +34,11 @@ class PendingMetas:
         infer: InferCache,
         failed: Callable[[Instruction, TensordError], None],
         ready: Callable[[Instruction], None],
-        make_share: Callable[[Instruction, int], None],
     ) -> None:
         self.infer = infer
         self.failed = failed
         self.ready = ready
-        self.make_share = make_share
+        self.make_share: MakeShare = make_none
 
     def resolve(self, tensor: Tensor, meta: Meta) -> None:
         """Set a tensor's meta and the sizes of its copies, and resolve the metas that depend on it."""
@@ -120,6 +122,10 @@ class PendingMetas:
             error = instruction.failure_of(binding.copy)
             if error is not None and binding.tensor.meta is None:
                 yield error, fail_meta(binding.tensor, error)
+
+
+def make_none(_instruction: Instruction, _nbytes: int) -> None:
+    """No values leave, as long as nobody places anything."""
 
 
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:

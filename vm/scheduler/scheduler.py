@@ -19,7 +19,7 @@ Source: OneFlow's VirtualMachineEngine.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...interpreter.errors import KernelError, TensordError
@@ -28,25 +28,17 @@ from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.binding import bind_arguments
 from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory, waits_long
-from ..memory.making_room import Room, evict_idle, make_room
-from ..memory.refusals import Refusals, question
-from ..memory.release import leave_plan
+from ..memory.making_room import Room, end_standby, evict_idle, gather
 from ..memory.reservation import (
     beside_results,
     is_first,
     is_stuck,
-    need_alone,
-    new_copies,
     out_of_memory,
-    scratch_of,
-    too_large,
 )
-from ..model.account import Account
-from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.launches import Fence, Launches, strides_of
-from ..model.reason import EVICT, REPLAN, Reason
+from ..model.reason import REPLAN, Reason
 from ..model.session import Cause, VmSession
 from ..model.tally import Tally
 from ..model.tensor import Binding, Copy, Storage
@@ -99,13 +91,11 @@ class Scheduler:
         self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
-        self.refusals = Refusals()
         # For the driver: instructions that have retired or are doomed, each with what is to be done then; and errors,
         # each once, at its origin.
         self.endings: deque[tuple[Callable[[Instruction], None], Instruction]] = deque()
         self.reports: deque[tuple[VmSession, TensordError]] = deque()
-        self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
-        self.evict: Evict = evict_nothing  # set by `placement.residency`
+        self.evict: Evict = evict_nothing  # set by `placement.tiers`, for what was not planned at admission
         self.storages = storages  # gives all that handles and names reach
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
@@ -118,7 +108,7 @@ class Scheduler:
             dispatcher.launch_here = self.fences.launch_here
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
-        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready, self.make_late_share)
+        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
 
     # -- passes ----------------------------------------------------------------------------------------------------
 
@@ -165,11 +155,10 @@ class Scheduler:
             self.ring.routines.ran(session.id, run, self.ids, self.tick + 1)
 
     def admit(self, instruction: Instruction) -> None:
-        """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied."""
-        needs_memory = bool(instruction.outputs or instruction.beside)
-        scratch, most = beside_results(instruction) if needs_memory else (0, 0)
-        if needs_memory and instruction.device.planned + scratch + most > instruction.device.backend.limit:
-            self._plan_room(instruction, scratch + most)
+        """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied.
+
+        What makes memory is admitted by `placement.tiers`, which has planned room for that.
+        """
         if self.launching:
             self.fences.order(instruction)
         self.enter(instruction)
@@ -177,8 +166,8 @@ class Scheduler:
             if isinstance(value, Binding):
                 value.tensor.bound = True
         self._consume(instruction)
-        if needs_memory and instruction.error is None:
-            self._expect_memory(instruction, scratch, most)
+        if (instruction.outputs or instruction.beside) and instruction.error is None:
+            self._expect_memory(instruction)
         if instruction.error is not None and instruction.on_doom is not None:
             self.doom((instruction,), instruction.error)  # reports a lost value at once
         else:
@@ -225,9 +214,10 @@ class Scheduler:
         for copy in copies:
             copy.device.live[instruction] = None
 
-    def _expect_memory(self, instruction: Instruction, scratch: int, most: int) -> None:
-        """Tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the `most` that
+    def _expect_memory(self, instruction: Instruction) -> None:
+        """Tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the most that
         results may have whose size data decide."""
+        scratch, most = beside_results(instruction)
         new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
         if new or scratch or (instruction.pending and may_need_scratch(instruction)):
             device = instruction.device
@@ -235,91 +225,6 @@ class Scheduler:
                 plan_most(instruction, most)
             need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
-
-    def _plan_room(self, instruction: Instruction, beside: int) -> None:
-        """The plan exceeds its device: let copies leave that. What is evicted moves in front of the instruction."""
-        device = instruction.device
-        if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
-            return
-        if need_alone(instruction) > device.backend.limit:
-            self._refuse(instruction)
-            return
-        spare = {*instruction.reads, *instruction.writes, *self.bound}
-        self.make_room(device, spare, Cause(instruction.author, instruction.location), beside)
-
-    def _refuse(self, instruction: Instruction) -> None:
-        """It can never have its memory: it fails, or is doomed already, and the plan has nothing for it, so that nobody
-        else finds the device full meanwhile."""
-        for copy in instruction.reads:
-            errors.inherit_poison(instruction, copy)
-        new = new_copies(instruction)
-        if instruction.error is None:
-            made = sum([copy.nbytes for copy in new])
-            beside = need_alone(instruction) - scratch_of(instruction) - made
-            instruction.error = instruction.describe(too_large(instruction, made, beside))
-            instruction.origin = True
-        for copy in new:
-            leave_plan(copy)
-
-    def make_room(self, device: DeviceState, spare: Collection[Copy], cause: Cause, need: int = 0) -> bool:
-        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?
-
-        As in a serial run: so first what ended sessions still hold there has to be released.
-        """
-        if need > device.backend.limit:
-            return False  # else everything there would leave in vain
-        if device.leaving and device.planned + need > device.backend.limit:
-            self.catch_up(device, need)
-            self.refusals.known.clear()  # pins may have ended
-        if not device.short and device.below is not None and device.planned + need > device.backend.limit:
-            self.gather(device)
-        return self._let_leave(Room(device, spare, cause.session.account, need), cause)
-
-    def make_share(
-        self, device: DeviceState, spare: Collection[Copy], account: Account | None, cause: Cause, need: int
-    ) -> bool:
-        """Let an account's copies leave a device that has a ceiling, but none of `spare`, until `need` bytes more are
-        within its share; are they?"""
-        if has_share(account, device, need):
-            return True
-        if not device.short and device.below is not None:
-            self.gather(device)
-        return self._let_leave(Room(device, spare, account, need, own=True), cause)
-
-    def make_late_share(self, instruction: Instruction, nbytes: int) -> None:
-        """Data have decided on the size of a result since the instruction was admitted: let copies of its session leave
-        the plan, which is that after all that has been admitted by now. Instructions that use them do so first."""
-        spare = {*instruction.reads, *instruction.writes, *self.bound}
-        cause = Cause(instruction.author, instruction.location)
-        self.make_share(instruction.device, spare, instruction.session.account, cause, nbytes)
-
-    def _let_leave(self, room: Room, cause: Cause) -> bool:
-        """Let copies leave until what is wanted fits, unless it is known that none may."""
-        if room.fits():
-            return True
-
-        def evict(copy: Copy, storage: Storage) -> bool:
-            return self.evict(cause, copy, storage, EVICT, copy.device.tiers) is not None
-
-        refusals, bound = self.refusals, self.bound
-        with refusals:
-            asked = question(room, cause.session, bound) if refusals.failed else None
-            if asked in refusals.known:
-                return False
-            if make_room(room, self.retry, evict):
-                return True
-            refusals.failed = True
-            if asked is not None and question(room, cause.session, bound) == asked:
-                refusals.known.add(asked)
-        return False
-
-    def gather(self, device: DeviceState) -> None:
-        """Memory is short for the first time: what is on the device may leave from now on."""
-        device.short = True
-        for storage in self.storages():
-            for copy in storage.current():
-                if copy.device is device:
-                    device.candidates[copy] = storage
 
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
         """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
@@ -329,7 +234,7 @@ class Scheduler:
         if not tiers:
             return False
         if not device.short:
-            self.gather(device)
+            gather(device, self.storages())
         instruction.replans += is_first(instruction)
         if instruction.replans > REPLANS:
             return False
@@ -427,6 +332,9 @@ class Scheduler:
                 self.tell(instruction.author, error)
         if self.launching and isinstance(instruction, Fence):
             self.fences.passed(instruction)
+        if instruction.replaced:
+            for device in end_standby(instruction):
+                self.retry(device)
         if instruction.on_retire is not None:
             self.endings.append((instruction.on_retire, instruction))
         if instruction.error is not None or instruction.failures is not None:
@@ -445,8 +353,9 @@ class Scheduler:
         if instruction.most:
             plan_most(instruction, 0)
         for copy in instruction.reads + instruction.writes:
-            if copy.device.live.pop(instruction, self) is None:
-                self.retry(copy.device)
+            device = copy.device
+            if device.live.pop(instruction, self) is None and device.waiting:
+                self.retry(device)
 
     def _release_successors(self, instruction: Instruction) -> None:
         """Satisfy the instruction's outgoing edges for good."""
@@ -568,10 +477,6 @@ def note_warm(instruction: Instruction) -> None:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
-
-
-def release_nothing(device: DeviceState, need: int) -> None:
-    """What ended sessions hold, as long as nobody ends any."""
 
 
 def evict_nothing(*_what: object) -> None:

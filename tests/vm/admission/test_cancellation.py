@@ -11,6 +11,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Lookup, Publish, Unpublish, Wait
 from tensord.streams.device import Eviction
 from tensord.vm.admission.cancellation import PIECE, held_alone, written_now
+from tensord.vm.memory.making_room import gather
 from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import SourceLocation
@@ -326,7 +327,7 @@ def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_i
     """Without a look at each of the others if there is nothing, on a device from which values are evicted."""
     parts = Parts("cpu:0", "sim:0", memory=PIECE * 9 * VALUE, eviction=Eviction.COST)
     sim = parts.at("sim:0")
-    parts.scheduler.gather(sim)
+    gather(sim, parts.engine.directory.storages())
     handles = 4 * PIECE
     places = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
     tensors = [parts.tensor(home="sim:0" if n in places else "cpu:0") for n in range(handles)]

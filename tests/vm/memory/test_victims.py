@@ -6,6 +6,7 @@ import pytest
 
 from tensord.streams.device import Eviction
 from tensord.vm.memory import victims as module
+from tensord.vm.memory.making_room import gather
 from tensord.vm.memory.mapped import map_copy
 from tensord.vm.memory.victims import touch, victims
 from tensord.vm.model.account import Account
@@ -22,7 +23,7 @@ SIZE = 8 * ELEMENTS
 @pytest.fixture
 def parts() -> Parts:
     parts = Parts("cpu:0", "sim:0", memory=100 * SIZE, eviction=Eviction.COST)
-    parts.scheduler.gather(parts.at("sim:0"))  # memory was short once
+    gather(parts.at("sim:0"), parts.engine.directory.storages())  # memory was short once
     return parts
 
 

@@ -10,6 +10,7 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.device import Eviction
 from tensord.vm.memory.ledger import expect
+from tensord.vm.memory.making_room import gather
 from tensord.vm.model.directory import Published
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.model.session import Cause
@@ -37,7 +38,7 @@ class Busy(Parts):
         self.waiting = self.chain[-1]  # has no room on its stream
         self.gate = self.op("gate", writes=[self.tensor()])
         self.needy = [self.op("needy", reads=[self.y], writes=[self.tensor(2, filled=False)]) for _ in range(2)]
-        self.scheduler.gather(self.at("sim:0"))
+        gather(self.at("sim:0"), self.engine.directory.storages())
         self.name = self.tensor()
         self.engine.admission.names.publish(self.session, ["name"], [Published((self.name,))])
 

@@ -31,9 +31,8 @@ class Resolver:
     def __init__(self, parts: Parts) -> None:
         self.errors: dict[Instruction, TensordError] = {}
         self.runnable: list[Instruction] = []
-        metas = PendingMetas(
-            parts.engine.infer, self.errors.__setitem__, self.runnable.append, parts.scheduler.make_late_share
-        )
+        metas = PendingMetas(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
+        metas.make_share = parts.residency.tiers.make_late_share
         self.resolve, self.fail = metas.resolve, metas.fail
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ....interpreter.errors import ProtocolError
-from ...memory.making_room import may_evict
+from ...memory.making_room import gather, may_evict
 from ...memory.pins import pinned_bytes
 from ...memory.replicas import may_forget
 from ...model.device_state import DeviceState
@@ -126,7 +126,7 @@ def may_leave(
         if place.below is None or name not in {"", place.name}:
             continue
         if only is None and not place.short:
-            engine.scheduler.gather(place)
+            gather(place, engine.directory.storages())
         if only is None:
             found = list(place.candidates.items())
         else:
