@@ -16,11 +16,11 @@ from ..each_case import each_case
 ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(62, 26, 25, 5),
-    "sim op": Counts(321, 52, 109, 24),
-    "sim op, daemon": Counts(316, 42, 97, 6),
+    "sim op": Counts(320, 53, 110, 24),
+    "sim op, daemon": Counts(302, 43, 90, 6),
     "run": Counts(118, 42, 43, 4),
-    "eviction": Counts(620, 64, 212, 44),
-    "checkpoint": Counts(876, 75, 218, 26),
+    "eviction": Counts(614, 64, 206, 39),
+    "checkpoint": Counts(882, 75, 228, 29),
 }
 ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine

@@ -36,10 +36,10 @@ def x(parts: Parts) -> Tensor:
 
 
 @pytest.fixture
-def freed(parts: Parts) -> list[DeviceState]:
+def freed(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[DeviceState]:
     """The devices where memory may be free, as the scheduler hears of them at the end of a transfer."""
     found: list[DeviceState] = []
-    parts.scheduler.retry = found.append
+    monkeypatch.setattr(parts.scheduler, "retry", found.append)
     return found
 
 
