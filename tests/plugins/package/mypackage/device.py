@@ -12,7 +12,7 @@ import numpy as np
 
 from tensord.devices import EVICTION, MEMORY, Buffer, Eviction, HostDevice, Option, Sink, define_device
 
-LARGE = 1 << 16  # bytes; what is smaller lies in memory
+LARGE = 1 << 16  # bytes; smaller tensors lie in memory
 
 DIRECTORY = Option("path", str, "where the files are, which have no names")
 
@@ -42,7 +42,7 @@ class FileDevice(HostDevice):
                 raise MemoryError(str(error)) from error
 
     def adopt(self, array: Any) -> Buffer | None:
-        return self.adopt_copy(array)  # what a kernel returns lies in memory
+        return self.adopt_copy(array)  # arrays that a kernel returns lie in memory
 
 
 define_device("file", FileDevice, FileOptions)
