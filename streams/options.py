@@ -232,27 +232,28 @@ def _faults(value: object) -> tuple[Fault, ...]:
 
 # -- options that several kinds of devices have ------------------------------------------------------------------------
 
-MEMORY: Final = Option("bytes, 1 or more", _memory, "what may be allocated")
+MEMORY: Final = Option("bytes, 1 or more", _memory, "the bytes that may be allocated")
 CACHE: Final = Option(
     "bytes", parse_size, "freed memory that is kept for reuse, at most; given up first when memory gets short"
 )
 EVICTION: Final = Option(
     ", ".join(Eviction),
     _eviction,
-    "which values leave for the host, or from there for the store, when memory gets short: what costs least, what was "
-    "used least recently, or none that are valid nowhere else",
+    "which values are evicted to the host, or from there to the store, when memory gets short: the cheapest, the least "
+    "recently used, or only values that are valid elsewhere",
 )
 FLOOR: Final = Option(
     "bytes",
     parse_size,
-    "what a session's values keep when another session needs room, but for copies that are valid elsewhere; at most "
+    "bytes that a session keeps when another session needs room, not counting copies that are valid elsewhere; at most "
     "its share of half of the memory",
 )
 CEILING: Final = Option(
     "bytes, or a share",
     _ceiling,
-    "what a session's values may take here, such as `1 GiB`, or `50%` of the device's memory; beyond it values of its "
-    "own leave first, whoever else has room, and what does not fit even so is refused with QuotaError; 0: all",
+    "the bytes that a session's values may take here, such as `1 GiB`, or `50%` of the device's memory; beyond the "
+    "ceiling the session's own values are evicted, and an op that still does not fit is refused with QuotaError; 0: no "
+    "ceiling",
 )
 COMPUTE_STREAMS: Final = count(1, "compute streams")
 MISSING_OPS: Final = Option(
@@ -264,8 +265,7 @@ PEER: Final = flag(
 )
 LATE_ERRORS: Final = flag("an op's error may surface after later ops were executed, as on a GPU")
 LAUNCH_BLOCKING: Final = flag(
-    "each op is waited for where it is launched, so that an error of its kernel that would surface later names the op "
-    "and its line; slow"
+    "the machine waits for each op when it is launched, so that an error of its kernel names the op and its line; slow"
 )
 FAULTS: Final = Option("list of faults", _faults, "armed from the start, see below")
 BANDWIDTH: Final = Option(

@@ -23,7 +23,7 @@ from ..options import (
 )
 
 RESERVE: Final = Option(
-    "bytes", parse_size, "taken from the GPU when it is opened; what fits costs no call of the driver"
+    "bytes", parse_size, "allocated from the GPU when it is opened; allocations within the reserve need no driver call"
 )
 PINNED: Final = Option("bytes", parse_size, "page-locked host memory for copies, at most; beyond it copies are slower")
 NCCL: Final = flag(

@@ -47,17 +47,15 @@ def _directory(value: object) -> str:
 
 
 DIRECTORY: Final = Option(
-    "path, or none", _directory, "where values lie that left the host; what is there ends with the daemon"
+    "path, or none", _directory, "the directory for values evicted from the host; its contents end with the daemon"
 )
 QUOTA: Final = Option(
     "bytes",
     parse_size,
-    "what may be used of the disk, of which a value takes whole pages of 4 KiB; 0: nothing is evicted to it",
+    "the disk space for evicted values; a value takes whole pages of 4 KiB; 0: nothing is evicted to the store",
 )
 DURABLE: Final = Option("path, or none", _directory, "the directory of checkpoints in which durable names are kept")
-INTERVAL: Final = seconds(
-    "after which durable names that have changed are written, without anybody asking; 0: only when asked"
-)
+INTERVAL: Final = seconds("how often changed durable names are written automatically; 0: only on request")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def blas_threads(meaning: str) -> Option:
 
 WORKERS: Final = count(1, "compute streams, each with a thread")
 BLAS_THREADS: Final = blas_threads("threads of one BLAS call in the whole process, see below; 0: the library's choice")
-SHARED: Final = flag("larger blocks may be mapped by other processes: for results that are read where they lie")
+SHARED: Final = flag("other processes may map larger blocks, to read results without a copy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,13 @@ from ..threads.worker import WorkerStream
 
 LATENCY: Final = seconds("of one transfer")
 LAUNCHES: Final = flag(
-    "ops are launched where they are admitted, and computed when somebody waits, as on a GPU; freed memory is poisoned "
-    "in the order of the stream, and what fails late costs the device; nothing runs inline"
+    "ops are launched at admission and computed when a call waits, as on a GPU; freed memory is poisoned in the order "
+    "of the stream, and a late failure loses the device; nothing runs inline"
 )
-COMPUTE_DELAY: Final = seconds("that an op takes at the least")
+COMPUTE_DELAY: Final = seconds("the least time that an op takes")
 COMPUTE_RATE: Final = rate(
-    "element operations per second", "of an op, which takes at least what its operations take at this rate; 0: no limit"
+    "element operations per second",
+    "the rate of an op: it takes at least its number of operations divided by this rate; 0: no limit",
 )
 INLINE: Final = flag(
     "small ops may run on the thread that submits them; never where time is added, nor while a fault is armed"
