@@ -122,7 +122,7 @@ class Clearings:
 _CLEARINGS: Final[weakref.WeakKeyDictionary[Any, Clearings]] = weakref.WeakKeyDictionary()
 
 
-class Kept:
+class CachedResults:
     """The results that `functools.cache` keeps: right until the cache is cleared, or may have dropped some."""
 
     __slots__ = ("_cleared", "_clearings", "_information", "_misses", "identity")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..capture.structure import joined
 from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import LinkedProgram
-from .contents import Contents, Kept, dict_of
+from .contents import CachedResults, Contents, dict_of
 from .functions import look_at_decimals
 from .kinds import (
     INERT,
@@ -54,7 +54,7 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
         search.follow(wrapped, name)
         search.follow(getattr(value, "__self__", None), name)  # a method is a routine, perhaps
         if isinstance(value, _lru_cache_wrapper):
-            search.state(Kept(value), f"{name}.cache_info", renewed=True)
+            search.state(CachedResults(value), f"{name}.cache_info", renewed=True)
     elif isinstance(value, io.IOBase):
         if "closed" in search.attributes:
             search.attribute(value, "closed", name)

@@ -22,7 +22,7 @@ VARIABLE: Final = "CUPY_CACHE_DIR"
 SUFFIX: Final = ".cubin"  # of a compiled kernel
 
 
-class Kept(NamedTuple):
+class CachedKernels(NamedTuple):
     """What a directory holds."""
 
     kernels: int
@@ -80,10 +80,10 @@ def unusable(directory: Path, why: str) -> MetadataError:
     return MetadataError(f"{directory} cannot keep compiled kernels: {why}, or set kernel_cache, or ${VARIABLE}")
 
 
-def kept_in(directory: Path) -> Kept:
+def kept_in(directory: Path) -> CachedKernels:
     """How many kernels a directory has, and how many bytes they take."""
     sizes = [size for file in directory.glob(f"*{SUFFIX}") if (size := size_of(file))]
-    return Kept(len(sizes), sum(sizes))
+    return CachedKernels(len(sizes), sum(sizes))
 
 
 def size_of(file: Path) -> int:

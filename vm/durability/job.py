@@ -20,7 +20,7 @@ from ...streams.disk.kept import stretches_in
 from ...streams.disk.stored import StoredArray, pieces
 from ..log import log
 from .contents import Contents, owner_of
-from .target import Kept, Last, Target
+from .target import DurableEntry, Last, Target
 
 STEP: Final = 64 << 20  # bytes after which there is something new to say
 
@@ -182,7 +182,11 @@ class CheckpointJob:
         if newest != known or number != newest:
             latest = directory.latest().generation
             ours = {name: one for name, one in names.items() if one.ours}
-            there = {} if latest is None else {name: Kept(one, None, name in ours) for name, one in latest.records()}
+            there = (
+                {}
+                if latest is None
+                else {name: DurableEntry(one, None, name in ours) for name, one in latest.records()}
+            )
             self.last = Last({**there, **ours} if newest == known else there, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:

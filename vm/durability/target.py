@@ -38,7 +38,7 @@ class Stood(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Kept(NamedTuple):
+class DurableEntry(NamedTuple):
     """The entry of a generation under a name.
 
     `stood`: what stood there when it was written; None if nobody knows, or it has kept an earlier value. `ours`: this
@@ -56,7 +56,7 @@ class Last(NamedTuple):
     They differ if an older one was restored. Both are 0 before anybody has looked.
     """
 
-    names: Mapping[str, Kept] = {}
+    names: Mapping[str, DurableEntry] = {}
     number: int = 0
     newest: int = 0
 
@@ -126,7 +126,9 @@ class Target:
         """Learn the entries of a generation, and which are earlier runs' (`carried`). `newest`: the newest there."""
         before = self.last.names
         names = {
-            name: Kept(record, standing.get(name), name not in carried or (name in before and before[name].ours))
+            name: DurableEntry(
+                record, standing.get(name), name not in carried or (name in before and before[name].ours)
+            )
             for name, record in generation.records()
         }
         self.last = Last(names, generation.number, newest or generation.number)

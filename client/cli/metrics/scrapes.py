@@ -32,7 +32,7 @@ class Source(Protocol):
     def health(self) -> list[str]: ...
 
 
-class Kept:
+class FreshValue:
     """A value that is made anew when it is older than `FRESH`, once for all who wait for it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -62,7 +62,7 @@ class Scrapes:
         self._source = source
         self._render = render
         self._thread = ThreadPoolExecutor(1, "metrics")
-        self._figures, self._health = Kept(clock), Kept(clock)
+        self._figures, self._health = FreshValue(clock), FreshValue(clock)
         self._texts: dict[str, tuple[str, bytes]] = {}
         self._of: Figures | None = None
 
