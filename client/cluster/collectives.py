@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.collectives.over_nodes import asked_over_nodes, transfers
-from ...interpreter.collectives.request import Asked
+from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.device_names import node_of
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 
-def asked_of(kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> Asked:
+def asked_of(
+    kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+) -> ResolvedRequest:
     """What is asked for; MetadataError at the user's line for what does not fit."""
     homes, metas = [tensor._home for tensor in tensors], [tensor._known_meta() for tensor in tensors]
     try:
@@ -33,7 +35,11 @@ def asked_of(kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attri
 
 
 def issue(
-    cluster: Cluster, asked: Asked, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+    cluster: Cluster,
+    asked: ResolvedRequest,
+    tensors: Sequence[Tensor],
+    devices: Sequence[str],
+    attributes: dict[str, Any],
 ) -> list[Tensor]:
     """Send each node its part; the results, one for each device."""
     names = asked.devices
@@ -52,7 +58,7 @@ def issue(
 
 def send_parts(
     cluster: Cluster,
-    asked: Asked,
+    asked: ResolvedRequest,
     cores: Mapping[str, Core],
     tensors: Sequence[Tensor],
     devices: Sequence[str],
@@ -79,7 +85,7 @@ def send_parts(
     return made
 
 
-def handles(core: Core, asked: Asked, node: str) -> dict[int, Tensor]:
+def handles(core: Core, asked: ResolvedRequest, node: str) -> dict[int, Tensor]:
     """Handles of a node's results, by rank."""
     metas = asked.collective.outputs()
     return {

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...interpreter.collectives.collective import Kind
 from ...interpreter.collectives.over_nodes import is_launchable
-from ...interpreter.collectives.request import Asked, asked_for
+from ...interpreter.collectives.request import ResolvedRequest, asked_for
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.placement import Placement
@@ -35,7 +35,7 @@ class Noting(threading.local):
     """The function that this thread calls with each collective, the homes of its tensors, and the library that would
     carry it out, in place of issuing the collective; None: collectives are issued."""
 
-    note: Callable[[Asked, Sequence[str], str], None] | None = None
+    note: Callable[[ResolvedRequest, Sequence[str], str], None] | None = None
 
 
 NOTING: Final = Noting()
@@ -143,7 +143,7 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
     return list(capture.collective(str(kind), tensors, attributes))
 
 
-def library_of(asked: Asked, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
+def library_of(asked: ResolvedRequest, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
     """The library that can carry it out, which all of its devices have in the same version; "" if there is none."""
     found = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
     return found.pop() if len(found) == 1 else ""
@@ -155,7 +155,7 @@ def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) ->
 
 
 def issue(
-    core: Core, asked: Asked, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+    core: Core, asked: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> list[Tensor]:
     """Append the message, and make the handles of its results."""
     outbox, ids = core.outbox, tuple([tensor._id for tensor in tensors])

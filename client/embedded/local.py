@@ -26,7 +26,7 @@ Machine: TypeAlias = VirtualMachine | SerialMachine
 Local: TypeAlias = EmbeddedTransport | SerialTransport
 
 
-class Asked(NamedTuple):
+class MachineRequest(NamedTuple):
     """The machine that a session asks for. `engine`: None for any; a new machine then has the `usual` one."""
 
     devices: Specs | None
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 class Shared:
     """A machine that sessions share by name, what it was made for, and how many sessions it has."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: MachineRequest) -> None:
         self.asked = asked
         self.machine = new_machine(asked)
         self.sessions = 0
@@ -50,7 +50,7 @@ _shared_lock = ProcessLock()
 FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
 
 
-def connect_local(address: str, asked: Asked, name: str, *, strict: bool) -> Local:
+def connect_local(address: str, asked: MachineRequest, name: str, *, strict: bool) -> Local:
     """A session on a machine of its own ("local"), or on a shared one ("local:NAME")."""
     shared = address.partition(":")[2]
     if not shared:
@@ -75,7 +75,7 @@ def load_plugins(names: Sequence[str] | None) -> None:
     load(names)
 
 
-def new_machine(asked: Asked) -> Machine:
+def new_machine(asked: MachineRequest) -> Machine:
     """A new machine. A serial one never keeps a trace."""
     devices = asked.devices or ()
     if engine_of(asked) == "serial":
@@ -83,7 +83,7 @@ def new_machine(asked: Asked) -> Machine:
     return VirtualMachine(devices, tracing=asked.tracing, node=asked.node or "")
 
 
-def engine_of(asked: Asked) -> str:
+def engine_of(asked: MachineRequest) -> str:
     return asked.engine or asked.usual
 
 
@@ -94,7 +94,7 @@ def transport_to(machine: Machine, release: Callable[[], object], name: str, *, 
     return EmbeddedTransport(machine, release, name, strict=strict)
 
 
-def check_same(address: str, found: Asked, asked: Asked) -> None:
+def check_same(address: str, found: MachineRequest, asked: MachineRequest) -> None:
     """MetadataError if a shared machine was made with other options than those asked for."""
     if asked.devices is not None and found.devices != list(asked.devices):
         known = ", ".join(map(str, found.devices or ())) or "cpu:0"

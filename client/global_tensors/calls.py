@@ -32,7 +32,7 @@ from .form import Form
 from .known import Known, KnownCalls
 from .making import global_tensor
 from .narrowing import Narrowing, narrowing
-from .plan import Asked, Plan, planned
+from .plan import CallKind, Plan, planned
 from .reducing import WAYS, reduced_apart
 from .replicas import without_failed
 from .tensor import GlobalTensor
@@ -48,7 +48,7 @@ class GlobalCalls:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._plans: dict[Asked, Plan] = {}
+        self._plans: dict[CallKind, Plan] = {}
         self.known = KnownCalls(outbox)
         self.operate = self.known.operate
 
@@ -173,7 +173,9 @@ class GlobalCalls:
             entries.append(entry)
         self.known.add(key, Known(entries, plan.outputs))
 
-    def _asked(self, core: Core, invocation: Invocation, placement: Placement) -> tuple[Asked, tuple[Any, ...] | None]:
+    def _asked(
+        self, core: Core, invocation: Invocation, placement: Placement
+    ) -> tuple[CallKind, tuple[Any, ...] | None]:
         """The kind of a call; and its operands with floats for large ints, if there are such."""
         op, inputs, targets = invocation.op, invocation.inputs, invocation.out
         operands = tuple(
@@ -181,7 +183,7 @@ class GlobalCalls:
         )
         check_distinct(op.name, targets or ())
         out = None if targets is None else tuple([each._form for each in targets if type(each) is GlobalTensor])
-        asked = Asked(op, operands, invocation.attributes, placement, out)
+        asked = CallKind(op, operands, invocation.attributes, placement, out)
         floats = None
         if int in operands:
             key = SignatureKey(op, asked.metas, invocation.attributes, "", None)
@@ -190,7 +192,7 @@ class GlobalCalls:
                 check_scalars(op.name, inputs, asked.metas, dict(invocation.attributes))
         return asked, floats
 
-    def _plan(self, asked: Asked) -> Plan:
+    def _plan(self, asked: CallKind) -> Plan:
         """Plan a kind of call that was not made before."""
         targets = None if asked.out is None else tuple([form.meta for form in asked.out])
         key = SignatureKey(asked.op, asked.metas, asked.attributes, "", targets)
@@ -300,7 +302,7 @@ class GlobalCalls:
         return part
 
 
-def writing_of(asked: Asked) -> Writing | None:
+def writing_of(asked: CallKind) -> Writing | None:
     """How to write to a part of a tensor along its split axes, if that is what is asked; MetadataError for a value that
     does not fit."""
     target, value = asked.operands

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ...interpreter.collectives.request import Asked as Collective
+from ...interpreter.collectives.request import ResolvedRequest as Collective
 from ...interpreter.layouts.layout import Partial, spelt
 from ...interpreter.types.sizes import size
 from ..locations.locations import user_line
@@ -15,7 +15,7 @@ from .boxing.links import bandwidth
 from .boxing.route import route
 from .boxing.steps import Step
 from .form import Form
-from .plan import Asked, Plan, alternatives
+from .plan import CallKind, Plan, alternatives
 
 
 class Noting(threading.local):
@@ -163,7 +163,7 @@ def described(step: Step, what: str) -> dict[str, Any]:
     }
 
 
-def why(asked: Asked, plan: Plan) -> str:
+def why(asked: CallKind, plan: Plan) -> str:
     """Why these layouts were chosen."""
     others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
     rule = asked.op.layouts

@@ -24,7 +24,7 @@ from .boxing.steps import Reduction, Step
 from .form import Form
 
 
-class Asked(NamedTuple):
+class CallKind(NamedTuple):
     """A kind of call. `operands`: the forms of global tensors, the types of numbers; `out`: forms of targets."""
 
     op: OpDef
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     """How such calls are issued. `operands`: the form that each is boxed to, None for a number; `attributes`: those of
     each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
 
-    asked: Asked
+    asked: CallKind
     operands: tuple[Form | None, ...]
     attributes: tuple[FrozenAttributes, ...]
     outputs: tuple[Form, ...]
@@ -75,7 +75,7 @@ class Candidate(NamedTuple):
     calls: tuple[OpCall, ...]
 
 
-def planned(asked: Asked, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
+def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
     """The plan for such calls, whose results are of these metas."""
     for candidate in sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs)):
         plan = tried(asked, candidate, outputs, cache)
@@ -84,13 +84,13 @@ def planned(asked: Asked, outputs: tuple[Meta | None, ...], cache: InferCache) -
     raise AssertionError("equal parts everywhere can be computed wherever the whole can")
 
 
-def alternatives(asked: Asked) -> list[Candidate]:
+def alternatives(asked: CallKind) -> list[Candidate]:
     """All ways in the order of their cost."""
     outputs = infer_once(asked.op, asked.metas, asked.attributes)
     return sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs))
 
 
-def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
+def candidates(asked: CallKind, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
     """All ways that the op's rule has, in listed order."""
     call = OpCall(asked.metas, dict(asked.attributes), outputs)  # type: ignore[arg-type]
     for chosen, calls in chains(asked, (), [call]):
@@ -103,7 +103,7 @@ def candidates(asked: Asked, outputs: tuple[Meta | None, ...]) -> Iterator[Candi
 
 
 def chains(
-    asked: Asked, chosen: tuple[Signature, ...], calls: list[OpCall]
+    asked: CallKind, chosen: tuple[Signature, ...], calls: list[OpCall]
 ) -> Iterator[tuple[tuple[Signature, ...], list[OpCall]]]:
     """Signatures, one for each dimension of the grid, and the calls of the parts that they lead to."""
     grid = asked.placement.grid
@@ -115,7 +115,7 @@ def chains(
         yield from chains(asked, (*chosen, one), divided(calls, one, parts))
 
 
-def cost(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> tuple[float, int]:
+def cost(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None]) -> tuple[float, int]:
     """Seconds of boxing, and how much is boxed."""
     time, count = 0.0, 0
     for given, layout in zip(asked.operands, candidate.operands, strict=True):
@@ -129,7 +129,7 @@ def cost(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> 
     return time + (count and pending(asked, candidate, outputs)), count
 
 
-def pending(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None]) -> float:
+def pending(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None]) -> float:
     """Seconds until results that are addends are summed, to slices where that can be."""
     if asked.out is not None:
         return 0.0
@@ -149,7 +149,7 @@ def reductions(form: Form) -> Iterator[Step]:
                 yield Reduction(form, form.at(dim, Split(0)), dim)
 
 
-def tried(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:
+def tried(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:
     """The plan of that way; None if the op cannot be inferred on the shares."""
     pairs = zip(asked.operands, candidate.operands, strict=True)
     operands = tuple(None if layout is None else given.laid(layout) for given, layout in pairs)
@@ -168,7 +168,7 @@ def tried(asked: Asked, candidate: Candidate, outputs: Sequence[Meta | None], ca
     return Plan(asked, operands, attributes, made, direct)
 
 
-def frozen(asked: Asked, call: OpCall, cache: InferCache) -> FrozenAttributes:
+def frozen(asked: CallKind, call: OpCall, cache: InferCache) -> FrozenAttributes:
     """The attributes of one part's call. MetadataError if the op does not take the part."""
     whole_attributes = dict(asked.attributes)
     attributes = asked.attributes if call.attributes == whole_attributes else asked.op.freeze(call.attributes)

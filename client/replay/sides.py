@@ -12,7 +12,7 @@ from ...interpreter.schema.own_op import check_there
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.addresses import for_client
 from ...interpreter.wire.messages import Fetch, NamedMessage, encode_message
-from ..embedded.local import Asked, connect_local
+from ..embedded.local import MachineRequest, connect_local
 from ..transport.interface import Reply, Transport
 from .translation import on_devices
 
@@ -59,7 +59,7 @@ class Side:
         self._unsent: dict[int, list[Any]] = {}
         here = spec.devices or tuple(name.rpartition("/")[2] for name in recorded)
         host = () if any(kind_of(name) == "cpu" for name in here) else ("cpu:0",)  # runs with side effects need one
-        self._asked = Asked((*here, *host), spec.engine, spec.engine, tracing=False)
+        self._asked = MachineRequest((*here, *host), spec.engine, spec.engine, tracing=False)
         self._keeper = self._connect(NAME, strict=False)  # so that the machine outlives the recorded sessions
         try:
             there = list(self._keeper.devices)

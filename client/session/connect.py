@@ -106,13 +106,13 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
 
 def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
     """A session on a machine in this process: the named one, or the default one in place of a daemon."""
-    from ..embedded.local import Asked, connect_local, load_plugins
+    from ..embedded.local import MachineRequest, connect_local, load_plugins
 
     load_plugins(wanted.plugins)  # outside of the region below: an import may last, and Ctrl-C ends it
     usual = usual_engine()
     sought = default_address() if where is None and usual != "serial" else ""
     address = where or EMBEDDED
-    asked = Asked(wanted.devices, wanted.engine, usual, wanted.tracing, wanted.node)
+    asked = MachineRequest(wanted.devices, wanted.engine, usual, wanted.tracing, wanted.node)
     with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
         machine = connect_local(address, asked, wanted.name or "", strict=wanted.strict)
         if sought:

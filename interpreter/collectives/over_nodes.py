@@ -20,7 +20,7 @@ from ..types.meta import Meta
 from .choice import schedule_of
 from .collective import Collective, Kind
 from .library import calls_of
-from .request import Asked, asked_for
+from .request import ResolvedRequest, asked_for
 from .steps import Step, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
@@ -89,7 +89,7 @@ def asked_over_nodes(
     metas: Sequence[Meta | None],
     devices: Sequence[str],
     attributes: Mapping[Any, Any] | Sequence[Any],
-) -> Asked:
+) -> ResolvedRequest:
     """What is asked for, on tensors with these homes and metas; MetadataError for what does not fit."""
     if max(len(homes), len(devices)) > MOST_RANKS:
         raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are the most", op=kind)
@@ -109,7 +109,7 @@ def _asked(
     metas: tuple[Meta | None, ...],
     devices: tuple[str, ...],
     attributes: tuple[tuple[str, type, Any], ...],  # with the type, since True equals 1
-) -> Asked:
+) -> ResolvedRequest:
     given = [(name, value) for name, _, value in attributes]
     return asked_for(kind, homes, metas, devices, given, len(devices or homes))
 
@@ -119,23 +119,23 @@ def transfer_of(first: bytes, step: int) -> bytes:
     return ((int.from_bytes(first) + step) % (1 << 8 * len(first))).to_bytes(len(first))
 
 
-def launching_nodes(asked: Asked) -> list[str]:
+def launching_nodes(asked: ResolvedRequest) -> list[str]:
     """The nodes whose devices take part in a launch, in the order of their names."""
     return sorted(nodes_of((), tuple(asked.devices)))
 
 
-def transfers(asked: Asked) -> int:
+def transfers(asked: ResolvedRequest) -> int:
     """How many names a request takes, whichever way it is carried out."""
     return max(count_of(asked.collective), WORDS * len(launching_nodes(asked)))
 
 
-def is_launchable(asked: Asked, homes: Sequence[str]) -> bool:
+def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:
     """Can a library carry it out? What a broadcast gives has to be on one of its devices."""
     given = asked.collective
     return bool(calls_of(given)) and (given.kind is not Kind.BROADCAST or homes[0] in asked.devices)
 
 
-def digest_of(asked: Asked) -> bytes:
+def digest_of(asked: ResolvedRequest) -> bytes:
     """32 bytes that differ where what the nodes were told to compute differs."""
     kind, inputs, *rest = asked.collective
     told = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)

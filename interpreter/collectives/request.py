@@ -70,7 +70,7 @@ def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
     return Request(**given)
 
 
-class Asked(NamedTuple):
+class ResolvedRequest(NamedTuple):
     """What a message asks for: the request, the collective, and the device of each rank."""
 
     request: Request
@@ -94,7 +94,7 @@ def asked_for(
     devices: Sequence[str],
     attributes: Mapping[Any, Any] | Sequence[Any],
     results: int,
-) -> Asked:
+) -> ResolvedRequest:
     """What a message asks for, on tensors with these homes and metas; MetadataError for what does not fit."""
     request = request_of(attributes)
     ranks = devices if kind == Kind.BROADCAST else homes
@@ -107,7 +107,7 @@ def asked_for(
     if len(known) < len(metas):
         raise MetadataError(f"{kind}: data have not decided on a shape yet; wait for the tensors first", op=kind)
     root = ranks.index(homes[0]) if homes[0] in ranks else 0
-    return Asked(request, request.collective(kind, known, len(ranks), root), list(ranks))
+    return ResolvedRequest(request, request.collective(kind, known, len(ranks), root), list(ranks))
 
 
 def check_ranks(kind: str, tensors: int, results: int, devices: int) -> None:

@@ -19,7 +19,7 @@ from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.durability.taking import Asked
+from tensord.vm.durability.taking import CheckpointRequest
 
 from ..compiled import replaces_parts
 from ..puppet import Puppet, eventually
@@ -889,7 +889,7 @@ def test_a_generation_that_is_removed_while_it_is_restored_can_be_read(make_sess
         on_disk(session, kernel, then)
         with suppress(td.ProtocolError):  # one is being written
             durable.checkpoints.take(
-                Asked(engine.scheduler.system_session, 0, tell), str(tmp_path / "there"), ("y",), 1
+                CheckpointRequest(engine.scheduler.system_session, 0, tell), str(tmp_path / "there"), ("y",), 1
             )
 
     monkeypatch.setattr(durable, "on_disk", and_a_checkpoint)

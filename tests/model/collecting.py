@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensord.interpreter.collectives.collective import REDUCING, Kind
-from tensord.interpreter.collectives.request import Asked, asked_for
+from tensord.interpreter.collectives.request import ResolvedRequest, asked_for
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
 
@@ -66,7 +66,12 @@ class Collecting:
         return new
 
     def add(
-        self, client: Client, asked: Asked, inputs: tuple[int, ...], devices: tuple[str, ...], given: dict[str, Any]
+        self,
+        client: Client,
+        asked: ResolvedRequest,
+        inputs: tuple[int, ...],
+        devices: tuple[str, ...],
+        given: dict[str, Any],
     ) -> None:
         """Add the step."""
         outputs = tuple([client.new() for _ in asked.devices])

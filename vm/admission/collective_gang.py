@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...interpreter.collectives.over_nodes import is_launchable
-from ...interpreter.collectives.request import Asked
+from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.errors import MetadataError, QuotaError
 from ...streams.gangs.gang import Gang, Meeting
 from ...streams.gangs.turns import Turns
@@ -29,7 +29,9 @@ from .collective_launch import LaunchedGroup
 from .quotas import check_offers
 
 
-def library_of(asked: Asked, homes: Sequence[str], devices: Mapping[int, DeviceState]) -> CollectiveLibrary | None:
+def library_of(
+    asked: ResolvedRequest, homes: Sequence[str], devices: Mapping[int, DeviceState]
+) -> CollectiveLibrary | None:
     """The library that the message names, of all devices here; None if it names none."""
     kind, wanted = asked.collective.kind, asked.request.library
     if not wanted:
@@ -51,7 +53,7 @@ class GangGroup(LaunchedGroup):
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: Asked,
+        asked: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         library: CollectiveLibrary,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...interpreter.collectives.choice import Schedule, schedule_of
 from ...interpreter.collectives.collective import Collective
 from ...interpreter.collectives.regions import Region, whole
-from ...interpreter.collectives.request import STREAM, Asked
+from ...interpreter.collectives.request import STREAM, ResolvedRequest
 from ...interpreter.collectives.steps import ChunkRegion, Step, numbered
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
@@ -59,7 +59,7 @@ class Group:
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: Asked,
+        asked: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         schedule: Schedule | None = None,

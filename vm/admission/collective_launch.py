@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...interpreter.collectives.collective import Collective, Kind
 from ...interpreter.collectives.library import Calls, calls_of, element_of
 from ...interpreter.collectives.regions import Region, whole
-from ...interpreter.collectives.request import Asked
+from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.collectives.steps import ChunkRegion
 from ...interpreter.opcodes import Opcode
 from ...streams.library import CollectiveLibrary, Launch, Operand, Operands
@@ -31,7 +31,9 @@ from .collective_group import Group
 WHOLE: Final = whole(())  # a token is of all of a result
 
 
-def library_of(asked: Asked, tensors: Sequence[Tensor], devices: Sequence[DeviceState]) -> CollectiveLibrary | None:
+def library_of(
+    asked: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[DeviceState]
+) -> CollectiveLibrary | None:
     """The library that can carry it out; None if its devices have none, or not one, or it has no calls for it."""
     library = devices[0].backend.library
     if library is None or any(device.backend.library is not library for device in devices):
@@ -50,7 +52,7 @@ class LaunchedGroup(Group):
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: Asked,
+        asked: ResolvedRequest,
         devices: Mapping[int, DeviceState],
         inputs: Mapping[int, Binding],
         library: CollectiveLibrary,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...interpreter.collectives.collective import Collective as Given
-from ...interpreter.collectives.request import Asked, asked_for, check_ranks
+from ...interpreter.collectives.request import ResolvedRequest, asked_for, check_ranks
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
@@ -123,7 +123,7 @@ class Collectives:
         self.scheduler.tell(session, error)
 
 
-def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[str]) -> Asked:
+def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[str]) -> ResolvedRequest:
     """What the message asks for, on these tensors of a machine with these devices."""
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]

@@ -35,7 +35,7 @@ from ...interpreter.collectives.over_nodes import (
     transfer_of,
 )
 from ...interpreter.collectives.regions import Region, whole
-from ...interpreter.collectives.request import Asked
+from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.collectives.steps import Step
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
@@ -60,7 +60,7 @@ class Participation(NamedTuple):
     """What the nodes do together, as this one sees it. `homes`: of all tensors; `first`: the name of the first
     transfer; `incarnations`: of the nodes' daemons that are meant; `inputs`, `ranks`: the numbers of this node's."""
 
-    asked: Asked
+    asked: ResolvedRequest
     homes: tuple[str, ...]
     node: str
     first: bytes
@@ -326,7 +326,7 @@ def own_of(names: Sequence[str], node: str) -> list[int]:
     return [number for number, name in enumerate(names) if node_of(name) == node]
 
 
-def incarnations_of(message: Collective, asked: Asked) -> dict[str, int]:
+def incarnations_of(message: Collective, asked: ResolvedRequest) -> dict[str, int]:
     """The incarnations of the nodes' daemons that are meant, if they were named; MetadataError for too few."""
     nodes = nodes_of(tuple(message.homes), tuple(asked.devices))
     if message.incarnations and len(message.incarnations) != len(nodes):

@@ -15,7 +15,7 @@ from ...streams.stream import StreamKind
 from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
 from ..durability.restoring import Found, look
-from ..durability.taking import NOT_KEPT, Asked, Checkpoints
+from ..durability.taking import NOT_KEPT, CheckpointRequest, Checkpoints
 from ..model.instruction import Instruction
 from ..model.linked import SessionProgram
 from ..model.session import VmSession
@@ -67,7 +67,7 @@ class Durable:
                 self.checkpoints.keep_durable(session, told, location)
                 return
             refuse_strangers(session, directory)
-            self.checkpoints.take(Asked(session, location, told), directory, self.names.behind(names), keep)
+            self.checkpoints.take(CheckpointRequest(session, location, told), directory, self.names.behind(names), keep)
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 

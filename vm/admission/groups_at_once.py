@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...interpreter.collectives.choice import schedule_of
-from ...interpreter.collectives.request import STREAM, Asked
+from ...interpreter.collectives.request import STREAM, ResolvedRequest
 from ...interpreter.collectives.steps import ChunkRegion, Step
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
@@ -44,7 +44,7 @@ class GroupAtOnce:
         scheduler: Scheduler,
         residency: Residency,
         cause: Cause,
-        asked: Asked,
+        asked: ResolvedRequest,
         tensors: Sequence[Tensor],
         devices: Sequence[DeviceState],
         metas: Sequence[Meta],

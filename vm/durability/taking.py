@@ -50,7 +50,7 @@ Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], obje
 Told = Callable[[Any, TensordError | None], None]
 
 
-class Asked(NamedTuple):
+class CheckpointRequest(NamedTuple):
     """A request for a checkpoint: its session, the line there, and `told`, which gets the report, or an error."""
 
     session: VmSession
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 class Reading(NamedTuple):
     """A checkpoint under way, whose values are read on a stream of the store. Readers and commit write `link`."""
 
-    asked: Asked
+    asked: CheckpointRequest
     job: CheckpointJob
     link: Copy
     stream: Stream
@@ -84,7 +84,7 @@ class Checkpoints:
         self.groups = Groups()  # of what durable names stand for, since it was written last
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
-        self.waiting: list[Asked] = []  # for durable names, while they were written
+        self.waiting: list[CheckpointRequest] = []  # for durable names, while they were written
         self.failure = ""  # why durable names, whose values are there, were not written when that was tried last
         self.due: deque[None] = deque()  # durable names are to be written again
         self.publish: Publish = lambda _session, _names, _found: None  # set by admission
@@ -102,10 +102,10 @@ class Checkpoints:
         if self.durable is None:
             raise ProtocolError(NOT_KEPT)
         if self.targets.of(self.durable).busy:
-            self.waiting.append(Asked(session, location, told))
+            self.waiting.append(CheckpointRequest(session, location, told))
         else:
             names = tuple(self.directory.durable)
-            asked = Asked(session, location, partial(self.note_end, told))
+            asked = CheckpointRequest(session, location, partial(self.note_end, told))
             self.take(asked, str(self.durable), names, KEPT, always=False)
 
     def note_end(self, told: Told, report: Any, error: TensordError | None) -> None:
@@ -125,7 +125,7 @@ class Checkpoints:
                 asked.told(report, error)
 
         if waiting:
-            ours = Asked(self.scheduler.system_session, 0, tell)
+            ours = CheckpointRequest(self.scheduler.system_session, 0, tell)
             first = next((asked for asked in waiting if not asked.session.closed), ours)
             try:
                 self.keep_durable(first.session, tell, first.location)
@@ -133,7 +133,9 @@ class Checkpoints:
                 tell(None, error)
             self.scheduler.bound.clear()
 
-    def take(self, asked: Asked, path: str, names: Sequence[str], keep: int, *, always: bool = True) -> None:
+    def take(
+        self, asked: CheckpointRequest, path: str, names: Sequence[str], keep: int, *, always: bool = True
+    ) -> None:
         """Write what stands under these names. `always`: also if nothing has changed.
 
         In the directory of durable names, where others wait for theirs, values that are not there yet keep their last

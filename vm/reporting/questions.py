@@ -64,7 +64,7 @@ class About:
     members: Membership | None = None  # of the cluster; None for a machine without a node name
 
 
-class Asked(NamedTuple):
+class QuestionContext(NamedTuple):
     """An engine that is asked, the session that asks, and what the machine knows besides."""
 
     engine: Engine
@@ -74,7 +74,7 @@ class Asked(NamedTuple):
 
 def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
     """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
-    return answer_with(_ANSWERS, what, arguments, Asked(engine, session, about))
+    return answer_with(_ANSWERS, what, arguments, QuestionContext(engine, session, about))
 
 
 def whole(answered: Any) -> Any:
@@ -87,25 +87,25 @@ def whole(answered: Any) -> Any:
 # -- the questions -----------------------------------------------------------------------------------------------------
 
 
-def _stats(asked: Asked) -> dict[str, Any]:
+def _stats(asked: QuestionContext) -> dict[str, Any]:
     found = statistics(asked.engine, asked.session)
     found["hung"] = plain(list(asked.about.hung()))
     found["recent_errors"] = [error_text(error) for error in asked.about.errors()]
     return found
 
 
-def _trace(asked: Asked, since: object = 0, live: object = True, routines: object = None) -> Any:
+def _trace(asked: QuestionContext, since: object = 0, live: object = True, routines: object = None) -> Any:
     after = natural("since", since)
     known_after = after if routines is None else natural("routines", routines)
     return trace_parts(asked.engine, asked.about.where, after, live=bool(live), routines=known_after)
 
 
-def _recent(asked: Asked, since: object, most: object) -> Any:
+def _recent(asked: QuestionContext, since: object, most: object) -> Any:
     limit = min(natural("most", most), MOST)
     return recent_parts(asked.engine, asked.about.where, natural("since", since), limit)
 
 
-def _status(asked: Asked) -> dict[str, Any]:
+def _status(asked: QuestionContext) -> dict[str, Any]:
     engine, _, about = asked
     ring, files = engine.ring, engine.residency.files
     changed = sorted({file.name for file in files.changed})[:FILES]  # underneath tensors that still lie in them
@@ -154,7 +154,7 @@ def _status(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _checkpoints(asked: Asked) -> list[dict[str, Any]]:
+def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
     return [
         {
             "directory": str(job.target.path),
@@ -172,12 +172,12 @@ def _durable(engine: Engine) -> dict[str, Any] | None:
     return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
 
 
-def _sessions(asked: Asked, freed: object = False) -> Any:
+def _sessions(asked: QuestionContext, freed: object = False) -> Any:
     """`freed`: each row says what would be free if the session ended, for which all tensors are looked at."""
     return _freed_slices(asked) if freed else _session_rows(asked)
 
 
-def _session_rows(asked: Asked) -> list[dict[str, Any]]:
+def _session_rows(asked: QuestionContext) -> list[dict[str, Any]]:
     engine, session, about = asked
     waiting = engine.waiting()
     sessions = list(engine.directory.sessions.values())
@@ -187,7 +187,7 @@ def _session_rows(asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def _freed_slices(asked: Asked) -> Iterator[list[dict[str, Any]]]:
+def _freed_slices(asked: QuestionContext) -> Iterator[list[dict[str, Any]]]:
     sums = Sums(SESSION)
     for extents in Walk(asked.engine).slices():
         sums.add(extents)
@@ -218,13 +218,17 @@ def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[
     }
 
 
-def _tensors(asked: Asked, limit: object = 50, session: object = 0, device: object = "") -> Iterator[list[Any]]:
+def _tensors(
+    asked: QuestionContext, limit: object = 50, session: object = 0, device: object = ""
+) -> Iterator[list[Any]]:
     engine, _, about = asked
     most, only = min(natural("limit", limit), MOST), session_or_any(session, engine.directory.sessions)
     return tensor_slices(engine, most, only, device_or_any(device, engine.pools), about.where)
 
 
-def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: object = "") -> Iterator[list[Any]]:
+def _memory(
+    asked: QuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
+) -> Iterator[list[Any]]:
     engine, _, about = asked
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.pools)
 
@@ -235,11 +239,11 @@ def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: objec
     return held_slices(engine, Sums(by_what(by), on), most, about.where, name_of)
 
 
-def _names(asked: Asked, limit: object = MOST, kind: object = "") -> Iterator[list[Any]]:
+def _names(asked: QuestionContext, limit: object = MOST, kind: object = "") -> Iterator[list[Any]]:
     return name_slices(asked.engine.directory.names, min(natural("limit", limit), MOST), name_kind(kind))
 
 
-def _invariants(asked: Asked) -> dict[str, Any]:
+def _invariants(asked: QuestionContext) -> dict[str, Any]:
     """Takes time in proportion to what is there, and nobody else is served meanwhile."""
     engine = asked.engine
     return {
@@ -250,7 +254,7 @@ def _invariants(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
+def _detail(asked: QuestionContext, every: object, everywhere: object = False) -> int:
     """Have one of so many runs timed call by call, of this session or of all as long as it lives; 0: none."""
     engine, session, _ = asked
     found = natural("every", every)
@@ -263,13 +267,13 @@ def _detail(asked: Asked, every: object, everywhere: object = False) -> int:
     return found
 
 
-def _members(asked: Asked) -> Iterator[list[Any]]:
+def _members(asked: QuestionContext) -> Iterator[list[Any]]:
     """The nodes of the cluster, this one included; nothing where the machine is on its own."""
     members = asked.about.members
     return iter(()) if members is None else members.rows()
 
 
-def _join(asked: Asked, rows: object, token: object) -> int:
+def _join(asked: QuestionContext, rows: object, token: object) -> int:
     """Take the table of the cluster's members, and the secret with which they know each other."""
     members = asked.about.members
     if members is None:
@@ -277,14 +281,14 @@ def _join(asked: Asked, rows: object, token: object) -> int:
     return members.join(asked.session, rows, token)
 
 
-def _drain(asked: Asked) -> None:
+def _drain(asked: QuestionContext) -> None:
     """Have the daemon take no new sessions. Those that are open go on."""
     if asked.about.drain is None or not asked.session.may_store:
         raise ProtocolError("a daemon is drained by its own user alone, over ipc")
     asked.about.drain()
 
 
-def _record(asked: Asked, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
+def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
     """Have messages and values of sessions recorded, of all for none: from the next batch on, with what is there."""
     engine, session, _ = asked
     if not isinstance(sessions, list | tuple):

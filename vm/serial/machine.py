@@ -36,7 +36,7 @@ from ..failures import Failures, log_lines
 from ..model.session import ReplySink
 from ..places import open_own_place
 from .engine import SerialEngine
-from .questions import ERRORS_KEPT, Asked, answer
+from .questions import ERRORS_KEPT, SerialQuestionContext, answer
 from .values import CANCELLED, CLOSED, SerialSession
 
 
@@ -140,7 +140,9 @@ class SerialMachine:
 
     def query(self, session: SerialSession, message: Query) -> Any:
         """The answer to a session's question about the machine."""
-        return answer(Asked(self.engine, session, list(self.recent_errors)), message.what, message.arguments)
+        return answer(
+            SerialQuestionContext(self.engine, session, list(self.recent_errors)), message.what, message.arguments
+        )
 
     def close(self) -> None:
         """End every session. Does not wait: no work is left."""

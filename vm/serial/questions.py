@@ -23,7 +23,7 @@ from .values import SerialSession, SerialTensor
 ERRORS_KEPT: Final = 20
 
 
-class Asked(NamedTuple):
+class SerialQuestionContext(NamedTuple):
     """An engine that is asked, the session that asks, and the machine's newest errors."""
 
     engine: SerialEngine
@@ -31,23 +31,23 @@ class Asked(NamedTuple):
     recent: Sequence[TensordError]
 
 
-def answer(asked: Asked, what: object, arguments: object) -> Any:
+def answer(asked: SerialQuestionContext, what: object, arguments: object) -> Any:
     """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
     return answer_with(_ANSWERS, what, arguments, asked)
 
 
-def _trace(_asked: Asked, *_: object) -> Any:
+def _trace(_asked: SerialQuestionContext, *_: object) -> Any:
     raise ProtocolError(
         'engine="serial" keeps no trace, since it schedules nothing: connect with engine="vm" to trace a program'
     )
 
 
-def _detail(_asked: Asked, every: object, _: object = False) -> int:
+def _detail(_asked: SerialQuestionContext, every: object, _: object = False) -> int:
     """Checked, and means nothing: there is no trace."""
     return natural("every", every)
 
 
-def _stats(asked: Asked) -> dict[str, Any]:
+def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
     engine, session, recent = asked
     held = memory_by_device(engine)
     return {
@@ -93,7 +93,7 @@ def _stats(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _state(asked: Asked, id_: object) -> dict[str, Any]:
+def _state(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
     tensor = _tensor_of(asked.session, id_)
     error = None if tensor.value.array is not None else tensor.value.first
     return state_of(error, tensor.meta, ready=True)
@@ -111,7 +111,9 @@ def residency(tensor: SerialTensor) -> dict[str, str]:
     return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
 
 
-def _memory(asked: Asked, by: object = DEVICE, limit: object = 50, device: object = "") -> list[dict[str, Any]]:
+def _memory(
+    asked: SerialQuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
+) -> list[dict[str, Any]]:
     """A value is of the session that holds it, the first one that does; nothing tells when or where it was made."""
     engine = asked.engine
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
@@ -149,13 +151,13 @@ def _shape(tensor: SerialTensor) -> dict[str, Any]:
     return properties(tensor.meta, tensor.home, residency(tensor), tensor.holders)
 
 
-def _names(asked: Asked, limit: object = MOST, kind: object = "") -> list[dict[str, Any]]:
+def _names(asked: SerialQuestionContext, limit: object = MOST, kind: object = "") -> list[dict[str, Any]]:
     names = asked.engine.names
     chosen = names_of(names, name_kind(kind))[: min(natural("limit", limit), MOST)]
     return [name_row(name, names[name], _shape) for name in chosen]
 
 
-def _routine(asked: Asked, id_: object) -> dict[str, Any]:
+def _routine(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
     """The virtual machine's answer about a routine that is not compiled: here ops always run one by one."""
     routine = routine_of(asked.session, natural("id", id_))
     program = routine.program

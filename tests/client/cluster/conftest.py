@@ -25,7 +25,7 @@ def links() -> dict[str, InMemory]:
 def machines_of_nodes(monkeypatch: pytest.MonkeyPatch, links: dict[str, InMemory]) -> Iterator[dict[str, td.Session]]:
     """A session on each of two machines of this process that know each other and send each other values, by node."""
 
-    def machine(asked: local.Asked) -> VirtualMachine:
+    def machine(asked: local.MachineRequest) -> VirtualMachine:
         node = asked.node or ""
         return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
 

@@ -61,7 +61,7 @@ def linked(*, tls: bool = False) -> Iterator[Linked]:
         entries = [node.entry._replace(values=one.address) for node, one in zip(nodes, proxies, strict=True)]
         links = {node.node: node for node in nodes}
 
-        def machine(asked: local.Asked) -> VirtualMachine:
+        def machine(asked: local.MachineRequest) -> VirtualMachine:
             node = asked.node or ""
             return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
 

@@ -81,7 +81,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
         gpu = stack.enter_context(installed(Gpu(seed=3, devices=4, memory=1 << 30, nccl=True)))
         links = dict(zip(GPUS, mesh(list(GPUS)), strict=True))
 
-        def machine(asked: local.Asked) -> VirtualMachine:
+        def machine(asked: local.MachineRequest) -> VirtualMachine:
             node = asked.node or ""
             return VirtualMachine(asked.devices or (), tracing=asked.tracing, node=node, links=links.get(node))
 
