@@ -12,7 +12,7 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..calls.checks import Device
 from ..core.core import Core
 from ..files.checkpoints import Checkpointing, checkpoint, directory_of, restoring
-from ..files.loading import Wanted, loading
+from ..files.loading import LoadOptions, loading
 from ..files.saving import Saving
 from ..locations.locations import located
 from ..requests.answers import seconds
@@ -88,7 +88,7 @@ class ClusterCheckpoints(ClusterFacet):
 
         What the device's node cannot open, since this process is elsewhere, the first node reads, and sends at once.
         """
-        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return self._done(loaded(self._cluster, wanted))
 
     def load_async(
@@ -102,7 +102,7 @@ class ClusterCheckpoints(ClusterFacet):
         digest: bool = False,
     ) -> Awaiting[dict[str, Tensor]]:
         """`tensors = await session.load_async(path)`: see `load`."""
-        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return self._promised(loaded(self._cluster, wanted))
 
     def save(
@@ -183,7 +183,7 @@ def naming(node: str) -> Iterator[None]:
 # -- the steps ---------------------------------------------------------------------------------------------------------
 
 
-def loaded(cluster: Cluster, wanted: Wanted) -> Steps[dict[str, Tensor]]:
+def loaded(cluster: Cluster, wanted: LoadOptions) -> Steps[dict[str, Tensor]]:
     first, device = cluster.first(), wanted.device or cluster.placement
     core = checked(first if device is None else cluster.core(cluster.node_of(first_name(device))))
     if device is None or reads_files(core) or not reads_files(first):

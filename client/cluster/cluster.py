@@ -32,7 +32,7 @@ from ..calls.handlers import DEFAULT_HANDLER, Handler
 from ..locations.locations import located
 from ..outbox.current import CURRENT
 from ..process.forks import FORKS
-from ..session.connect import Wanted
+from ..session.connect import ConnectOptions
 from ..session.parts import Parts
 from ..tensor.tensor import Tensor
 from ..transport.interface import CLOSED, FORKED
@@ -51,7 +51,7 @@ class Cluster:
     """The state that the sessions of the nodes share. `table`: the members, as they were last told; `home`: the node
     that was asked first, where things are made unless a device or a placement says otherwise."""
 
-    def __init__(self, home: Parts, rows: Any, wanted: Wanted) -> None:
+    def __init__(self, home: Parts, rows: Any, wanted: ConnectOptions) -> None:
         self.wanted = wanted
         self.table: Mapping[str, Member] = table_of(rows)
         self.home = home.node

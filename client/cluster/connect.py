@@ -10,7 +10,7 @@ from ...interpreter.wire.addresses import find_daemon, for_client, is_local
 from ...interpreter.wire.members import Member
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
-from ..session.connect import Wanted, checked, connect_daemon, connect_inside
+from ..session.connect import ConnectOptions, checked, connect_daemon, connect_inside
 from ..session.parts import Parts
 from ..transport.keys import socket_options
 from ..transport.seeking import running
@@ -22,7 +22,7 @@ def connect_cluster(
     address: str | None, keys: str | os.PathLike[str] | None, *, strict: bool, frames: int | None, name: str | None
 ) -> ClusterSession:
     """See `tensord.connect_cluster`."""
-    wanted = checked(address, Wanted(strict=strict, keys=keys, frames=frames, name=name))
+    wanted = checked(address, ConnectOptions(strict=strict, keys=keys, frames=frames, name=name))
     where = address or find_daemon() or running()
     home = connect_inside(where, wanted, Outbox) if is_local(where) else connect_daemon(for_client(where).text, wanted)
     try:
@@ -32,7 +32,7 @@ def connect_cluster(
         raise
 
 
-def cluster_of(core: Parts, wanted: Wanted) -> Cluster:
+def cluster_of(core: Parts, wanted: ConnectOptions) -> Cluster:
     """The cluster of the machine behind a session; MetadataError if it is of none."""
     if not core.node:
         message = f"the machine at {core.address} is of no cluster: it has no node name (docs/cluster.md)"
@@ -42,7 +42,7 @@ def cluster_of(core: Parts, wanted: Wanted) -> Cluster:
     return made
 
 
-def check_keys(others: Iterable[Member], wanted: Wanted) -> None:
+def check_keys(others: Iterable[Member], wanted: ConnectOptions) -> None:
     """MetadataError unless there are keys for the members that ask for them: their sessions are opened at first use."""
     for member in others:
         if member.is_up and member.key and not socket_options(member.address, wanted.keys, member.key):

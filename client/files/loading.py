@@ -39,7 +39,7 @@ from ..tensor.tensor import Tensor
 from ..waiting.steps import Steps, Work
 
 
-class Wanted(NamedTuple):
+class LoadOptions(NamedTuple):
     """The arguments of `Session.load`."""
 
     path: str | os.PathLike[str]
@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
     digest: bool
 
 
-def loading(core: Core, wanted: Wanted) -> Steps[dict[str, Tensor]]:
+def loading(core: Core, wanted: LoadOptions) -> Steps[dict[str, Tensor]]:
     """The tensors of a file by name; see `Session.load`. On a placement they are equal everywhere."""
     home = home_of(core, wanted.device)
     if not isinstance(home, Placement):
@@ -59,7 +59,7 @@ def loading(core: Core, wanted: Wanted) -> Steps[dict[str, Tensor]]:
     return {name: tensor.to_device(home) for name, tensor in found.items()}
 
 
-def loading_on(core: Core, wanted: Wanted, home: str) -> Steps[dict[str, Tensor]]:
+def loading_on(core: Core, wanted: LoadOptions, home: str) -> Steps[dict[str, Tensor]]:
     """The tensors of a file, at home on one device."""
     outbox = core.outbox
     refuse_captured(outbox, "no file can be loaded")
@@ -95,7 +95,7 @@ def described(
         raise MetadataError(f"load: {error}") from None
 
 
-def loading_there(core: Core, wanted: Wanted, home: str, location: int) -> Steps[dict[str, Tensor]]:
+def loading_there(core: Core, wanted: LoadOptions, home: str, location: int) -> Steps[dict[str, Tensor]]:
     """The tensors of a file on the machine's host, which this process cannot open."""
     outbox = core.outbox
     if not outbox.transport.names_files:

@@ -73,7 +73,7 @@ class LinkedProgram(Reported):
 make_public(LinkedProgram)
 
 
-class Wanted(NamedTuple):
+class LinkOptions(NamedTuple):
     """The arguments of `session.link`."""
 
     devices: Mapping[str, str]
@@ -83,7 +83,7 @@ class Wanted(NamedTuple):
     passes: Sequence[str]
 
 
-def link(core: Core, programs: Program | Iterable[Program], wanted: Wanted) -> Any:
+def link(core: Core, programs: Program | Iterable[Program], wanted: LinkOptions) -> Any:
     """One linked program, or a list of them."""
     if isinstance(programs, Program):
         return link_one(core, programs, wanted)
@@ -104,7 +104,7 @@ def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def link_one(core: Core, program: Program, wanted: Wanted) -> LinkedProgram:
+def link_one(core: Core, program: Program, wanted: LinkOptions) -> LinkedProgram:
     """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
     looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
     homes = [chosen_device(core, slot, wanted.devices) for slot in range(program.devices)]

@@ -30,7 +30,7 @@ NOT_THROUGH_RAY = (
 )
 
 
-class Wanted(NamedTuple):
+class ConnectOptions(NamedTuple):
     """The parameters of `tensord.connect`."""
 
     devices: Sequence[str | Mapping[str, object]] | None = None
@@ -47,10 +47,10 @@ class Wanted(NamedTuple):
     plugins: Sequence[str] | None = None
 
 
-USUAL = Wanted()
+USUAL = ConnectOptions()
 
 
-def connect(address: str | None, wanted: Wanted = USUAL) -> Session:
+def connect(address: str | None, wanted: ConnectOptions = USUAL) -> Session:
     """See `tensord.connect`."""
     detail = wanted.detail
     if type(detail) is not int or detail < 0:
@@ -65,7 +65,7 @@ def connect(address: str | None, wanted: Wanted = USUAL) -> Session:
     return session
 
 
-def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
+def connect_anywhere(address: str | None, wanted: ConnectOptions, outbox: type[Outbox]) -> Session:
     """A session on a daemon, or on a machine in this process."""
     wanted = checked(address, wanted)
     patience = seconds("connect", wanted.wait)
@@ -86,7 +86,7 @@ def connect_anywhere(address: str | None, wanted: Wanted, outbox: type[Outbox]) 
     return until_there(attempt, patience or 0.0)
 
 
-def checked(address: str | None, wanted: Wanted) -> Wanted:
+def checked(address: str | None, wanted: ConnectOptions) -> ConnectOptions:
     """The parameters, checked; frames and name by default from environment and program. MetadataError if invalid."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
@@ -104,7 +104,7 @@ def checked(address: str | None, wanted: Wanted) -> Wanted:
     return wanted._replace(frames=frames, name=name or program_name())
 
 
-def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> Session:
+def connect_inside(where: str | None, wanted: ConnectOptions, outbox: type[Outbox]) -> Session:
     """A session on a machine in this process: the named one, or the default one in place of a daemon."""
     from ..embedded.local import MachineRequest, connect_local, load_plugins
 
@@ -120,7 +120,7 @@ def connect_inside(where: str | None, wanted: Wanted, outbox: type[Outbox]) -> S
         return Session(machine, wanted.frames, outbox, address=address, sought=sought, strict=wanted.strict)
 
 
-def refuse_local(where: str, wanted: Wanted) -> None:
+def refuse_local(where: str, wanted: ConnectOptions) -> None:
     """MetadataError for options that only machines of this process take."""
     if wanted.engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
@@ -180,7 +180,7 @@ def check_engine(where: str, engine: object) -> None:
 
 
 def connect_daemon(
-    address: str, wanted: Wanted = USUAL, outbox: type[Outbox] = Outbox, server_key: str | None = None
+    address: str, wanted: ConnectOptions = USUAL, outbox: type[Outbox] = Outbox, server_key: str | None = None
 ) -> Session:
     """A session on the daemon at that address; without a name, a look. ConnectionLost if it is missing or refuses.
     `server_key`: the daemon's public key, unless it lies beside the client's own."""

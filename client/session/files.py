@@ -8,7 +8,7 @@ from typing import Any
 
 from ..calls.checks import Device
 from ..files.checkpoints import Checkpointing, checkpoint, restoring
-from ..files.loading import Wanted, loading
+from ..files.loading import LoadOptions, loading
 from ..files.saving import Saving, saving
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
@@ -46,7 +46,7 @@ class Files(Facet):
         :raises FileError: The file cannot be opened, or is damaged.
         :raises MetadataError: The file has no such name, or the device does not exist.
         """
-        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return on_thread(self._core.outbox, loading(self._core, wanted))
 
     def load_async(
@@ -60,7 +60,7 @@ class Files(Facet):
         digest: bool = False,
     ) -> Awaiting[dict[str, Tensor]]:
         """`tensors = await session.load_async(path)`: see `load`."""
-        wanted = Wanted(path, listed(names), device, bool(own), bool(raw), bool(digest))
+        wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return self._awaiting(loading(self._core, wanted))
 
     def save(

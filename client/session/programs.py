@@ -46,9 +46,9 @@ class Programs(Facet):
         :returns: A function; of several programs, a list of functions.
         :raises MetadataError: Devices, tensors, callbacks or passes do not fit the program.
         """
-        from ..linking.linking import Wanted, link, names_of_passes
+        from ..linking.linking import LinkOptions, link, names_of_passes
 
-        wanted = Wanted(devices or {}, tensors or {}, name, callbacks, names_of_passes(passes))
+        wanted = LinkOptions(devices or {}, tensors or {}, name, callbacks, names_of_passes(passes))
         return link(self._core, programs, wanted)
 
     @overload

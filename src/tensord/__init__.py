@@ -6,7 +6,8 @@
         x = s.asarray([[1.0, 2.0], [3.0, 4.0]])
         print((x @ x + 1).to_device("sim:0").numpy())
 
-The names below and in `tensord.array_api`, `collectives`, `devices` and `handlers` are the public surface; everything else may change.
+The names below and in `tensord.array_api`, `collectives`, `devices` and `handlers` are the public surface; everything
+else may change.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def connect(
     :raises MetadataError: An address, device, engine, name, plugin or option does not exist.
     :raises ConnectionLost: No daemon answers.
     """
-    from .client.session.connect import Wanted
+    from .client.session.connect import ConnectOptions
     from .client.session.connect import connect as make
     from .client.locations.locations import located
     from .client.locations.tracebacks import MEANT, hide
@@ -180,7 +181,7 @@ def connect(
 
     try:
         return make(
-            address, Wanted(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins)
+            address, ConnectOptions(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins)
         )
     except MEANT as error:
         if isinstance(error, TensordError):

@@ -13,7 +13,7 @@ from ....interpreter.wire.addresses import for_client, is_local
 from ....interpreter.wire.messages import Query
 from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
-from ...session.connect import USUAL, Wanted, connect, connect_daemon
+from ...session.connect import USUAL, ConnectOptions, connect, connect_daemon
 from ...session.session import Session
 from ...transport.interface import Reply
 from ...transport.link import SILENCE, hangs
@@ -21,7 +21,7 @@ from ...transport.link import SILENCE, hangs
 PERIOD: Final = 1.0  # seconds between two such questions
 
 
-def session_at(address: str, wanted: Wanted = USUAL) -> Session:
+def session_at(address: str, wanted: ConnectOptions = USUAL) -> Session:
     """A session with the daemon. Without a name, the log mentions it only at level debug."""
     if is_local(address):
         return connect(address, wanted)
@@ -32,8 +32,8 @@ def session_at(address: str, wanted: Wanted = USUAL) -> Session:
 def program_session(address: str | None, devices: Iterable[str]) -> Session:
     """A session under the program's name: with the daemon at the address, else in this process with these devices."""
     if address is not None:
-        return session_at(address, Wanted(name=program_name()))
-    return session_at("local", Wanted(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
+        return session_at(address, ConnectOptions(name=program_name()))
+    return session_at("local", ConnectOptions(["cpu:0", *dict.fromkeys(name for name in devices if name != "cpu:0")]))
 
 
 def patient(address: str) -> type[Outbox]:

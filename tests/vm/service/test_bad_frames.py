@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.session.connect import Wanted, connect_daemon
+from tensord.client.session.connect import ConnectOptions, connect_daemon
 
 from ...daemon import MAIN, Daemon
 from ...each_case import each_case
@@ -96,7 +96,7 @@ class Scene:
     def __init__(self, daemon: Daemon, tcp: str) -> None:
         self.daemon = daemon
         self.tcp = tcp
-        self.healthy = connect_daemon(daemon.address, Wanted(name="healthy"))
+        self.healthy = connect_daemon(daemon.address, ConnectOptions(name="healthy"))
         self.x = self.healthy.asarray(np.arange(1000.0))
         self.compute()
         self.status()
