@@ -64,10 +64,10 @@ class BlockCapture(Capture):
             for symbol in self._symbols:
                 die(symbol)
 
-    def block(self, results: Sequence[int]) -> Block:
+    def block(self, results: Sequence[int]) -> CapturedBlock:
         """The block: its program, and the newest values and numbers that it takes from the capture around."""
         around = self.around
-        return Block(
+        return CapturedBlock(
             self.finish(results),
             [around.builder.newest[variable] for variable in self._taken],
             [~slot for slot in self._numbers],
@@ -121,7 +121,7 @@ class BlockCapture(Capture):
         return found
 
 
-class Block(NamedTuple):
+class CapturedBlock(NamedTuple):
     """A captured function: its program, and the values and numbers (n < 0) that it gets besides the arguments."""
 
     program: Program
@@ -132,7 +132,7 @@ class Block(NamedTuple):
 class Captured(NamedTuple):
     """A block, and what its function has returned: the tensors, and what they were in."""
 
-    block: Block
+    block: CapturedBlock
     tensors: list[Tensor]
     value: Any
 

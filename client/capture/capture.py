@@ -39,7 +39,7 @@ from .structure import LOCATED, fits, kind_of, plain_number
 from .symbolic import SymbolicTensor, die
 
 if TYPE_CHECKING:
-    from .blocks import Block, Draws
+    from .blocks import CapturedBlock, Draws
 
 
 class Constant(NamedTuple):
@@ -219,7 +219,7 @@ class Capture:
         return [self.symbol(value, self.builder.metas[value], home) for value in made]
 
     def construct(
-        self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[Block], attributes: Any
+        self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[CapturedBlock], attributes: Any
     ) -> list[Tensor]:
         """Record a step of control flow; its results. `head` is what it decides by, None for a loop with a test."""
         operands = [] if head is None else [self.operand(head)]

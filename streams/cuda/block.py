@@ -56,7 +56,7 @@ class Line(NamedTuple):
     result: str
 
 
-class Block(NamedTuple):
+class KernelBlock(NamedTuple):
     """A kernel's tensors, numbers, lines, and for each output the tensor and the value. `axes`: those that are left of
     all tensors."""
 
@@ -100,7 +100,7 @@ class Block(NamedTuple):
         return [math.prod(self.axes[n:]) for n in range(max(len(self.axes), 1))]
 
 
-def block_of(program: Program, fusion: Fusion, traces: Traces) -> Block | None:
+def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | None:
     """The block of a fusion; None if a kernel cannot take its parameters, or it makes nothing that anybody needs."""
     metas = [program.metas[n] if n >= 0 else None for n in fusion.inputs]
     made = [meta for n in fusion.outputs if (meta := program.metas[n]) is not None]
@@ -116,7 +116,7 @@ def block_of(program: Program, fusion: Fusion, traces: Traces) -> Block | None:
     return building.finish([names[n] for n in fusion.outputs])
 
 
-def block_of_call(call: KernelCall, found: Trace) -> Block | None:
+def block_of_call(call: KernelCall, found: Trace) -> KernelBlock | None:
     """The block of a call of an op; None if a kernel cannot take its parameters."""
     metas = [meta if isinstance(meta, Meta) else None for meta in call.metas]
     building = Building(metas, [meta for meta in call.outputs if meta is not None])
@@ -167,8 +167,8 @@ class Building:
         found = self.numbers.setdefault(key, Number(f"n{len(self.numbers)}", dtype, place, constant))
         return found.name
 
-    def finish(self, results: Sequence[Given]) -> Block | None:
+    def finish(self, results: Sequence[Given]) -> KernelBlock | None:
         """The block, if its parameters are not too many."""
         outputs = tuple(zip(self.outputs, map(str, results), strict=True))
-        block = Block(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
+        block = KernelBlock(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
         return block if block.parameters <= MOST_BYTES else None

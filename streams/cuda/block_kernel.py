@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ...interpreter.schema.opdef import BoundKernel
-from .block import Block
+from .block import KernelBlock
 from .block_source import source_of
 from .own_kernel import Launch, OwnKernel
 from .sources import Sources
@@ -33,7 +33,7 @@ class BlockKernel(OwnKernel):
     """
 
     def __init__(
-        self, sources: Sources, block: Block, instead: BoundKernel, scratch: int = 0, *, soon: bool = False
+        self, sources: Sources, block: KernelBlock, instead: BoundKernel, scratch: int = 0, *, soon: bool = False
     ) -> None:
         super().__init__(instead)
         self.source = source_of(block)
@@ -84,7 +84,7 @@ class BlockKernel(OwnKernel):
         return None
 
 
-def shapes_of(block: Block) -> tuple[Shape, Shape | None]:
+def shapes_of(block: KernelBlock) -> tuple[Shape, Shape | None]:
     """How the kernels are launched; None for that of packs, if rows are no whole packs."""
     index: Any = np.uint64 if block.wide else np.uint32
     nil, pack = np.uint32(0), block.pack

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .block import Block, Line, Tensor
+from .block import KernelBlock, Line, Tensor
 from .loops import HEADERS, NAMES, Loop
 
 SEALED: Final = """// A value as a kernel of its own would read it from memory: `nil` is 0.
@@ -36,7 +36,7 @@ template <typename T> static __device__ inline T sealed(T value, unsigned int ni
 PACK: Final = "template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T each[N]; };\n"
 
 
-def source_of(block: Block) -> str:
+def source_of(block: KernelBlock) -> str:
     """The source of both kernels."""
     loops = dict.fromkeys(line.loop for line in block.lines)
     names = named(block)
@@ -46,7 +46,7 @@ def source_of(block: Block) -> str:
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
 
 
-def named(block: Block) -> dict[Loop, str]:
+def named(block: KernelBlock) -> dict[Loop, str]:
     """The function of each loop: `add_float32_float32`."""
     found: dict[Loop, str] = {}
     for line in block.lines:
@@ -72,7 +72,7 @@ def function_of(loop: Loop, name: str) -> str:
 """
 
 
-def element_of(block: Block, names: dict[Loop, str]) -> str:
+def element_of(block: KernelBlock, names: dict[Loop, str]) -> str:
     """The function that computes an element."""
     taken = [f"const {c_type(tensor)} {tensor.name}" for tensor in block.inputs]
     numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
@@ -91,7 +91,7 @@ def statement_of(line: Line, function: str, sealed: bool) -> str:
     return f"const {NAMES[line.loop.given.name]} {line.result} = {f'sealed({call}, nil)' if sealed else call};"
 
 
-def kernels_of(block: Block) -> str:
+def kernels_of(block: KernelBlock) -> str:
     """Both kernels, which take the same parameters; of the sizes of axes the second one takes packs."""
     index = NAMES["uint64" if block.wide else "uint32"]
     pointers = [f"const {c_type(tensor)}* {tensor.name}" for tensor in block.inputs]
@@ -113,14 +113,14 @@ extern "C" __global__ void fused_packs({parameters}) {{
 """
 
 
-def call_of(block: Block, place: str) -> str:
+def call_of(block: KernelBlock, place: str) -> str:
     """The element at a place."""
     inputs = [f"{tensor.name}[{place_in(tensor, place)}]" for tensor in block.inputs]
     results = [f"{tensor.name}[{place}]" for tensor, _ in block.outputs]
     return f"element({', '.join([*inputs, *(number.name for number in block.numbers), *results, 'nil'])});"
 
 
-def packs_of(block: Block) -> str:
+def packs_of(block: KernelBlock) -> str:
     """The statements that compute the pack at `i`."""
     reads, inputs = [], []
     for tensor in block.inputs:
@@ -144,7 +144,7 @@ def packs_of(block: Block) -> str:
     )
 
 
-def rest_of(block: Block, index: str) -> str:
+def rest_of(block: KernelBlock, index: str) -> str:
     """The elements behind the last pack; where there are several axes, there are none."""
     if len(block.axes) > 1:
         return ""
@@ -178,6 +178,6 @@ def c_type(tensor: Tensor) -> str:
     return NAMES[tensor.meta.dtype.name]
 
 
-def pack_type(block: Block, tensor: Tensor) -> str:
+def pack_type(block: KernelBlock, tensor: Tensor) -> str:
     """The type of a pack of the tensor's elements."""
     return f"Pack<{c_type(tensor)}, {block.pack}>"

@@ -58,7 +58,7 @@ class SpillFile:
         self.fd = _unnamed(directory)
         self._holes = Holes(self.fd)
 
-    def block(self, nbytes: int) -> Block:
+    def block(self, nbytes: int) -> SpillBlock:
         """A block of that many bytes, whole pages, with room on the disk; on the driving thread.
 
         MemoryError if there is none.
@@ -76,7 +76,7 @@ class SpillFile:
             self._holes.make(nbytes, offset)
             raise MemoryError(f"{self.name}: {os.strerror(code)}")
         self.taken += nbytes
-        return Block(self, nbytes, offset)
+        return SpillBlock(self, nbytes, offset)
 
     def _make_way(self, nbytes: int) -> None:
         """Have the holes made without which so many bytes more would be over the quota."""
@@ -175,7 +175,7 @@ def place_for(nbytes: int) -> int:
     return size_class(max(nbytes, PAGE))
 
 
-class Block(Stretch):
+class SpillBlock(Stretch):
     """A block of the spill file."""
 
     __slots__ = ("_file", "_offset")
@@ -213,7 +213,7 @@ def copy_from(device: Device) -> Callable[[Array, Array], None]:
     """The kernel of a transfer of a whole value from a device to a block."""
 
     def copy(source: Array, target: Array) -> None:
-        block: Block = target.stretch
+        block: SpillBlock = target.stretch
         device.drain(source, block.write)
 
     return copy

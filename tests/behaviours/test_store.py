@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.streams.disk.spill import PAGE, Block
+from tensord.streams.disk.spill import PAGE, SpillBlock
 from tensord.streams.faults import Fault, FaultKind
 from tensord.vm.memory import making_room
 from tensord.vm.memory.victims import victims
@@ -284,7 +284,7 @@ def test_a_disk_that_fails_behind_a_device_leaves_the_value_there(make_session, 
 
     x = s.asarray(ones(6 * KIB, value=3), device="sim:0").wait(WAIT)
     with monkeypatch.context() as broken:
-        broken.setattr(Block, "write", fail)
+        broken.setattr(SpillBlock, "write", fail)
         x.evict()
         s.flush()
         until(s, lambda: "store:0" not in x.residency())

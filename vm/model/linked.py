@@ -59,7 +59,7 @@ class SessionProgram:
         self.convention: Any = None
         self.extra = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
-        self.nested: dict[int, tuple[Block, ...]] = {}
+        self.nested: dict[int, tuple[LinkedBlock, ...]] = {}
         self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
         self.runs = 0
         self.compiled: Any = None
@@ -95,7 +95,7 @@ class SessionProgram:
         return [(program.metas[value], self.devices[program.homes[value]]) for value in program.results]
 
 
-class Block(NamedTuple):
+class LinkedBlock(NamedTuple):
     """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
     operands; `effects`: how many side effects the step's blocks before it have. Compiled code needs `SessionProgram`
     first."""

@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     size: int
 
 
-class Block(NamedTuple):
+class NewPart(NamedTuple):
     """A new part: its pieces, row-major in a grid with so many along each axis."""
 
     counts: tuple[int, ...]
@@ -34,7 +34,7 @@ class Block(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def blocks(before: Form, after: Form) -> tuple[Block, ...]:
+def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
     """The new parts, of the old ones. A piece that a device has is not taken from another one, and of equal pieces one
     on a device that stays is taken: a program leaves a lost device."""
     staying = set(after.placement.names)
@@ -50,10 +50,10 @@ def blocks(before: Form, after: Form) -> tuple[Block, ...]:
     return tuple(made)
 
 
-def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> Block:
+def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> NewPart:
     """One new part, of the parts with these numbers, the preferred one first."""
     if not prod(share.shape):
-        return Block((0,) * len(share.shape), ())
+        return NewPart((0,) * len(share.shape), ())
     ends = [begin + size for begin, size in zip(share.begin, share.shape, strict=True)]
     cuts = []
     for axis, (first, end) in enumerate(zip(share.begin, ends, strict=True)):
@@ -64,7 +64,7 @@ def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> Block:
         cuts.append(list(pairwise(sorted(found))))
     cuts = [whole_if_one_has_it(axis_cuts, parts, sources, axis) for axis, axis_cuts in enumerate(cuts)]
     cells = [piece(parts, sources, cell) for cell in product(*cuts)]
-    return Block(tuple(map(len, cuts)), tuple(cells))
+    return NewPart(tuple(map(len, cuts)), tuple(cells))
 
 
 def whole_if_one_has_it(

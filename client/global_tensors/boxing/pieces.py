@@ -9,7 +9,7 @@ from ....interpreter.schema.opdef import REGISTRY
 from ...calls.checks import core_of
 from ...tensor.methods import frozen_index
 from ...tensor.tensor import Tensor
-from .blocks import Block, Interval
+from .blocks import Interval, NewPart
 
 _GETITEM = REGISTRY["getitem"]
 
@@ -38,7 +38,7 @@ def reduced(parts: Sequence[Tensor], reduction: str, home: str) -> Tensor:
     return first
 
 
-def put_together(parts: Sequence[Tensor], block: Block, home: str) -> Tensor:
+def put_together(parts: Sequence[Tensor], block: NewPart, home: str) -> Tensor:
     """A new part on its device. At least one piece is there."""
     pieces = [
         cut(parts[piece.source], piece.cut).to_device(home)

@@ -20,7 +20,7 @@ from .blocks import parts
 from .windows import Line, Tap, lines
 
 
-class Block(NamedTuple):
+class WindowBlock(NamedTuple):
     """Some rows and columns of windows, with the taps that see any of the image."""
 
     rows: slice
@@ -59,14 +59,14 @@ class Plan(NamedTuple):
         """The images of each block."""
         return parts(self.xp, count, self.taps * self.down.number * self.across.number * self.dtype.itemsize)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[WindowBlock]:
         """The windows of each block: all of them unless one image exceeds a block."""
         each = self.taps * self.dtype.itemsize
         for rows in parts(self.xp, self.down.number, self.across.number * each):
             for columns in parts(self.xp, self.across.number, each):
-                yield Block(rows, columns, self.down.taps(rows), self.across.taps(columns))
+                yield WindowBlock(rows, columns, self.down.taps(rows), self.across.taps(columns))
 
-    def columns(self, images: Array, block: Block) -> Array:
+    def columns(self, images: Array, block: WindowBlock) -> Array:
         """The elements under the windows, as [groups, taps, windows]; 0 in the padding."""
         n, c = images.shape[:2]
         columns = self.xp.zeros((c, self.down.size, self.across.size, n, *block.shape), self.dtype)
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
                 columns[:, i, j, :, rows, across] = channels_first[:, :, rows_seen, across_seen]
         return columns.reshape(self.groups, self.taps // self.groups, n * math.prod(block.shape))
 
-    def scatter(self, columns: Array, images: Array, block: Block) -> None:
+    def scatter(self, columns: Array, images: Array, block: WindowBlock) -> None:
         """Add columns back to the images that they were copied from."""
         n, c = images.shape[:2]
         columns = columns.reshape(c, self.down.size, self.across.size, n, *block.shape)
@@ -85,7 +85,7 @@ class Plan(NamedTuple):
             for j, across, across_seen in block.across:
                 channels_first[:, :, rows_seen, across_seen] += columns[:, i, j, :, rows, across]
 
-    def results(self, dy: Array, block: Block) -> Array:
+    def results(self, dy: Array, block: WindowBlock) -> Array:
         """dy of some images at the block's windows, as [groups, filters, windows]."""
         part = dy[:, :, block.rows, block.columns].swapaxes(0, 1).astype(self.dtype, copy=False)
         return part.reshape(self.groups, dy.shape[1] // self.groups, dy.shape[0] * math.prod(block.shape))

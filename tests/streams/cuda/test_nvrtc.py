@@ -12,7 +12,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, find
 from tensord.interpreter.types.joined_axes import JoinedAxes
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda import direct
-from tensord.streams.cuda.block import Block, block_of
+from tensord.streams.cuda.block import KernelBlock, block_of
 from tensord.streams.cuda.block_source import source_of
 from tensord.streams.cuda.fused import FusedKernels
 from tensord.streams.cuda.loops import NAMES, Loop
@@ -71,7 +71,7 @@ def source_of_loop(loop: Loop) -> str:
     return direct.source_of(loop, metas, JoinedAxes.of([(1000,)] * (len(metas) + 1)), "uint32")
 
 
-def blocks_of(kernels: FusedKernels, name: str, dtype: str) -> list[Block]:
+def blocks_of(kernels: FusedKernels, name: str, dtype: str) -> list[KernelBlock]:
     """Blocks of an op alone, for a row, a column and a number beside a matrix; or for matrices."""
     op, found = find(name), []
     if not op.elementwise or op.inputs < 1:

@@ -23,7 +23,7 @@ from ....interpreter.programs.passes.table import IN_SEGMENTS
 from ....interpreter.programs.program import CASE, WHILE, Step
 from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
-from ...model.linked import Block, SessionProgram
+from ...model.linked import LinkedBlock, SessionProgram
 from ...model.unfolding import Answer
 from .run import Ids, Results, Run
 
@@ -156,7 +156,7 @@ class Construct:
         run.iterations += 1
         return True
 
-    def block(self, block: Block, inputs: Sequence[int]) -> Unfolded:
+    def block(self, block: LinkedBlock, inputs: Sequence[int]) -> Unfolded:
         """Run a block on these tensors, and what else it is given; the ids of its results."""
         run, routine, program = self.run, block.routine, block.routine.program
         run.drawn += 1
@@ -171,7 +171,7 @@ class Construct:
         yield PAUSE
         return [ids[variable] for variable in program.returned]
 
-    def numbers(self, block: Block) -> list[Scalar]:
+    def numbers(self, block: LinkedBlock) -> list[Scalar]:
         """The numbers of a block, but for its constants."""
         given = iter([self.given[place] for place in block.numbers])
         found: list[Scalar] = []
@@ -212,13 +212,13 @@ def value_of(answer: Answer, meta: Meta | None) -> Any:
     return value
 
 
-def linked_blocks(routine: SessionProgram, step: Step) -> tuple[Block, ...]:
+def linked_blocks(routine: SessionProgram, step: Step) -> tuple[LinkedBlock, ...]:
     """A step's blocks, linked to the devices of the routine."""
-    found: list[Block] = []
+    found: list[LinkedBlock] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):
         name = f"{routine.name}/{step.op}[{len(found)}]"
         linked = SessionProgram(block, routine.devices, (), routine.location, name, routine.passes & IN_SEGMENTS)
-        found.append(Block(linked, given.values, given.numbers, effects))
+        found.append(LinkedBlock(linked, given.values, given.numbers, effects))
         effects += block.effects[-1]
     return tuple(found)
