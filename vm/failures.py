@@ -28,7 +28,7 @@ LINES_IN_ALL = 100
 KEPT = 1000  # errors of one session that may wait; further ones count as left out
 
 
-class Line(NamedTuple):
+class LogWarning(NamedTuple):
     """A warning for the log."""
 
     event: str
@@ -68,10 +68,10 @@ class Failures:
         else:
             entry.left_out += 1
 
-    def due(self) -> list[Line]:
+    def due(self) -> list[LogWarning]:
         """The lines about errors that have waited long enough. Asked for about once per second."""
         now = self._clock()
-        lines: list[Line] = []
+        lines: list[LogWarning] = []
         for session, entry in list(self.entries.items()):
             while entry.waiting and now - entry.waiting[0][0] >= GRACE:
                 lines += self._line(entry, entry.waiting.popleft()[1])
@@ -82,7 +82,7 @@ class Failures:
                     del self.entries[session]
         return lines
 
-    def end(self, session: int) -> list[Line]:
+    def end(self, session: int) -> list[LogWarning]:
         """A session ends, so no client of its own will hear of its errors any more: the lines about them."""
         entry = self.entries.pop(session, None)
         if entry is None:
@@ -90,18 +90,18 @@ class Failures:
         lines = [line for _, error in entry.waiting for line in self._line(entry, error)]
         return lines + sum_up(entry)
 
-    def close(self) -> list[Line]:
+    def close(self) -> list[LogWarning]:
         """The lines about whatever is left."""
         return [line for session in list(self.entries) for line in self.end(session)]
 
-    def _line(self, entry: SessionFailures, error: TensordError) -> list[Line]:
+    def _line(self, entry: SessionFailures, error: TensordError) -> list[LogWarning]:
         if error.heard:
             return []
         if entry.lines >= LINES or not self._may_add_one():
             entry.left_out += 1
             return []
         entry.lines += 1
-        return [Line("a failure that nobody has waited for", entry.whose | describe(error))]
+        return [LogWarning("a failure that nobody has waited for", entry.whose | describe(error))]
 
     def _may_add_one(self) -> bool:
         """Count a line, unless the sessions together have had as many as they may."""
@@ -122,14 +122,14 @@ def describe(error: TensordError) -> dict[str, object]:
     }
 
 
-def sum_up(entry: SessionFailures) -> list[Line]:
+def sum_up(entry: SessionFailures) -> list[LogWarning]:
     """The line about failures that were left out, if any were."""
     count, entry.left_out = entry.left_out, 0
     what = "further failures that nobody has waited for were left out"
-    return [Line(what, entry.whose | {"count": count})] if count else []
+    return [LogWarning(what, entry.whose | {"count": count})] if count else []
 
 
-def log_lines(lines: Iterable[Line]) -> None:
+def log_lines(lines: Iterable[LogWarning]) -> None:
     """Log the lines. A log that fails stops nothing."""
     for event, fields in lines:
         with unhindered():

@@ -20,7 +20,7 @@ from ..streams.links.loopback import Loopback
 from ..streams.stream import Sink, Stream
 from .durability.taking import NOT_THERE
 from .engine import RUN_WORK, Engine
-from .failures import Failures, Line, log_lines
+from .failures import Failures, LogWarning, log_lines
 from .log import log, unhindered
 from .model.instruction import COMPILING
 from .model.launches import Fence
@@ -120,7 +120,7 @@ class Runtime:
         self.errors_by_type[type(error).__name__] += 1
         self.failures.add(session.id, error, session.name)
 
-    def departing(self, session: VmSession) -> list[Line]:
+    def departing(self, session: VmSession) -> list[LogWarning]:
         """A session is about to end: keep what traces need of it; the lines about failures that nobody has heard of."""
         with unhindered():
             self.places.ended(session)

@@ -15,7 +15,7 @@ from .builder import Builder
 from .numbers import CONSTANT, PARAMETER
 from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, PRINT, Program
 from .text import HEADER, OWN_DEFAULTS, VERSION, meta_text, printable
-from .tokens import CONSTANTS, Line
+from .tokens import CONSTANTS, TokenLine
 
 SIZE: Final = 1 << 24  # characters of a text
 LINES: Final = 1 << 18
@@ -45,7 +45,7 @@ def parse(text: str) -> Program:
 class Construct:
     """A step with blocks, which are being read. `place`: its line; `said`: its results, as the line has them."""
 
-    def __init__(self, line: Line, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
+    def __init__(self, line: TokenLine, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
         self.place = place
         self.said = said
         self.op = line.advance()
@@ -66,7 +66,7 @@ class Reader:
         self._around: list[Builder] = []  # those of the programs around that block, the outermost first
         self._constructs: list[Construct] = []  # those around what is read next
         self._begun = False
-        self._kinds: dict[str, Callable[[Line], None]] = {
+        self._kinds: dict[str, Callable[[TokenLine], None]] = {
             "number": self._number,
             "parameter": self._parameter,
             "captured": self._captured,
@@ -74,7 +74,7 @@ class Reader:
             "block": self._block,
             "end": self._end,
         }
-        self._steps: dict[str, Callable[[Line], None]] = {
+        self._steps: dict[str, Callable[[TokenLine], None]] = {
             PRINT: self._print,
             EFFECT: self._effect,
             HOST_CALL: self._host_call,
@@ -91,7 +91,7 @@ class Reader:
             raise ProtocolError(f"the line holds {odd!r}, which is not printable; strings have escapes")
         if not text.strip(" ") or text.lstrip(" ").startswith("#"):
             return
-        line = Line(text)
+        line = TokenLine(text)
         if self._program is not None:
             raise ProtocolError("the return is the last line of a program")
         if not self._begun:
@@ -117,7 +117,7 @@ class Reader:
         """Is it behind a step with blocks, and in none of them?"""
         return len(self._constructs) > len(self._around)
 
-    def _header(self, line: Line) -> None:
+    def _header(self, line: TokenLine) -> None:
         if not all(line.accept(word) for word in HEADER.split()):
             raise ProtocolError(BEGINNING)
         version = line.integer()
@@ -126,7 +126,7 @@ class Reader:
             raise ProtocolError(f"the text is of version {shown(version)}; this tensord reads version {VERSION}")
         self._begun = True
 
-    def _return(self, line: Line) -> None:
+    def _return(self, line: TokenLine) -> None:
         values = line.values()
         line.finish()
         program = self._builder.finish(values)
@@ -138,7 +138,7 @@ class Reader:
 
     # -- from outside --------------------------------------------------------------------------------------------------
 
-    def _number(self, line: Line) -> None:
+    def _number(self, line: TokenLine) -> None:
         in_order(f"${line.slot()}", f"${len(self._builder.numbers)}")
         name = line.name()
         line.need(":")
@@ -151,15 +151,15 @@ class Reader:
         line.finish()
         self._builder.number(kind, op, operands, value, name)
 
-    def _parameter(self, line: Line) -> None:
+    def _parameter(self, line: TokenLine) -> None:
         self._source(line, self._builder.parameter)
 
-    def _captured(self, line: Line) -> None:
+    def _captured(self, line: TokenLine) -> None:
         if self._builder.steps:
             raise ProtocolError("captured tensors come before steps")
         self._source(line, self._builder.captured)
 
-    def _source(self, line: Line, add: Callable[[Meta, int, str], int]) -> None:
+    def _source(self, line: TokenLine, add: Callable[[Meta, int, str], int]) -> None:
         in_order(f"%{line.value()}", f"%{len(self._builder.metas)}")
         name = line.name()
         line.need(":")
@@ -169,7 +169,7 @@ class Reader:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _step(self, line: Line) -> None:
+    def _step(self, line: TokenLine) -> None:
         results = line.results()
         first = len(self._builder.metas)
         for place, (value, _) in enumerate(results, first):
@@ -185,25 +185,25 @@ class Reader:
         self._steps.get(op, self._op)(line)
         self._compare(op, first, said)
 
-    def _op(self, line: Line) -> None:
+    def _op(self, line: TokenLine) -> None:
         op = line.advance()
         operands = line.several(line.operand) if line.kind in ("value", "slot") else []
         attributes = line.attributes()
         into = line.several(line.value) if line.accept("into") else None
         self._builder.op(op, operands, attributes, line.device(), into, line.finish())
 
-    def _move(self, line: Line) -> None:
+    def _move(self, line: TokenLine) -> None:
         line.advance()
         self._builder.move(line.value(), line.device(), line.finish())
 
-    def _collective(self, line: Line) -> None:
+    def _collective(self, line: TokenLine) -> None:
         kind = line.text
         line.advance()
         values, names = line.values(), tuple(sorted(OWN_DEFAULTS[kind]))
         *given, location = rest_of(line, kind, *names)
         self._builder.collective(kind, values, dict(zip(names, given, strict=True)), location)
 
-    def _print(self, line: Line) -> None:
+    def _print(self, line: TokenLine) -> None:
         line.advance()
         values: list[int] = []
 
@@ -216,13 +216,13 @@ class Reader:
         parts = line.several(part) if line.kind in ("value", "string") else []
         self._builder.print(parts, values, *rest_of(line, PRINT, "sep", "chain"))
 
-    def _effect(self, line: Line) -> None:
+    def _effect(self, line: TokenLine) -> None:
         line.advance()
         values = line.values()
         callback, chain, location = rest_of(line, EFFECT, "callback", "chain")
         self._builder.effect(callback, values, chain, location)
 
-    def _host_call(self, line: Line) -> None:
+    def _host_call(self, line: TokenLine) -> None:
         line.advance()
         values = line.values() if line.kind == "value" else []
         given = line.attributes()
@@ -230,7 +230,7 @@ class Reader:
             raise ProtocolError(f"{HOST_CALL} has the attributes callback and metas")
         self._builder.host_call(given["callback"], values, given["metas"], line.device(), line.finish())
 
-    def _block(self, line: Line) -> None:
+    def _block(self, line: TokenLine) -> None:
         """The beginning of a block."""
         if not self._between:
             raise ProtocolError("a block comes behind a step of control flow")
@@ -242,7 +242,7 @@ class Reader:
         self._around.append(self._builder)
         self._builder = nested
 
-    def _end(self, line: Line) -> None:
+    def _end(self, line: TokenLine) -> None:
         """The end of a step with blocks."""
         if not self._between:
             raise ProtocolError("there is no step with blocks to end here; a block ends with its return")
@@ -275,12 +275,12 @@ def in_order(given: str, wanted: str) -> None:
         raise ProtocolError(f"{given} is named where {wanted} comes next")
 
 
-def is_constant(line: Line) -> bool:
+def is_constant(line: TokenLine) -> bool:
     """Is what comes next the value of a constant, and no arithmetic?"""
     return line.kind != "word" or line.text in (*CONSTANTS, "nan", "complex")
 
 
-def rest_of(line: Line, op: str, *names: str) -> list[Any]:
+def rest_of(line: TokenLine, op: str, *names: str) -> list[Any]:
     """The attributes of a step that is no op, by these names and with its defaults; and its location."""
     given = {**OWN_DEFAULTS[op], **line.attributes()}
     location = line.finish()

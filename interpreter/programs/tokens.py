@@ -39,7 +39,7 @@ PLAIN: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 CONSTANTS: Final = {"None": None, "True": True, "False": False, "inf": math.inf}
 
 
-class Line:
+class TokenLine:
     """The tokens of one line. `kind` and `text` are those of the next one."""
 
     def __init__(self, line: str) -> None:

@@ -181,7 +181,8 @@ def connect(
 
     try:
         return make(
-            address, ConnectOptions(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins)
+            address,
+            ConnectOptions(devices, tracing, strict, keys, engine, frames, name, routines, detail, wait, node, plugins),
         )
     except MEANT as error:
         if isinstance(error, TensordError):

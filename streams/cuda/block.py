@@ -46,7 +46,7 @@ class Number(NamedTuple):
     constant: Any = None
 
 
-class Line(NamedTuple):
+class LoopCall(NamedTuple):
     """A call of a loop, for an op."""
 
     op: str
@@ -62,7 +62,7 @@ class KernelBlock(NamedTuple):
 
     inputs: tuple[Tensor, ...]
     numbers: tuple[Number, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[LoopCall, ...]
     outputs: tuple[tuple[Tensor, str], ...]
     axes: tuple[int, ...]
 
@@ -139,7 +139,7 @@ class Building:
         self.given: list[Given] = list(range(len(inputs)))
         for tensor in self.inputs:
             self.given[tensor.place] = tensor.name
-        self.lines: list[Line] = []
+        self.lines: list[LoopCall] = []
         self.numbers: dict[tuple[Any, ...], Number] = {}
 
     def add(self, op: str, found: Trace, operands: Sequence[Given]) -> str:
@@ -149,7 +149,7 @@ class Building:
             pairs = zip(call.operands, call.loop.taken, strict=True)
             names = [self.name_of(operand, dtype, operands, results) for operand, dtype in pairs]
             results.append(f"v{len(self.lines)}")
-            self.lines.append(Line(op, call.name, call.loop, tuple(names), results[-1]))
+            self.lines.append(LoopCall(op, call.name, call.loop, tuple(names), results[-1]))
         return results[-1]
 
     def name_of(self, operand: Operand, dtype: Any, operands: Sequence[Given], results: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .block import KernelBlock, Line, Tensor
+from .block import KernelBlock, LoopCall, Tensor
 from .loops import HEADERS, NAMES, Loop
 
 SEALED: Final = """// A value as a kernel of its own would read it from memory: `nil` is 0.
@@ -85,7 +85,7 @@ def element_of(block: KernelBlock, names: dict[Loop, str]) -> str:
     return f"static __device__ inline void element({parameters}) {{\n{body}}}\n"
 
 
-def statement_of(line: Line, function: str, sealed: bool) -> str:
+def statement_of(line: LoopCall, function: str, sealed: bool) -> str:
     """`const float v0 = sealed(add_float32_float32(a0, n0), nil);`"""
     call = f"{function}({', '.join(line.operands)})"
     return f"const {NAMES[line.loop.given.name]} {line.result} = {f'sealed({call}, nil)' if sealed else call};"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import KernelError, TensordError
-from tensord.vm.failures import GRACE, KEPT, LINES, LINES_IN_ALL, WINDOW, Failures, Line, log_lines
+from tensord.vm.failures import GRACE, KEPT, LINES, LINES_IN_ALL, WINDOW, Failures, LogWarning, log_lines
 from tensord.vm.log import log
 
 from ..puppet import eventually, paused
@@ -39,12 +39,12 @@ def lines(caplog: Any) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def told(found: list[Line]) -> list[tuple[object, object]]:
+def told(found: list[LogWarning]) -> list[tuple[object, object]]:
     """Session and instruction of each line about a failure."""
     return [(line.fields["session"], line.fields["instruction"]) for line in found if "op" in line.fields]
 
 
-def left_out(found: list[Line]) -> dict[Any, Any]:
+def left_out(found: list[LogWarning]) -> dict[Any, Any]:
     """How many failures were left out, by session."""
     return {line.fields["session"]: line.fields["count"] for line in found if "count" in line.fields}
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from ..drawing.figures import duration
-from ..drawing.terminal import Line, can_draw
+from ..drawing.terminal import StatusLine, can_draw
 from ..line.options import in_json
 
 
@@ -18,7 +18,7 @@ class Progress:
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
         self._began = monotonic()
-        self._line = Line()
+        self._line = StatusLine()
         self._quiet = in_json()
 
     @property

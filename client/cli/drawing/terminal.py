@@ -74,7 +74,7 @@ def print_lines(lines: Iterable[str]) -> None:
         print(encodable(line))  # noqa: T201
 
 
-class Line:
+class StatusLine:
     """A status line on stderr, erased at the end. There is none where stderr is no terminal."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Waiting:
 
     def draw(self, ended: threading.Event) -> None:
         """Redraw the bar until the end, on a thread of its own."""
-        line, pause = Line(), AFTER
+        line, pause = StatusLine(), AFTER
         while not ended.wait(pause):
             line.draw(self.text(monotonic() - self.began))
             pause = PERIOD

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..daemon.health import PATIENCE
 from ..drawing.figures import count, duration, plural, size
-from ..drawing.terminal import Line
+from ..drawing.terminal import StatusLine
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.files.parts import Picture
@@ -49,7 +49,7 @@ class Recorder:
 
         self.session = session
         self.named = output  # the file as people are told of it
-        self.line = Line() if show else None
+        self.line = StatusLine() if show else None
         self.until: float | None = None  # when it is to end, whether the daemon answers or not
         self.last = self.ask(_NEVER, live=False, routines=0)
         if not self.last.enabled:

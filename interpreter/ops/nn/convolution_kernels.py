@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from ...schema.promotion import working_dtype
 from .blocks import parts
-from .windows import Line, Tap, lines
+from .windows import Tap, WindowAxis, lines
 
 
 class WindowBlock(NamedTuple):
@@ -38,8 +38,8 @@ class Plan(NamedTuple):
     """The parameters of a call: windows down and across, their taps over all channels, groups, working dtype."""
 
     xp: ArrayModule
-    down: Line
-    across: Line
+    down: WindowAxis
+    across: WindowAxis
     taps: int
     groups: int
     dtype: Any

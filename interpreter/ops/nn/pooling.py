@@ -16,13 +16,13 @@ from ...types.meta import Meta, Metas, tensor
 from ..rules.networks import pooled
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype
-from .windows import Line, lines
+from .windows import WindowAxis, lines
 
 # Passes of a gradient for each pass of its op.
 _GRADIENT = 6
 
 
-def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[Line, Line]:
+def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
     return lines(attributes, attributes["kernel_size"], shape)
 
 
@@ -83,7 +83,7 @@ def _resized(shape: Sequence[int], axis: int, length: int) -> tuple[int, ...]:
     return (*shape[:axis], length) if axis == -1 else (*shape[:axis], length, shape[-1])
 
 
-def _largest(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
+def _largest(xp: ArrayModule, x: Array, axis: int, line: WindowAxis) -> Array:
     """The largest element of each window along the axis; NaN counts as largest."""
     out = xp.full(_resized(x.shape, axis, line.number), -math.inf, x.dtype)
     for _, windows, seen in line.taps():
@@ -92,7 +92,7 @@ def _largest(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
     return out
 
 
-def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: int, line: Line) -> Array:
+def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: int, line: WindowAxis) -> Array:
     """dy goes to the first largest element of each window, or to its first NaN."""
     dx = xp.zeros(x.shape, dy.dtype)
     free = xp.ones(dy.shape, bool)
@@ -106,7 +106,7 @@ def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: in
     return dx
 
 
-def _total(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
+def _total(xp: ArrayModule, x: Array, axis: int, line: WindowAxis) -> Array:
     """The sum over each window along the axis."""
     out = xp.zeros(_resized(x.shape, axis, line.number), x.dtype)
     for _, windows, seen in line.taps():
@@ -114,7 +114,7 @@ def _total(xp: ArrayModule, x: Array, axis: int, line: Line) -> Array:
     return out
 
 
-def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: Line) -> Array:
+def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: WindowAxis) -> Array:
     """dy goes to every element of each window."""
     dx = xp.zeros(_resized(dy.shape, axis, line.length), dy.dtype)
     for _, windows, seen in line.taps():
@@ -122,7 +122,7 @@ def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: Line) -> Array:
     return dx
 
 
-def _sizes(xp: ArrayModule, attributes: Attributes, down: Line, across: Line, dtype: DType) -> Any:
+def _sizes(xp: ArrayModule, attributes: Attributes, down: WindowAxis, across: WindowAxis, dtype: DType) -> Any:
     """The number of elements in each mean: padding counts, unless `count_include_pad` is False."""
     if attributes["count_include_pad"]:
         return down.size * across.size

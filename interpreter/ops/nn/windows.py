@@ -22,7 +22,7 @@ class Tap(NamedTuple):
     seen: slice
 
 
-class Line(NamedTuple):
+class WindowAxis(NamedTuple):
     """`number` windows of `size` taps along a padded axis of `length`; windows are `stride` apart, taps `dilation`."""
 
     size: int
@@ -51,15 +51,15 @@ def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> Line:
+def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> WindowAxis:
     """The windows along one axis; ValueError if none fits."""
     span = dilation * (size - 1) + 1
     if span > length + 2 * padding:
         raise ValueError(f"{length + 2 * padding} {name} are too few for a window of {span}")
-    return Line(size, stride, padding, dilation, length, (length + 2 * padding - span) // stride + 1)
+    return WindowAxis(size, stride, padding, dilation, length, (length + 2 * padding - span) // stride + 1)
 
 
-def lines(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[Line, Line]:
+def lines(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
     """The windows of that size down and across images of that shape; they lie side by side if `stride` is None."""
     stride, padding, dilation = attributes["stride"] or size, attributes["padding"], attributes.get("dilation", (1, 1))
     down = line("rows", size[0], stride[0], padding[0], dilation[0], shape[-2])

@@ -13,7 +13,7 @@ from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.text import attribute_text, defaults, quoted
-from tensord.interpreter.programs.tokens import Line
+from tensord.interpreter.programs.tokens import TokenLine
 from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED
 from tensord.interpreter.types.meta import Meta
 
@@ -54,7 +54,7 @@ def numbers(*values: Any) -> list[str]:
 
 def returned(text: str) -> Any:
     """What is read from the text of a constant or an attribute."""
-    line = Line(text)
+    line = TokenLine(text)
     value = line.attribute()
     assert line.finish() is None
     return value

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tensord.client.cli.drawing import terminal as drawing
-from tensord.client.cli.drawing.terminal import Line, Waiting, waiting
+from tensord.client.cli.drawing.terminal import StatusLine, Waiting, waiting
 
 from ....each_case import each_case
 
@@ -39,15 +39,15 @@ def test_what_is_counted_has_numbers():
 def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     seen = terminal(monkeypatch)
     drawn = threading.Event()
-    draw = Line.draw
+    draw = StatusLine.draw
 
-    def noted(line: Line, text: str) -> None:
+    def noted(line: StatusLine, text: str) -> None:
         draw(line, text)
         if "[" in text:  # it was told by then
             drawn.set()
 
     monkeypatch.setattr(drawing, "AFTER", 0.0)
-    monkeypatch.setattr(Line, "draw", noted)
+    monkeypatch.setattr(StatusLine, "draw", noted)
     with waiting("reading") as shown:
         shown.told(1 << 20, 4 << 20)
         assert drawn.wait(10)
@@ -74,7 +74,7 @@ def test_it_says_how_much_is_done_and_how_long_the_rest_takes(done: int, total: 
 def test_it_fits_the_terminal(monkeypatch):
     seen = terminal(monkeypatch)
     monkeypatch.setenv("COLUMNS", "12")
-    Line().draw("reading a directory")
+    StatusLine().draw("reading a directory")
     assert seen.getvalue() == "\r\x1b[2Kreading a d"
 
 
@@ -100,7 +100,7 @@ def test_ctrl_c_takes_it_away(monkeypatch):
     seen = terminal(monkeypatch)
     monkeypatch.setattr(drawing, "AFTER", 0.0)
     drawn = threading.Event()
-    monkeypatch.setattr(Line, "clear", lambda _: drawn.set())
+    monkeypatch.setattr(StatusLine, "clear", lambda _: drawn.set())
     with pytest.raises(KeyboardInterrupt), waiting("reading"):
         raise KeyboardInterrupt
     assert drawn.is_set()

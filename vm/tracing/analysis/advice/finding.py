@@ -21,7 +21,7 @@ from ..recorded.work import Work
 FORCED: Final = ("evict ", "replan ", "return ")  # transfers that make room, or undo that
 
 
-class Line(NamedTuple):
+class CostlyLine(NamedTuple):
     """A line of the program: how many records of a finding it has issued, and their cost in nanoseconds."""
 
     location: str
@@ -41,7 +41,7 @@ class Finding:
     ops: tuple[str, ...]
     devices: tuple[str, ...]
     sessions: tuple[int, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CostlyLine, ...]
     instructions: tuple[int, ...]
 
 
@@ -73,12 +73,12 @@ def finding(
     )
 
 
-def lines_of(costs: Costs) -> tuple[Line, ...]:
+def lines_of(costs: Costs) -> tuple[CostlyLine, ...]:
     """The lines of the records, the costliest first."""
     groups: dict[str, list[int]] = defaultdict(list)
     for record, cost in costs:
         groups[record.location].append(cost)
-    lines = [Line(location, len(some), sum(some)) for location, some in groups.items()]
+    lines = [CostlyLine(location, len(some), sum(some)) for location, some in groups.items()]
     return tuple(sorted(lines, key=lambda line: -line.cost))
 
 
