@@ -29,7 +29,7 @@ from .boxing.route import box
 from .checks import checked
 from .explaining import note, note_move, note_narrowing, note_writing
 from .form import Form
-from .known import Known, KnownCalls
+from .known import KnownCall, KnownCalls
 from .making import global_tensor
 from .narrowing import Narrowing, narrowing
 from .plan import CallKind, Plan, planned
@@ -171,7 +171,7 @@ class GlobalCalls:
             if entry is None:
                 return
             entries.append(entry)
-        self.known.add(key, Known(entries, plan.outputs))
+        self.known.add(key, KnownCall(entries, plan.outputs))
 
     def _asked(
         self, core: Core, invocation: Invocation, placement: Placement

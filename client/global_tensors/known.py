@@ -26,7 +26,7 @@ KNOWN: Final = 4096  # kinds of calls
 new = object.__new__
 
 
-class Known:
+class KnownCall:
     """The signatures of one kind of call, one for each part, and the forms of its results."""
 
     __slots__ = ("count", "entries", "heavy", "integers", "output", "outputs")
@@ -45,15 +45,15 @@ class KnownCalls:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._known: dict[Any, Known] = {}
+        self._known: dict[Any, KnownCall] = {}
         self._sites = outbox.locations.sites
         self._span = outbox.locations.spans.get
 
-    def get(self, core: Core, key: Any) -> Known | None:
+    def get(self, core: Core, key: Any) -> KnownCall | None:
         """What is known of a kind of call; None as well while a handler takes calls, or a thread captures a routine."""
         return self._known.get(key) if core.calls.known else None
 
-    def add(self, key: Any, known: Known) -> None:
+    def add(self, key: Any, known: KnownCall) -> None:
         while len(self._known) >= KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[key] = known
@@ -130,7 +130,7 @@ class KnownCalls:
     # -- by name ---------------------------------------------------------------------------------------------------
 
     def issue(
-        self, core: Core, known: Known, operands: Sequence[Any], out: Sequence[Any] | None, location: int
+        self, core: Core, known: KnownCall, operands: Sequence[Any], out: Sequence[Any] | None, location: int
     ) -> list[Any] | None:
         """Issue one call for each part; None if it has to go the long way."""
         if known.integers and any(type(one) is int and not 0 <= one <= SMALL for one in operands):
@@ -163,7 +163,7 @@ class KnownCalls:
         return made
 
 
-def new_tensors(core: Core, known: Known, outbox: Outbox) -> list[GlobalTensor]:
+def new_tensors(core: Core, known: KnownCall, outbox: Outbox) -> list[GlobalTensor]:
     """New tensors for the results of the parts' calls. The caller holds the lock."""
     first, count = outbox.ids + 1, len(known.outputs)
     outbox.ids = last = outbox.ids + count * known.count

@@ -11,7 +11,7 @@ from ...interpreter.wire.locations import line_of, span_of
 from ...interpreter.wire.messages import Location, Signature, Span, decode_meta
 
 
-class Known(NamedTuple):
+class RecordedOp(NamedTuple):
     """An op as a session calls it. `scalars`: which of its operands are numbers; `nbytes`: of its results, None if data
     decide that."""
 
@@ -23,7 +23,7 @@ class Known(NamedTuple):
     nbytes: int | None
 
 
-def known(signature: Signature) -> Known:
+def known(signature: Signature) -> RecordedOp:
     """What a SIGNATURE says, however damaged its attributes and metas are."""
     try:
         attributes = tuple(dict(signature.attributes).items())
@@ -31,7 +31,7 @@ def known(signature: Signature) -> Known:
         attributes = ()
     scalars = tuple([isinstance(meta, str) for meta in signature.metas])
     in_place = signature.targets is not None
-    return Known(signature.op, attributes, scalars, in_place, signature.device, bytes_of(signature, attributes))
+    return RecordedOp(signature.op, attributes, scalars, in_place, signature.device, bytes_of(signature, attributes))
 
 
 def bytes_of(signature: Signature, attributes: tuple[tuple[str, Any], ...]) -> int | None:

@@ -21,7 +21,7 @@ from ...interpreter.wire.messages import (
     Upload,
 )
 from .ids import Ids
-from .signatures import Known
+from .signatures import RecordedOp
 
 
 class Session:
@@ -31,7 +31,7 @@ class Session:
         self.name = name
         self.strict = strict
         self.ids = Ids(newest)
-        self.signatures: dict[int, Known] = {}
+        self.signatures: dict[int, RecordedOp] = {}
         self.captured: dict[int, tuple[int, ...]] = {}
 
 

@@ -29,7 +29,7 @@ from .memory import holdings
 
 if TYPE_CHECKING:
     from ..engine import Engine
-    from ..tracing.known_routines import Known
+    from ..tracing.known_routines import KnownRoutine
 
 SLICE = 256  # entries, or edges of the same weight
 CHUNK = 64  # lines of a program, or calls of a segment, in one entry
@@ -125,7 +125,7 @@ def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
             yield ("run", one.id, 0, one.unfolding.run)
 
 
-def routine_entries(known: Known, where: Where) -> Iterator[Entry]:
+def routine_entries(known: KnownRoutine, where: Where) -> Iterator[Entry]:
     """A routine: its head, the lines of its program, its segments and their calls."""
     number = known.number
     yield ("routine", number, 0, (known.session, known.name, known.digest, known.devices, known.program.digest))

@@ -18,7 +18,7 @@ REMEMBERED = 1 << 14  # weight of the programs whose routines are gone, of some 
 Run = tuple[int, int, int, int, int, int]
 
 
-class Known:
+class KnownRoutine:
     """A routine that has run. `digest`: of its program as it was linked; `program`: what has run of it, after passes.
     `tick`: of the latest news about it; `segments`: by their first steps; `gone`: was it released?"""
 
@@ -40,18 +40,18 @@ class KnownRoutines:
     """The table. `runs` are those that were not a single instruction, the oldest first."""
 
     def __init__(self, capacity: int) -> None:
-        self.known: dict[int, Known] = {}
+        self.known: dict[int, KnownRoutine] = {}
         self.runs: deque[Run] = deque(maxlen=capacity)
         self._newest = 0
-        self._gone: deque[Known] = deque()  # those that were released, the oldest first
+        self._gone: deque[KnownRoutine] = deque()  # those that were released, the oldest first
         self._weight = 0  # of their programs
 
-    def note(self, session: int, routine: SessionProgram) -> Known:
+    def note(self, session: int, routine: SessionProgram) -> KnownRoutine:
         """Enter a routine, which gets a number, unless it is there."""
         found = self.known.get(routine.number)
         if found is None:
             self._newest = routine.number = self._newest + 1
-            found = self.known[routine.number] = Known(routine.number, session, routine)
+            found = self.known[routine.number] = KnownRoutine(routine.number, session, routine)
         return found
 
     def compiled(self, session: int, routine: SessionProgram, segment: SegmentRecord, tick: int) -> None:
@@ -79,7 +79,7 @@ class KnownRoutines:
         if last >= first:
             self.runs.append((tick, session, number, first, last, location))
 
-    def since(self, tick: int) -> list[Known]:
+    def since(self, tick: int) -> list[KnownRoutine]:
         """The routines that have changed since that tick."""
         return [each for each in self.known.values() if each.tick > tick]
 
@@ -91,6 +91,6 @@ class KnownRoutines:
             yield run
 
 
-def cost_of(known: Known) -> int:
+def cost_of(known: KnownRoutine) -> int:
     """The weight of a routine that is gone."""
     return max(known.program.weight, 1)

@@ -22,7 +22,7 @@ class Opened:
 
     def __init__(self, file: Path, largest: int = LARGEST) -> None:
         from ....vm.tracing.analysis.files.file import load_newest
-        from ....vm.tracing.analysis.page.view import Known, view_of
+        from ....vm.tracing.analysis.page.view import DaemonState, view_of
         from ....vm.tracing.analysis.trace import Trace
 
         self._file = file
@@ -33,7 +33,7 @@ class Opened:
                 f"{total - len(self._trace):,} older records are left out, since the file has more than {size(largest)}"
             )
             self.note = f"{left}; its checksum was not compared"
-        self._view: Row = view_of(self._trace, file.name, Known(of=total, note=self.note))
+        self._view: Row = view_of(self._trace, file.name, DaemonState(of=total, note=self.note))
         self._text = json.dumps(self._view, separators=(",", ":"))
 
     def about(self) -> Row:

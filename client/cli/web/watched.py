@@ -107,11 +107,11 @@ class Watched:
     def _view(
         self, trace: Trace, of: int, live: int, tensors: Sequence[Row] | None, sessions: Sequence[Row] | None
     ) -> str:
-        from ....vm.tracing.analysis.page.view import Known, live_view, origin_of
+        from ....vm.tracing.analysis.page.view import DaemonState, live_view, origin_of
 
         if self._origin is None:
             self._origin = origin_of(trace)
-        known = Known(of, live, self._limits, tensors, sessions, self._run)
+        known = DaemonState(of, live, self._limits, tensors, sessions, self._run)
         view = live_view(trace, self._connection.where, self._origin, known)
         return json.dumps(view, separators=(",", ":"))
 

@@ -24,7 +24,7 @@ MOST: Final = 200_000  # records of a view
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DaemonState:
     """What is known besides the records. `of`: how many finished instructions there were to be shown, `live`: how many
     live ones, of which records may be but a sample; `limits`: of the memory of devices; `tensors` and `sessions`: rows
     of a daemon, None as long as they have not changed; `run`: which daemon it is, since a restarted one begins anew;
@@ -39,7 +39,7 @@ class Known:
     note: str = ""
 
 
-def view_of(trace: Records, source: str, known: Known = Known()) -> Row:
+def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> Row:
     """A whole trace, or the newest `MOST` records of one that is larger. `source`: where it is from."""
     total = len(trace)
     shown = on_devices(trace if total <= MOST else trace.only(trace.records[-MOST:]))
@@ -54,7 +54,7 @@ def view_of(trace: Records, source: str, known: Known = Known()) -> Row:
     return _document(shown, tables, about, known) | {"records": records, "edges": edges} | rows | judged
 
 
-def live_view(trace: Records, source: str, origin: int, known: Known) -> Row:
+def live_view(trace: Records, source: str, origin: int, known: DaemonState) -> Row:
     """What has been new of a daemon since the last view. `origin`: of the first one."""
     shown = on_devices(trace)
     tables = Tables(origin)
@@ -73,7 +73,7 @@ def origin_of(trace: Records) -> int:
     return min((time for record in trace.records for time in times(record) if time), default=trace.until)
 
 
-def _document(trace: Records, tables: Tables, about: Row, known: Known) -> Row:
+def _document(trace: Records, tables: Tables, about: Row, known: DaemonState) -> Row:
     """All but the records with their edges, and other rows."""
     counts = {"records": len(trace), "dropped": trace.dropped, "taken": trace.until - tables.origin, "origin": 0}
     return {

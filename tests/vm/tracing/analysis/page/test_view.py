@@ -10,7 +10,7 @@ import pytest
 
 import tensord as td
 from tensord.vm.tracing.analysis.page import sums, view
-from tensord.vm.tracing.analysis.page.view import Known, live_view, view_of
+from tensord.vm.tracing.analysis.page.view import DaemonState, live_view, view_of
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import Holding, MetaRecord
@@ -222,7 +222,7 @@ def test_an_empty_trace_has_an_empty_document():
 def test_a_live_view_counts_time_from_the_first_one_and_keeps_edges_to_what_came_before():
     waits = record(3, received=1_050)
     second = ran(2, 1_020, 1_030, (1, "const"), edges=[(1, "RAW", 1, True)], used=4096)
-    known = Known(of=70, live=9, limits={"cpu:0": 1 << 20})
+    known = DaemonState(of=70, live=9, limits={"cpu:0": 1 << 20})
     trace = Trace([second, waits], taken=1_100, devices=["cpu:0"], memory=Memory({"cpu:0": 4096}))
     document: Any = live_view(trace, "ipc:///run", 1_000, known)
     assert rows(document)[0]["started"] == 20
@@ -237,5 +237,5 @@ def test_a_live_view_counts_time_from_the_first_one_and_keeps_edges_to_what_came
 def test_a_live_view_shows_the_tensors_and_the_sessions_that_the_daemon_lists():
     tensors: list[dict[str, object]] = [{"session": 1, "name": "w"}]
     sessions: list[dict[str, object]] = [{"id": 4}]
-    document: Any = live_view(Trace([]), "", 0, Known(tensors=tensors, sessions=sessions))
+    document: Any = live_view(Trace([]), "", 0, DaemonState(tensors=tensors, sessions=sessions))
     assert (document["tensors"], document["sessions"]) == (tensors, sessions)
