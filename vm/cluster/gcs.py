@@ -36,7 +36,7 @@ UNIMPLEMENTED: Final = b"grpc-status\x0212"
 VERSION: Final = re.compile(rb'"(ray|python)_version": ?"([\w.+-]{1,40})"')
 
 
-class Answer(StrEnum):
+class CallOutcome(StrEnum):
     """What a call has brought."""
 
     ADMITTED = "admitted"
@@ -48,7 +48,7 @@ class Answer(StrEnum):
 class Reply(NamedTuple):
     """An answer, and the versions that Ray has told with it: of "ray" and "python", as far as it has."""
 
-    answer: Answer
+    answer: CallOutcome
     versions: Mapping[str, str] = MappingProxyType({})
 
 
@@ -84,22 +84,22 @@ def judged(received: Iterator[tuple[int, int, int, bytes]]) -> Reply:
     """What the frames of the other side say."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:
-        return Reply(Answer.FOREIGN)
+        return Reply(CallOutcome.FOREIGN)
     for kind, flags, stream, payload in received:
         if stream == STREAM and kind == DATA:
             found = {name.decode(): version.decode() for name, version in VERSION.findall(payload)}
-            return Reply(Answer.ADMITTED, found)
+            return Reply(CallOutcome.ADMITTED, found)
         if stream == STREAM and kind == HEADERS and flags & END_STREAM:
             return Reply(_refusal(payload))
         if kind == GOAWAY:
             break
-    return Reply(Answer.UNKNOWN)
+    return Reply(CallOutcome.UNKNOWN)
 
 
-def _refusal(fields: bytes) -> Answer:
+def _refusal(fields: bytes) -> CallOutcome:
     if UNAUTHENTICATED in fields:
-        return Answer.REFUSED
-    return Answer.FOREIGN if UNIMPLEMENTED in fields else Answer.UNKNOWN
+        return CallOutcome.REFUSED
+    return CallOutcome.FOREIGN if UNIMPLEMENTED in fields else CallOutcome.UNKNOWN
 
 
 def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, int, int, bytes]]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import NoDaemon
 from .errors import ClusterError
-from .gcs import Answer, Reply, call
+from .gcs import CallOutcome, Reply, call
 
 SECONDS: Final = 3.0
 MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -46,15 +46,15 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
     if place is None or _is_for_ray_alone(environment):
         return
     reply = _asked(address, place, "")
-    if reply.answer is Answer.FOREIGN:
+    if reply.answer is CallOutcome.FOREIGN:
         raise ClusterError(
             f"what listens at {address} is no Ray cluster: name the address that `ray start --head` has printed, whose "
             "port is 6379 unless another was chosen"
         )
-    if reply.answer is Answer.REFUSED:
+    if reply.answer is CallOutcome.REFUSED:
         found = _own_token(address, environment)
         reply = _asked(address, place, found.text)
-        if reply.answer is Answer.REFUSED:
+        if reply.answer is CallOutcome.REFUSED:
             raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
         environment[MODE] = "token"
     check_versions(address, reply.versions, {"ray": ray, "python": platform.python_version()})
@@ -80,11 +80,11 @@ def _counted(name: str, version: str) -> str:
 def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
     """Does the Ray cluster there refuse callers without a token? Where that cannot be found out, as the mode says."""
     place = place_of(address)
-    answer = Answer.UNKNOWN
+    answer = CallOutcome.UNKNOWN
     if place is not None and not _is_for_ray_alone(environment):
         answer = _asked(address, place, "").answer
-    if answer in (Answer.ADMITTED, Answer.REFUSED):
-        return answer is Answer.REFUSED
+    if answer in (CallOutcome.ADMITTED, CallOutcome.REFUSED):
+        return answer is CallOutcome.REFUSED
     return environment.get(MODE, "").lower() in ("token", "k8s")
 
 

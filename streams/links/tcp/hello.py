@@ -34,7 +34,7 @@ class Hello(NamedTuple):
     token: str
 
 
-class Answer(NamedTuple):
+class HelloAnswer(NamedTuple):
     """By the node that accepts."""
 
     version: int
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
     life: int
 
 
-def say(connection: socket.socket, words: Hello | Answer) -> None:
+def say(connection: socket.socket, words: Hello | HelloAnswer) -> None:
     packed = Encoder().encode(list(words))
     connection.sendall(_LENGTH.pack(len(packed)) + packed)
 
@@ -63,13 +63,13 @@ def hear_hello(connection: socket.socket, deadline: float) -> Hello:
     return found
 
 
-def hear_answer(connection: socket.socket, deadline: float) -> Answer:
+def hear_answer(connection: socket.socket, deadline: float) -> HelloAnswer:
     """ProtocolError for anything else; OSError if it does not come in time."""
     fields = _hear(connection, deadline)
-    texts = len(fields) == len(Answer._fields) and type(fields[1]) is str and type(fields[2]) is str
+    texts = len(fields) == len(HelloAnswer._fields) and type(fields[1]) is str and type(fields[2]) is str
     if not texts or not is_natural(fields[3]) or not is_natural(fields[4]):
         raise ProtocolError("no answer of a node")
-    return Answer(*fields)
+    return HelloAnswer(*fields)
 
 
 def _hear(connection: socket.socket, deadline: float) -> tuple[Any, ...]:

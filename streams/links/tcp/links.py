@@ -24,7 +24,7 @@ from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, Tenso
 from ....interpreter.wire.members import Member, PortRange
 from ..link import Link
 from ..loopback import Loopback
-from .hello import VERSION, Answer, Hello, hear_answer, hear_hello, say
+from .hello import VERSION, Hello, HelloAnswer, hear_answer, hear_hello, say
 from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
@@ -135,7 +135,7 @@ class TcpLinks:
             raise
         return Connection(connection, self._patience, tls=self._tls is not None), answer.life
 
-    def _introduced(self, connection: Any, member: Member, life: int) -> Answer:
+    def _introduced(self, connection: Any, member: Member, life: int) -> HelloAnswer:
         """Say who we are, and hear who is there."""
         if self._tls is None and member.fingerprint:
             raise ProtocolError(f"{member.node} takes values by TLS alone, and this node has encryption = none")
@@ -209,7 +209,7 @@ class TcpLinks:
         secure: Any = tuned(plain) if self._tls is None else self._tls.accept(tuned(plain))
         try:
             hello, link, life = self._heard(secure, deadline)
-            say(secure, Answer(VERSION, "", self.node, self.own.incarnation, life))
+            say(secure, HelloAnswer(VERSION, "", self.node, self.own.incarnation, life))
             if link.accepted(Connection(secure, self._patience, tls=self._tls is not None), life, hello.life):
                 return
         except ProtocolError as error:
@@ -247,7 +247,7 @@ class TcpLinks:
         """Say why; the connection is closed by the caller once that has had time to leave."""
         with suppress(OSError):
             connection.settimeout(REFUSED)
-            say(connection, Answer(VERSION, error.message, self.node, self.own.incarnation, 0))
+            say(connection, HelloAnswer(VERSION, error.message, self.node, self.own.incarnation, 0))
             connection.shutdown(socket.SHUT_WR)
 
     # -- the end -------------------------------------------------------------------------------------------------------

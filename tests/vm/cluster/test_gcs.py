@@ -7,7 +7,19 @@ import time
 
 import pytest
 
-from tensord.vm.cluster.gcs import DATA, GOAWAY, HEADERS, KEY, PREFACE, SETTINGS, Answer, call, frames, judged, request
+from tensord.vm.cluster.gcs import (
+    DATA,
+    GOAWAY,
+    HEADERS,
+    KEY,
+    PREFACE,
+    SETTINGS,
+    CallOutcome,
+    call,
+    frames,
+    judged,
+    request,
+)
 
 ENDS = 1  # flags
 REPLY = (HEADERS, 4, 1, b"\x88"), (DATA, 0, 1, b"\0\0\0\0\x02ab"), (HEADERS, 5, 1, b"@\x0bgrpc-status\x010")
@@ -25,30 +37,30 @@ HELLO = (SETTINGS, 0, 0, b""), (8, 0, 0, b"\0\0\0\5"), (SETTINGS, ENDS, 0, b"")
 
 
 def test_a_reply_means_that_the_caller_was_let_in():
-    assert answer(*HELLO, *REPLY) is Answer.ADMITTED
+    assert answer(*HELLO, *REPLY) is CallOutcome.ADMITTED
 
 
 def test_versions_are_read_from_the_reply_and_are_none_where_it_has_none():
     told = b'\0\0\0\0T\n\0\x12P{"ray_version": "2.60.0", "python_version": "3.11.2", "ray_init_cluster": false}'
     reply = judged(iter((*HELLO, (DATA, 0, 1, told))))
-    assert reply == (Answer.ADMITTED, {"ray": "2.60.0", "python": "3.11.2"})
+    assert reply == (CallOutcome.ADMITTED, {"ray": "2.60.0", "python": "3.11.2"})
     assert judged(iter((*HELLO, *REPLY))).versions == {}
 
 
 def test_a_refusal_is_told_from_a_service_without_that_call_and_from_other_errors():
-    assert answer(*HELLO, refusal(b"16")) is Answer.REFUSED
-    assert answer(*HELLO, refusal(b"12")) is Answer.FOREIGN
-    assert answer(*HELLO, refusal(b"14")) is Answer.UNKNOWN
+    assert answer(*HELLO, refusal(b"16")) is CallOutcome.REFUSED
+    assert answer(*HELLO, refusal(b"12")) is CallOutcome.FOREIGN
+    assert answer(*HELLO, refusal(b"14")) is CallOutcome.UNKNOWN
 
 
 def test_what_does_not_begin_as_http2_does_is_foreign_and_what_ends_early_unknown():
-    assert answer() is Answer.FOREIGN
-    assert answer((0x54, 0x50, 7, b"")) is Answer.FOREIGN
-    assert answer(*HELLO) is answer(*HELLO, (GOAWAY, 0, 0, b"")) is Answer.UNKNOWN
+    assert answer() is CallOutcome.FOREIGN
+    assert answer((0x54, 0x50, 7, b"")) is CallOutcome.FOREIGN
+    assert answer(*HELLO) is answer(*HELLO, (GOAWAY, 0, 0, b"")) is CallOutcome.UNKNOWN
 
 
 def test_frames_of_other_streams_are_not_the_answer():
-    assert answer(*HELLO, (DATA, ENDS, 3, b""), refusal(b"16")) is Answer.REFUSED
+    assert answer(*HELLO, (DATA, ENDS, 3, b""), refusal(b"16")) is CallOutcome.REFUSED
 
 
 @pytest.fixture

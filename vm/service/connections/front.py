@@ -30,7 +30,7 @@ from ..access.refusals import Refusals
 from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
 from .listener import Credentials, Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
-from .peer import Answer, Peer, State, fields, session_of
+from .peer import Peer, PendingAnswer, State, fields, session_of
 from .registry import LEAVES, ConnectionRegistry
 
 QUANTUM_NS = 100_000  # of one peer, before those that have just sent something have their turn
@@ -345,11 +345,11 @@ class Front:
                 return
             if error is not None:
                 error.heard = True
-                peer.answers.append(Answer(request, None, error))
+                peer.answers.append(PendingAnswer(request, None, error))
             elif hasattr(value, "__next__"):
                 peer.parts.append((request, value))
             else:
-                peer.answers.append(Answer(request, value, None))
+                peer.answers.append(PendingAnswer(request, value, None))
             self.dirty[peer] = None
 
         return reply
@@ -414,11 +414,11 @@ class Front:
         except Exception as error:
             peer.parts.popleft()
             failure = error if isinstance(error, TensordError) else self.unexpected(error)
-            peer.answers.append(Answer(request, None, failure))
+            peer.answers.append(PendingAnswer(request, None, failure))
             return
         if part is None:
             peer.parts.popleft()
-            peer.answers.append(Answer(request, None, None))
+            peer.answers.append(PendingAnswer(request, None, None))
         else:
             send_part(peer, request, part)
 

@@ -33,7 +33,7 @@ from ....interpreter.wire.frames import (
 from ....interpreter.wire.segments import place_of
 from ...model.session import Again, Called
 from .listener import NOW
-from .peer import Answer, Peer, State
+from .peer import Peer, PendingAnswer, State
 
 NOW_AND_MORE: Final = NOW | int(zmq.SNDMORE)
 _encoder = Encoder()
@@ -120,7 +120,7 @@ def acknowledge(peer: Peer, number: int) -> None:
         peer.owed -= len(peer.unacknowledged.popleft()[1][0])
 
 
-def encode_answer(peer: Peer, answer: Answer, payloads: list[Any]) -> list[Any]:
+def encode_answer(peer: Peer, answer: PendingAnswer, payloads: list[Any]) -> list[Any]:
     """The wire form of one answer."""
     request, value, error = answer
     if error is not None:

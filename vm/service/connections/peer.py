@@ -52,7 +52,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
 }
 
 
-class Answer(NamedTuple):
+class PendingAnswer(NamedTuple):
     """An answer to a request, not yet encoded."""
 
     request: int
@@ -100,7 +100,7 @@ class Peer:
     uploaded: int = 0
     admitted: int = 0
     uploads: deque[tuple[int, int]] = field(default_factory=deque)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[PendingAnswer] = field(default_factory=list)
     parts: deque[tuple[int, Iterator[list[Any]]]] = field(default_factory=deque)
     unsent: deque[list[Any]] = field(default_factory=deque)
     unacknowledged: deque[tuple[int, list[Any]]] = field(default_factory=deque)
