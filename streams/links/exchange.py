@@ -34,7 +34,7 @@ Call: TypeAlias = tuple[Told, TensordError | None]
 
 
 @dataclass(slots=True)
-class Half:
+class LocalHalf:
     """`told` is called next; None while it is the machine's turn. `array`: of a receiver, None while it has none, or
     what merges."""
 
@@ -52,8 +52,8 @@ class Half:
 class Transfer:
     """Its halves, as far as they have begun. `copying`: the bytes are on their way; `cut`: how that ends then."""
 
-    sender: Half | None = None
-    receiver: Half | None = None
+    sender: LocalHalf | None = None
+    receiver: LocalHalf | None = None
     copying: bool = False
     cut: TensordError | None = None
 
@@ -73,13 +73,13 @@ class Exchange:
         self._failed = Failures()  # for the half that is still to come
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
-        self._begin(transfer, Half(meta, array, done), sends=True)
+        self._begin(transfer, LocalHalf(meta, array, done), sends=True)
 
     def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
-        self._begin(transfer, Half(meta, None, offered), sends=False)
+        self._begin(transfer, LocalHalf(meta, None, offered), sends=False)
 
     def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
-        self._begin(transfer, Half(meta, into, done), sends=False)
+        self._begin(transfer, LocalHalf(meta, into, done), sends=False)
 
     def receive(self, transfer: bytes, array: Array, done: Told) -> None:
         with self._lock:
@@ -112,14 +112,14 @@ class Exchange:
 
     # -- under the lock ------------------------------------------------------------------------------------------------
 
-    def _begin(self, transfer: bytes, half: Half, *, sends: bool) -> None:
+    def _begin(self, transfer: bytes, half: LocalHalf, *, sends: bool) -> None:
         """Enter a half, unless the other one has failed."""
         with self._lock:
             error = self._failed.pop(transfer)
             calls = self._enter(transfer, half, sends=sends) if error is None else half.call(error)
         make(calls)
 
-    def _enter(self, transfer: bytes, half: Half, *, sends: bool) -> list[Call]:
+    def _enter(self, transfer: bytes, half: LocalHalf, *, sends: bool) -> list[Call]:
         found = self._open.setdefault(transfer, Transfer())
         if (found.sender if sends else found.receiver) is not None:
             return half.call(ProtocolError(f"transfer {transfer.hex()} is under way already"))
@@ -173,7 +173,7 @@ class Exchange:
 
     # -- without it ----------------------------------------------------------------------------------------------------
 
-    def _copy(self, transfer: bytes, sender: Half, receiver: Half) -> None:
+    def _copy(self, transfer: bytes, sender: LocalHalf, receiver: LocalHalf) -> None:
         """Copy the bytes, and tell both halves."""
         failed: TensordError | None = None
         try:

@@ -86,7 +86,7 @@ class Violation(ProtocolError):  # noqa: N818 - named for the event
 
 
 @dataclass(slots=True, eq=False)
-class Half:
+class TcpHalf:
     """One half. `told` is the machine's callback that is due, None while it is the machine's turn. `view`: the bytes of
     the machine's array, or of a small value; `moved` of them are through. While a thread reads or writes them (`busy`),
     nothing is told: that thread does so, with `error`. `counted`: its bytes in the window of small values.

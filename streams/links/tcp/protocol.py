@@ -25,7 +25,7 @@ from ....interpreter.errors import TensordError
 from ....interpreter.types.meta import Meta
 from ..link import Array, Into, Told
 from .frames import PIECE_BYTES, Frame, Kind, read_error, read_meta, read_small
-from .halves import Call, Half
+from .halves import Call, TcpHalf
 from .outgoing import Outgoing
 from .receiver import Receiver
 from .sender import Sender
@@ -35,7 +35,7 @@ class Out(NamedTuple):
     """What to write next. `half`: the one of which a piece is the last buffer."""
 
     buffers: list[Any]
-    half: Half | None
+    half: TcpHalf | None
 
 
 class Protocol:
@@ -97,7 +97,7 @@ class Protocol:
             buffers += self.sender.piece_of(half)
         return Out(buffers, half) if buffers else None
 
-    def written(self, half: Half | None) -> list[Call]:
+    def written(self, half: TcpHalf | None) -> list[Call]:
         """The piece was written, or the connection has broken meanwhile."""
         return [] if half is None else self.sender.written(half)
 

@@ -13,7 +13,7 @@ from ....interpreter.wire.limits import Limits
 from ..failures import Failures
 from ..link import Array, Into, Merge, Told
 from .frames import PIECE_BYTES, Frame, Kind
-from .halves import RECEIVER, Call, Event, Half, State, Violation, bytes_of
+from .halves import RECEIVER, Call, Event, State, TcpHalf, Violation, bytes_of
 from .outgoing import Outgoing
 from .sender import WINDOW, cost, under_way
 
@@ -30,11 +30,11 @@ class Receiver:
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
-        self.receiving: dict[bytes, Half] = {}
+        self.receiving: dict[bytes, TcpHalf] = {}
         self.arrived = 0
         self.held = 0
         self.failed, self.declined = Failures(), Failures()
-        self._reading: Half | None = None
+        self._reading: TcpHalf | None = None
         self._buffer = memoryview(b"")
 
     def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> list[Call]:
@@ -46,7 +46,7 @@ class Receiver:
             return [(told, error)]
         half = self.receiving.get(transfer)
         if half is None:
-            self.receiving[transfer] = Half(transfer, State.EXPECTED, meta, told, into=into, table=RECEIVER)
+            self.receiving[transfer] = TcpHalf(transfer, State.EXPECTED, meta, told, into=into, table=RECEIVER)
             return []
         if half.state is not State.ARRIVED:
             return [(told, under_way(transfer))]
@@ -159,11 +159,11 @@ class Receiver:
             self._outgoing.tell(Kind.REFUSE, head.transfer, head.number, error)
             return []
         self.arrived += 1
-        half = self.receiving[head.transfer] = Half(head.transfer, State.ARRIVED, meta, table=RECEIVER)
+        half = self.receiving[head.transfer] = TcpHalf(head.transfer, State.ARRIVED, meta, table=RECEIVER)
         self._enter(half, head, values)
         return []
 
-    def _enter(self, half: Half, head: Frame, values: bytes | None) -> None:
+    def _enter(self, half: TcpHalf, head: Frame, values: bytes | None) -> None:
         """Note what the peer offers. Violation if it has given too much that nobody has taken."""
         half.number = head.number
         if values is not None:
@@ -183,7 +183,7 @@ class Receiver:
                 self.failed.keep(head.transfer, error)
         return []
 
-    def _end(self, half: Half, error: TensordError) -> list[Call]:
+    def _end(self, half: TcpHalf, error: TensordError) -> list[Call]:
         if half.state is State.FAILED:
             return []
         if half.state is State.ARRIVED:
@@ -196,7 +196,7 @@ class Receiver:
         self._forget_bytes(half)
         return []
 
-    def _meet(self, half: Half, sent: Meta, wanted: Meta) -> list[Call]:
+    def _meet(self, half: TcpHalf, sent: Meta, wanted: Meta) -> list[Call]:
         """Both halves are there: tell the machine, unless it has memory already; both ends, if they do not fit."""
         if sent is wanted:
             return half.call(None) if half.into is None else self._fill(half)
@@ -205,7 +205,7 @@ class Receiver:
         self._outgoing.tell(Kind.REFUSE, half.transfer, half.number, error)
         return self._drop(half, error)
 
-    def _fill(self, half: Half) -> list[Call]:
+    def _fill(self, half: TcpHalf) -> list[Call]:
         """There is memory: take a small value, or have the peer send its pieces."""
         if half.counted and half.state is State.READY:
             return self._take_small(half)
@@ -216,7 +216,7 @@ class Receiver:
         self._outgoing.put(Kind.GRANT, half.transfer, half.number)
         return []
 
-    def _take_small(self, half: Half) -> list[Call]:
+    def _take_small(self, half: TcpHalf) -> list[Call]:
         """Copy a small value, or have it merged, and say that it has arrived."""
         half.on(Event.SMALL_TAKEN)
         values = np.frombuffer(half.view, half.meta.dtype)
@@ -233,12 +233,12 @@ class Receiver:
         if not number:
             self.declined.keep(transfer, error)
 
-    def _drop(self, half: Half, error: TensordError | None) -> list[Call]:
+    def _drop(self, half: TcpHalf, error: TensordError | None) -> list[Call]:
         del self.receiving[half.transfer]
         self._forget_bytes(half)
         return half.call(error)
 
-    def _forget_bytes(self, half: Half) -> None:
+    def _forget_bytes(self, half: TcpHalf) -> None:
         """The bytes of a small value are not held any more."""
         if half.counted:
             self.held -= half.counted

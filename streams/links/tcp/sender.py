@@ -10,7 +10,7 @@ from ....interpreter.types.meta import Meta
 from ..failures import Failures
 from ..link import SMALL, Array, Told
 from .frames import Frame, Kind, meta_payload, small_payload
-from .halves import SENDER, Call, Event, Half, State, bytes_of
+from .halves import SENDER, Call, Event, State, TcpHalf, bytes_of
 from .outgoing import Outgoing
 
 WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
@@ -24,8 +24,8 @@ class Sender:
     def __init__(self, outgoing: Outgoing, piece: int) -> None:
         self._outgoing = outgoing
         self._piece = piece
-        self.sending: dict[bytes, Half] = {}
-        self.active: deque[Half] = deque()
+        self.sending: dict[bytes, TcpHalf] = {}
+        self.active: deque[TcpHalf] = deque()
         self.refused = Failures()
         self.given = 0
         self._offers = 0
@@ -36,7 +36,7 @@ class Sender:
             error = under_way(transfer)
         if error is not None:
             return [(done, error)]
-        half = self.sending[transfer] = Half(transfer, State.QUEUED, meta, done, view=bytes_of(array), table=SENDER)
+        half = self.sending[transfer] = TcpHalf(transfer, State.QUEUED, meta, done, view=bytes_of(array), table=SENDER)
         if self._outgoing.up:
             self._announce(half)
         return []
@@ -68,7 +68,7 @@ class Sender:
             calls += self._drop(half, error)
         return calls
 
-    def next(self) -> Half | None:
+    def next(self) -> TcpHalf | None:
         """The half whose piece is to be written, if any. Its bytes are not to be touched until `written`."""
         if not self.active:
             return None
@@ -76,7 +76,7 @@ class Sender:
         half.busy = True
         return half
 
-    def piece_of(self, half: Half) -> list[bytes | memoryview]:
+    def piece_of(self, half: TcpHalf) -> list[bytes | memoryview]:
         """The header and the bytes of its next piece."""
         size = self._piece - self._piece % half.meta.dtype.itemsize  # whole elements, which may be merged
         piece = half.view[half.moved : half.moved + size]
@@ -85,7 +85,7 @@ class Sender:
             half.on(Event.LAST)
         return [Frame(Kind.PIECE, len(piece), half.number, half.transfer).header(), piece]
 
-    def written(self, half: Half) -> list[Call]:
+    def written(self, half: TcpHalf) -> list[Call]:
         """The piece was written, or the connection has broken meanwhile."""
         calls = half.let_go()
         if half.state is State.SENDING:
@@ -114,7 +114,7 @@ class Sender:
             self.refused.keep(head.transfer, error)
         return []
 
-    def _announce(self, half: Half) -> None:
+    def _announce(self, half: TcpHalf) -> None:
         """Put the offer in a frame: with the bytes, if they are few and there is room in the window."""
         self._offers += 1
         half.number, meta = self._offers, half.meta
@@ -127,7 +127,7 @@ class Sender:
             half.on(Event.ANNOUNCED)
             self._outgoing.put(Kind.OFFER, half.transfer, half.number, meta_payload(meta))
 
-    def _drop(self, half: Half, error: TensordError | None) -> list[Call]:
+    def _drop(self, half: TcpHalf, error: TensordError | None) -> list[Call]:
         """Take an ended half out of the table."""
         del self.sending[half.transfer]
         self.given -= half.counted

@@ -7,7 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, Event, Half, State, Violation, bytes_of
+from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, Event, State, TcpHalf, Violation, bytes_of
 
 from ....each_case import each_case
 
@@ -19,7 +19,7 @@ TABLES = {"sender": SENDER, "receiver": RECEIVER}
 @each_case("event", list(Event))
 def test_an_event_goes_where_the_table_says_or_changes_nothing(side, event):
     for state, ways in TABLES[side].items():
-        half = Half(bytes(16), state, META, table=TABLES[side])
+        half = TcpHalf(bytes(16), state, META, table=TABLES[side])
         if event in ways:
             half.on(event)
             assert half.state is ways[event]
@@ -48,7 +48,7 @@ def test_every_state_is_reached_and_ends(side):
 
 def test_nothing_is_told_while_a_thread_is_busy_with_the_bytes():
     told: list[ProtocolError] = []
-    half = Half(bytes(16), State.SENT, META, told.append, busy=True)  # type: ignore[arg-type]
+    half = TcpHalf(bytes(16), State.SENT, META, told.append, busy=True)  # type: ignore[arg-type]
     half.on(Event.BROKEN)
     error = ProtocolError("gone")
     assert half.call(error) == []
