@@ -46,7 +46,7 @@ from .replaced import replaced
 PLANS: Final = "cupy.fft._fft"
 
 
-class Held:
+class GraphResources:
     """What a graph holds until its last launch is complete. `stream`: of that launch; `event`: behind it."""
 
     def __init__(self, graph: int, executable: int, memory: GraphMemory) -> None:
@@ -82,7 +82,7 @@ class Graphs:
         self.turns = count()  # of launches
         self.counted = 0  # bytes of the device's that count as the graphs', by the driving thread
         self.let_go: deque[int] = deque()  # those of dropped graphs, which are to be counted off
-        self._dropped: deque[Held] = deque()
+        self._dropped: deque[GraphResources] = deque()
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
         """A graph of the calls, or why there is none. `moving`: arguments that may lie elsewhere at another launch."""
@@ -116,7 +116,7 @@ class Graphs:
                 driver.upload(executable, stream.ptr)
         except (DriverError, ValueError) as error:  # a kind of node that the bindings do not know is a ValueError
             refused = Refused(str(error))
-        held = Held(recording.graph, executable, memory)
+        held = GraphResources(recording.graph, executable, memory)
         if refused is not None:
             self._release(held)
             self._new_stream().synchronize()  # it has no work; raises if the device is lost
@@ -141,7 +141,7 @@ class Graphs:
 
     # -- the end of graphs ---------------------------------------------------------------------------------------------
 
-    def drop(self, held: Held) -> None:
+    def drop(self, held: GraphResources) -> None:
         """Keep what a graph held until the device has no use for it. No call of CUDA: this may be a finalizer."""
         self._dropped.append(held)
 
@@ -169,7 +169,7 @@ class Graphs:
                 else:
                     self._dropped.append(held)
 
-    def _is_over(self, held: Held) -> bool:
+    def _is_over(self, held: GraphResources) -> bool:
         """Is the last launch complete? It is on a device that is lost."""
         if held.stream is None:
             return True
@@ -182,7 +182,7 @@ class Graphs:
         except Exception:
             return True
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: GraphResources) -> None:
         if self._driver is not None and held.graph:
             self._driver.destroy(held.graph, held.executable)
         if held.event is not None:
@@ -208,13 +208,13 @@ def refuse_plan() -> None:
 class CudaGraph(LaunchGraph):
     """A graph of one device's launches."""
 
-    def __init__(self, graphs: Graphs, driver: Driver, recording: Recording, held: Held) -> None:
+    def __init__(self, graphs: Graphs, driver: Driver, recording: Recording, held: GraphResources) -> None:
         super().__init__(recording.nodes, recording.copies, recording.memory.nbytes, recording.checks)
         self._graphs = graphs
         self._driver = driver
         self._calls = recording.calls
         self._current = graphs.current_stream
-        self._held: Held | None = held
+        self._held: GraphResources | None = held
         self.counted = 0  # bytes
         self.used = 0  # its last launch among those of all graphs
 
@@ -227,7 +227,7 @@ class CudaGraph(LaunchGraph):
         self.used = next(self._graphs.turns)
         self._driver.launch(held.executable, stream.ptr)
 
-    def _living(self) -> Held:
+    def _living(self) -> GraphResources:
         if self._held is None:
             raise RuntimeError("the graph was dropped")
         return self._held

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .....interpreter.types.meta import Meta
 
 
-class Held(NamedTuple):
+class SlotValue(NamedTuple):
     """A value that lies whole in a slot, from a byte to another one."""
 
     start: int
@@ -51,7 +51,7 @@ class _Machine:
         self.segment = segment
         self.steps = range(segment.first, segment.last + 1)
         self.slots = {v: n for n, v in enumerate((*segment.reads, *segment.written, *segment.made))}
-        self.memory: dict[int, list[Held]] = {}
+        self.memory: dict[int, list[SlotValue]] = {}
         self.makers = {value: n for n in self.steps for value in _made_by(program.steps[n])}
         self.users: dict[int, set[int]] = {}
         for n, step in enumerate(program.steps):
@@ -63,7 +63,7 @@ class _Machine:
         self.entering = self._entering()
         for variable in (*segment.reads, *segment.written):
             value = self.entering[variable]
-            self.memory[self.slots[variable]] = [Held(0, self._meta(value).nbytes, value)]
+            self.memory[self.slots[variable]] = [SlotValue(0, self._meta(value).nbytes, value)]
 
     def _entering(self) -> dict[int, int]:
         """The value of each variable when the segment begins."""
@@ -194,7 +194,7 @@ class _Machine:
             value = step.operands[0]
             yield value, chain
 
-    def _fits(self, held: Held, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
+    def _fits(self, held: SlotValue, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
         """Is a place that of a value, where what it is a view of lies?"""
         if not chain:
             return place.offset == held.start and _is_packed(place)
@@ -256,7 +256,7 @@ class _Machine:
         start, stop = _extent(place)
         lying = self.memory.setdefault(place.slot, [])
         lying[:] = [held for held in lying if not _overlap(held.start, held.stop, start, stop)]
-        lying.append(Held(start, stop, value))
+        lying.append(SlotValue(start, stop, value))
 
     # -- errors, and the end -----------------------------------------------------------------------------------------
 
@@ -297,12 +297,13 @@ class _Machine:
         variables = self.program.variables
         roots = [root for root, chain in self._ways_to(value) if chain and variables[root] in self.slots]
         return any(
-            Held(0, self._meta(root).nbytes, root) in self.memory.get(self.slots[variables[root]], ()) for root in roots
+            SlotValue(0, self._meta(root).nbytes, root) in self.memory.get(self.slots[variables[root]], ())
+            for root in roots
         )
 
     def _left_in(self, variable: int, value: int) -> Iterator[str]:
         slot, meta = self.slots[variable], self._meta(value)
-        if Held(0, meta.nbytes, value) not in self.memory.get(slot, ()):
+        if SlotValue(0, meta.nbytes, value) not in self.memory.get(slot, ()):
             there = [held.value for held in self.memory.get(slot, ())]
             yield f"the operand of %{variable} ends with {_names(there)}, not with %{value}"
 
