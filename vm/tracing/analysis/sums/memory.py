@@ -45,7 +45,7 @@ class Stay(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PeakHolder:
     """The copies of one holder at the peak: how many, and their bytes."""
 
     key: str
@@ -65,14 +65,14 @@ class DeviceMemory:
     standing: list[Stay] = field(default_factory=list)
     other: int = 0
 
-    def holders(self, by: Callable[[Stay], str]) -> list[Holder]:
+    def holders(self, by: Callable[[Stay], str]) -> list[PeakHolder]:
         """The standing copies by holder, the largest first."""
         groups: dict[str, list[int]] = defaultdict(list)
         for stay in self.standing:
             groups[by(stay)].append(stay.nbytes)
-        found = [Holder(key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
+        found = [PeakHolder(key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
         if self.other:
-            found.append(Holder(OTHER, 0, self.other))
+            found.append(PeakHolder(OTHER, 0, self.other))
         return sorted(found, key=lambda holder: (-holder.nbytes, holder.key))
 
 
