@@ -22,7 +22,7 @@ from ..interpreter.programs.program import Program
 from ..interpreter.schema.opdef import Array, ArrayModule, BoundKernel, OpDef, OutputMetas, lacking
 from ..interpreter.types.device_names import kind_of
 from ..interpreter.types.meta import Meta, OperandMeta
-from .graph import Call, LaunchGraph, Moving, Refused
+from .graph import Call, GraphRefusal, LaunchGraph, Moving
 from .library import CollectiveLibrary
 from .stream import Stream, StreamKind
 from .threads.helper_pool import HelperPool
@@ -179,11 +179,11 @@ class Device(ABC):
         """The kernel of a fusion that was found on this device's terms. `work`: element operations of its steps."""
         raise NotImplementedError(f"{self.name} fuses nothing: {len(program.steps)}, {fusion.steps}, {work}")
 
-    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:  # noqa: ARG002
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | GraphRefusal:  # noqa: ARG002
         """A graph of the calls, or why there is none. Called on the thread that launches tasks; each of the calls was
         made before. What the calls use has to be there as long as the graph is launched; `moving` are arguments
         that lie elsewhere at other launches, of those that a kernel of our own does not take."""
-        return Refused(f"{self.name} makes no graphs")
+        return GraphRefusal(f"{self.name} makes no graphs")
 
     def keep_graph(self, graph: LaunchGraph) -> bool:
         """Count a graph's memory as allocated, as long as it lives; False, and it is dropped, if that does not fit.

@@ -33,7 +33,7 @@ class Moving(NamedTuple):
     written: bool = False
 
 
-class Refused(NamedTuple):
+class GraphRefusal(NamedTuple):
     """Why there is no graph of some calls; `call`: the one that is in the way, if it is one; `short`: memory was, so
     another attempt may succeed."""
 

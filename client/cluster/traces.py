@@ -19,7 +19,7 @@ ROUNDS: Final = 8  # questions for a node's clock, of which the one that came ba
 NOTHING: Final = (2**62, False, 2**62)  # of a trace: no finished instruction, no live one, no routine
 
 
-class Reading(NamedTuple):
+class ClockOffset(NamedTuple):
     """A node's clock against this process's, in nanoseconds: by how much it is ahead, and how wrong that may be."""
 
     ahead: int
@@ -31,7 +31,7 @@ def tracing(cluster: Cluster) -> Steps[Any]:
     from ..embedded.traces import trace_of_nodes
 
     cores = yield from open_cores(cluster)
-    clocks: list[Reading] = []
+    clocks: list[ClockOffset] = []
     for core in cores:
         reading = yield from of(core.outbox, reading_clock(core))
         clocks.append(reading)
@@ -50,12 +50,12 @@ def told(core: Parts) -> Steps[Any]:
     return (yield core.answers.ask("trace"))
 
 
-def reading_clock(core: Parts) -> Steps[Reading]:
+def reading_clock(core: Parts) -> Steps[ClockOffset]:
     """Ask for the time of a node, some times: it was asked for at some moment between question and answer."""
     readings = []
     for _ in range(ROUNDS):
         began = perf_counter_ns()
         (head,) = yield core.answers.ask("trace", *NOTHING)
         ended = perf_counter_ns()
-        readings.append(Reading(head["taken"] - (began + ended) // 2, (ended - began) // 2 + 1))
+        readings.append(ClockOffset(head["taken"] - (began + ended) // 2, (ended - began) // 2 + 1))
     return min(readings, key=lambda reading: reading.error)

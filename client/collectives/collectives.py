@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ...interpreter.collectives.collective import Kind
+from ...interpreter.collectives.collective import CollectiveKind
 from ...interpreter.collectives.over_nodes import is_launchable
 from ...interpreter.collectives.request import ResolvedRequest, asked_for
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -51,12 +51,12 @@ def all_reduce(
     that the results fail, with the name of the device. MetadataError for tensors that do not fit.
     """
     given = {"reduction": reduction, "merge": merge, "timeout": seconds(timeout)}
-    return compute(Kind.ALL_REDUCE, listed(tensors), (), given)
+    return compute(CollectiveKind.ALL_REDUCE, listed(tensors), (), given)
 
 
 def all_gather(tensors: Iterable[Tensor], axis: int = 0, *, timeout: float | None = None) -> list[Tensor]:
     """The tensors behind one another along an axis, along which their sizes may differ, on each of their devices."""
-    return compute(Kind.ALL_GATHER, listed(tensors), (), {"axis": axis, "timeout": seconds(timeout)})
+    return compute(CollectiveKind.ALL_GATHER, listed(tensors), (), {"axis": axis, "timeout": seconds(timeout)})
 
 
 def reduce_scatter(
@@ -69,14 +69,14 @@ def reduce_scatter(
 ) -> list[Tensor]:
     """As `all_reduce`, but each device gets one part of the result, cut along an axis as numpy.array_split cuts."""
     given = {"reduction": reduction, "axis": axis, "merge": merge, "timeout": seconds(timeout)}
-    return compute(Kind.REDUCE_SCATTER, listed(tensors), (), given)
+    return compute(CollectiveKind.REDUCE_SCATTER, listed(tensors), (), given)
 
 
 def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
     """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
     (own_one,) = listed((tensor,))
     names = [full_name(own_one._core, name) for name in names_of(devices)]
-    return compute(Kind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
+    return compute(CollectiveKind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
 
 
 def all_to_all(
@@ -85,7 +85,7 @@ def all_to_all(
     """Each tensor is cut along one axis, a part for each device; the parts that a device gets are put behind one
     another along another axis, along which the tensors' sizes may differ."""
     given = {"axis": split_axis, "concat_axis": concat_axis, "timeout": seconds(timeout)}
-    return compute(Kind.ALL_TO_ALL, listed(tensors), (), given)
+    return compute(CollectiveKind.ALL_TO_ALL, listed(tensors), (), given)
 
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
@@ -121,7 +121,9 @@ def seconds(timeout: float | None) -> float:
     return 0.0 if timeout is None else timeout
 
 
-def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]) -> list[Tensor]:
+def compute(
+    kind: CollectiveKind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
+) -> list[Tensor]:
     """Send one collective of tensors of one session, or record it; its results."""
     attributes = {name: each.item() if isinstance(each, np.generic) else each for name, each in attributes.items()}
     core = tensors[0]._core
@@ -138,7 +140,7 @@ def compute(kind: Kind, tensors: Sequence[Tensor], devices: Sequence[str], attri
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)
-    if kind is Kind.BROADCAST:  # on devices that a routine has anyway: its moves
+    if kind is CollectiveKind.BROADCAST:  # on devices that a routine has anyway: its moves
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
 

@@ -13,7 +13,7 @@ from ...interpreter.types.sizes import size
 from ..locations.locations import user_line
 from .boxing.links import bandwidth
 from .boxing.route import route
-from .boxing.steps import Step
+from .boxing.steps import BoxingStep
 from .form import Form
 from .plan import CallKind, Plan, alternatives
 
@@ -127,14 +127,14 @@ def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str
     rows.append(row | {"bytes": total, "seconds": time, "why": reason})
 
 
-def note_narrowing(before: Form, step: Step) -> None:
+def note_narrowing(before: Form, step: BoxingStep) -> None:
     """Note what moves before a tensor is indexed."""
     if NOTING.rows is not None:
         reason = "what the index selects of a split axis"
         add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
 
 
-def note_writing(target: Form, steps: Sequence[Step]) -> None:
+def note_writing(target: Form, steps: Sequence[BoxingStep]) -> None:
     """Note what moves before a value is written to a region of a tensor."""
     if NOTING.rows is not None:
         given = spelt(steps[0].before.layout) if steps else "number"
@@ -148,7 +148,7 @@ def moves_of(before: Form, after: Form, operand: int | str) -> Iterator[dict[str
         yield described(step, operand if isinstance(operand, str) else f"operand {operand}")
 
 
-def described(step: Step, what: str) -> dict[str, Any]:
+def described(step: BoxingStep, what: str) -> dict[str, Any]:
     """A step as plain data."""
     names = list(dict.fromkeys((*step.before.placement.names, *step.after.placement.names)))
     return {

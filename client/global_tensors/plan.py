@@ -20,7 +20,7 @@ from ...interpreter.schema.infer import InferCache, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
 from .boxing.route import route, seconds
-from .boxing.steps import Reduction, Step
+from .boxing.steps import BoxingStep, Reduction
 from .form import Form
 
 
@@ -140,7 +140,7 @@ def pending(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None
     )
 
 
-def reductions(form: Form) -> Iterator[Step]:
+def reductions(form: Form) -> Iterator[BoxingStep]:
     """The layouts that may replace addends."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):

@@ -16,7 +16,7 @@ from ...interpreter.types.meta import Meta, Shape
 from .boxing.blocks import Interval, blocks
 from .boxing.pieces import put_together
 from .boxing.route import route
-from .boxing.steps import Assembly, Step
+from .boxing.steps import Assembly, BoxingStep
 from .form import Form
 from .narrowing import by_axis, narrowing, selection
 
@@ -26,11 +26,11 @@ class Writing(NamedTuple):
     the steps that sum addends, and `step`: what brings each device its piece; None of a number."""
 
     indices: tuple[tuple[Any, ...] | None, ...]
-    summing: tuple[Step, ...]
+    summing: tuple[BoxingStep, ...]
     step: Assembly | None
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[BoxingStep, ...]:
         """All that moves."""
         return self.summing if self.step is None else (*self.summing, self.step)
 

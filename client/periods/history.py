@@ -87,7 +87,7 @@ NEVER: Final = 1 << 60  # a position that no call has
 NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is none, laid out as a call
 
 
-class Stretch(NamedTuple):
+class CallSequence(NamedTuple):
     """Calls in a row: the token, operands and results of each, as tuples, at which no garbage collector looks."""
 
     tokens: Sequence[int]
@@ -99,7 +99,7 @@ class Rounds(NamedTuple):
     """Two rounds of a loop: their distance, and their calls, cut at breaks."""
 
     distance: int
-    stretches: list[Stretch]
+    stretches: list[CallSequence]
 
 
 class History:
@@ -187,7 +187,7 @@ class History:
         if self._tokens and self._tokens[-1] != BREAK:
             self.add((BREAK,), ((),), ((),))
 
-    def _repeated(self, distance: int, matched: int, end: int) -> Iterator[Stretch]:
+    def _repeated(self, distance: int, matched: int, end: int) -> Iterator[CallSequence]:
         """The two rounds that end there, cut at breaks, if they are complete; else sets when to look again."""
         tokens = self._tokens
         size, newest = distance, tokens[end - distance : end]
@@ -205,7 +205,7 @@ class History:
         for stop in breaks:
             if stop - start >= SHORTEST:
                 part = slice(start, stop)
-                yield Stretch(tokens[part], self._operands[part], self._results[part])
+                yield CallSequence(tokens[part], self._operands[part], self._results[part])
             start = stop + (stop < end and tokens[stop] == BREAK)
 
     def _drop(self) -> None:

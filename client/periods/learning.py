@@ -11,7 +11,7 @@ from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
 from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue
-from .history import BREAK, INPUTS, KEPT, OUTPUTS, History, Stretch, line_in, signature_in, tokens_of
+from .history import BREAK, INPUTS, KEPT, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
 from .linking import Building
 from .period import Period, PeriodForm, form_of
 
@@ -70,7 +70,7 @@ class Learning:
             else:
                 self._history.give_up(distance)
 
-    def _add_repeated(self, stretches: Sequence[Stretch]) -> int:
+    def _add_repeated(self, stretches: Sequence[CallSequence]) -> int:
         """Make periods of forms that occur twice in two rounds; their number."""
         forms = Counter([form_of(stretch, self.signatures) for stretch in stretches])
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...interpreter.wire.locations import LINES
 from ...interpreter.wire.messages import Message
-from .history import LOCATION, Stretch, flat, signature_in, values_in
+from .history import LOCATION, CallSequence, flat, signature_in, values_in
 
 Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
 Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -39,7 +39,7 @@ class PeriodForm(NamedTuple):
             operand, result = operand + inputs, result + outputs
 
 
-def form_of(stretch: Stretch, signatures: Signatures) -> PeriodForm:
+def form_of(stretch: CallSequence, signatures: Signatures) -> PeriodForm:
     """The form of calls that were sent."""
     values = flat(stretch.operands, stretch.results)
     counts = zip(map(len, stretch.operands), map(len, stretch.results), strict=True)

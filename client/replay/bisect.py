@@ -22,7 +22,7 @@ from ...interpreter.wire.messages import Call, Run, ToDevice, encode_message
 from ...interpreter.wire.roles import ids_of
 from .differences import BOUND_OF_GPUS, difference, outcome
 from .player import Finding, Player
-from .script import Step, check_ops
+from .script import RecordedMessage, check_ops
 from .sides import Side, Spec
 
 Outcome = Any  # an array, or the type of the error in its place
@@ -65,7 +65,7 @@ class Examination:
         self._message: Any = None
         self._operands: list[Operand] = []
 
-    def before(self, step: Step, message: Any) -> None:
+    def before(self, step: RecordedMessage, message: Any) -> None:
         """Read the operands."""
         if self.found is None:
             self._message, self._operands = message, list(self._read(step.session, message))
@@ -184,7 +184,7 @@ def looked_at(
         return None if examination.found is None else told(player, step, *examination.found)
 
 
-def told(player: Player, step: Step, message: Any, operands: Sequence[Operand]) -> Found:
+def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence[Operand]) -> Found:
     """What is known of the difference."""
     finding = player.findings[0]
     known = player.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None

@@ -17,7 +17,7 @@ from ...interpreter.wire.arrays import dtype_of
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import Call, Collective, Release, Run, ToDevice, Upload, encode_message
 from ...interpreter.wire.roles import OUTPUTS, ids_of
-from .script import Step
+from .script import RecordedMessage
 
 
 class MissingValues:
@@ -45,7 +45,7 @@ class MissingValues:
         """Does a tensor depend on a missing value?"""
         return (session, id_) in self._affected
 
-    def note(self, step: Step, message: Any, captured: Sequence[int]) -> None:
+    def note(self, step: RecordedMessage, message: Any, captured: Sequence[int]) -> None:
         """Note what a message, with the ids of the replay, makes of missing values. `captured`: by its routine."""
         session = step.session
         if type(message) is Release:

@@ -34,7 +34,7 @@ from ...interpreter.wire.roles import OUTPUTS, ids_of
 from ..transport.interface import Reply
 from .differences import Difference, between, outcome
 from .missing import MissingValues
-from .script import Begin, End, Missing, Step, steps
+from .script import Begin, End, Missing, RecordedMessage, steps
 from .sides import Side
 from .signatures import Places, known
 from .translation import Session, with_ids
@@ -49,7 +49,7 @@ RECORDED: Final = "what was recorded"
 class Check(NamedTuple):
     """A value that is to be compared: a result of a message, or what a fetch was answered."""
 
-    step: Step
+    step: RecordedMessage
     message: Any
     id: int
     replies: Sequence[Reply]
@@ -60,7 +60,7 @@ class Finding(NamedTuple):
     """Two values that differ. `message`: with the ids of the replay; `op`: of which the value is a result; `against`:
     where the second value is from."""
 
-    step: Step
+    step: RecordedMessage
     message: Any
     id: int
     op: str
@@ -73,7 +73,7 @@ class Finding(NamedTuple):
 class Watch(Protocol):
     """Looks at each message that makes something, before it is sent and once that was looked at."""
 
-    def before(self, step: Step, message: Any) -> None: ...
+    def before(self, step: RecordedMessage, message: Any) -> None: ...
 
     def after(self) -> None: ...
 
@@ -113,7 +113,7 @@ class Player:
         self._bytes = 0
         self._began: tuple[float, int] | None = None
 
-    def play(self, until: int = 0) -> Step | None:
+    def play(self, until: int = 0) -> RecordedMessage | None:
         """Play all steps, or those before one; that one. ConnectionLost if a machine ends meanwhile."""
         for step in steps(self.reader):
             if until and step.number == until:
@@ -125,7 +125,7 @@ class Player:
         self.settle()
         return None
 
-    def take(self, step: Step) -> None:
+    def take(self, step: RecordedMessage) -> None:
         """Play one step."""
         self.steps = step.number
         message = step.message
@@ -154,7 +154,7 @@ class Player:
         for side in self.sides:
             side.open(number, begin.name, strict=begin.strict)
 
-    def _pace(self, step: Step) -> None:
+    def _pace(self, step: RecordedMessage) -> None:
         """Sleep until as much time has passed as had when the step was recorded."""
         if not step.time:
             return
@@ -167,7 +167,7 @@ class Player:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def _act(self, step: Step, message: Any) -> None:
+    def _act(self, step: RecordedMessage, message: Any) -> None:
         session = self.sessions[step.session]
         if type(message) is Signature:
             session.signatures[message.number] = known(message)
@@ -186,7 +186,7 @@ class Player:
                 session.signatures[one.number] = known(one)
             self.act(step, one)
 
-    def act(self, step: Step, message: Any) -> None:
+    def act(self, step: RecordedMessage, message: Any) -> None:
         """Send a message that has the ids of the replay, and look at what it makes."""
         self.missing.note(step, message, self.captured(step.session, message))
         self._note_homes(step.session, message)
@@ -196,7 +196,7 @@ class Player:
         if self.watch is not None:
             self.watch.after()
 
-    def _do(self, step: Step, message: Any) -> None:
+    def _do(self, step: RecordedMessage, message: Any) -> None:
         if type(message) is Upload:
             self._upload(step, message)
         elif type(message) is Call and len(self.sides) > 1 and message.released:
@@ -207,16 +207,16 @@ class Player:
             self._send(step, message)
             self._look(step, message)
 
-    def _send(self, step: Step, message: NamedMessage) -> None:
+    def _send(self, step: RecordedMessage, message: NamedMessage) -> None:
         for side in self.sides:
             side.send(step.session, message)
 
-    def _upload(self, step: Step, message: Upload) -> None:
+    def _upload(self, step: RecordedMessage, message: Upload) -> None:
         for side in self.sides:
             value = self.missing.value(step.value, message)
             side.send(step.session, message._replace(payload=value.copy() if value.base is not None else value))
 
-    def _look(self, step: Step, message: Any) -> None:
+    def _look(self, step: RecordedMessage, message: Any) -> None:
         """Ask both sides for the results."""
         if len(self.sides) < 2 or not isinstance(message, Call | Run | ToDevice | Collective):
             return
@@ -224,7 +224,7 @@ class Player:
             replies = [side.fetch(step.session, id_) for side in self.sides]
             self._check(Check(step, message, id_, replies), self._nbytes(step, message))
 
-    def _fetch(self, step: Step, message: Fetch) -> None:
+    def _fetch(self, step: RecordedMessage, message: Fetch) -> None:
         if not self.recorded:
             return
         id_ = self.sessions[step.session].ids.of(message.id)
@@ -234,7 +234,7 @@ class Player:
             self.unknown += 1
         self._check(Check(step, message, id_, replies, step.answer if known_answer else None), None)
 
-    def _nbytes(self, step: Step, message: Any) -> int | None:
+    def _nbytes(self, step: RecordedMessage, message: Any) -> int | None:
         found = self.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None
         return None if found is None else found.nbytes
 

@@ -57,7 +57,7 @@ class Missing(NamedTuple):
     id: int
 
 
-class Step(NamedTuple):
+class RecordedMessage(NamedTuple):
     """One message of a session. `number` counts the steps from 1. `time`: when it was taken, in ns. `value`: of an
     upload. `answer`: to a fetch, as it was recorded."""
 
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     answer: Answered | None = None
 
 
-def steps(reader: Reader) -> Iterator[Step]:
+def steps(reader: Reader) -> Iterator[RecordedMessage]:
     """The steps of a recording."""
     number = 0
     begun: set[int] = set()
@@ -83,7 +83,7 @@ def steps(reader: Reader) -> Iterator[Step]:
         elif type(message) is End:
             begun.discard(session)
         number += 1
-        yield Step(number, session, time, message, value, answer)
+        yield RecordedMessage(number, session, time, message, value, answer)
 
 
 def _all(reader: Reader) -> Iterator[tuple[int, int, Any, int, Answered | None]]:

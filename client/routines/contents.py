@@ -147,7 +147,7 @@ class CachedResults:
         self._misses = now.misses
 
 
-class Kind(NamedTuple):
+class ObjectKind(NamedTuple):
     """An object's class, and the dict of its attributes, if it has one. `held`: not by a reference of its own."""
 
     value: Any
@@ -166,7 +166,7 @@ class Kinds:
 
     __slots__ = ("_dicts", "_holders", "_kinds", "_objects", "_others", "identity")
 
-    def __init__(self, found: Iterable[Kind]) -> None:
+    def __init__(self, found: Iterable[ObjectKind]) -> None:
         given = list(found)
         plain = [each for each in given if each.plain]
         self._others = [(reference(each.value), each.kind, each.attributes) for each in given if not each.plain]

@@ -49,7 +49,7 @@ class Path(NamedTuple):
     expression: str
 
 
-class Names(NamedTuple):
+class CodeNames(NamedTuple):
     """What code reads, without functions inside it: `attributes` has other names, too. `cells`: of closures.
 
     By names that are computed it `asks` for attributes of something, and for `modules`; `frames`: it looks into frames
@@ -69,13 +69,13 @@ class Names(NamedTuple):
 
 
 @lru_cache(maxsize=KNOWN)
-def names_of(code: CodeType) -> Names:
+def names_of(code: CodeType) -> CodeNames:
     """The names that the code itself reads."""
     found = list(read_apart(dis.get_instructions(code)))
     asked = list(asking(found))
     read = frozenset(read_in(found))
     texts = frozenset(texts_in(code.co_consts))
-    return Names(
+    return CodeNames(
         read | texts,
         tuple(dict.fromkeys(each.argval for each in found if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))),
         tuple(dict.fromkeys(imported(found))),

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 from ..capture.structure import joined, members
 from ..tensor.tensor import Tensor
-from .contents import Kind, dict_of
+from .contents import ObjectKind, dict_of
 from .kinds import NOT_READ
 from .places import MISSING, VALUES, Place, identity
 
@@ -79,7 +79,7 @@ class Search:
         """Forget all findings but the names in the code."""
         self.places: dict[Any, tuple[Place, str]] = {}
         self.shapes: dict[Any, tuple[Place, str]] = {}
-        self.kinds: dict[int, Kind] = {}
+        self.kinds: dict[int, ObjectKind] = {}
         self.builtins: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self.classes: dict[int, frozenset[str]] = {}
         self.states: list[Any] = []
@@ -201,7 +201,7 @@ class Search:
         """Note an object's class and the dict of its attributes."""
         if not self.excuses(name):
             self._count(name)
-            self.kinds[id(value)] = Kind(value, id(value) not in self._roots, type(value), dict_of(value))
+            self.kinds[id(value)] = ObjectKind(value, id(value) not in self._roots, type(value), dict_of(value))
 
     def members(
         self,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from .collective import Collective, Kind
+from .collective import Collective, CollectiveKind
 from .direct import Direct
 from .ring import Ring
 from .steps import Communicator, Steps, without_empty
 
 CHUNK: Final = 64 << 10  # bytes: below, the time that a step takes by itself counts more than what it moves
-RINGS: Final = frozenset({Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.BROADCAST})
+RINGS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST})
 DIRECT: Final[Communicator] = Direct()
 RING: Final[Communicator] = Ring()
 OVER_NODES: Final[Communicator] = Ring(over_nodes=True)
@@ -35,11 +35,11 @@ def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communica
 def schedule_of(given: Collective, *, over_nodes: bool = False) -> Schedule:
     """The steps of a collective; with devices of several nodes these are fewer and larger, and give the same bits."""
     chosen = communicator_of(given, over_nodes=over_nodes)
-    make: dict[Kind, Callable[[Collective], Steps]] = {
-        Kind.ALL_REDUCE: chosen.all_reduce,
-        Kind.ALL_GATHER: chosen.all_gather,
-        Kind.REDUCE_SCATTER: chosen.reduce_scatter,
-        Kind.BROADCAST: chosen.broadcast,
-        Kind.ALL_TO_ALL: chosen.all_to_all,
+    make: dict[CollectiveKind, Callable[[Collective], Steps]] = {
+        CollectiveKind.ALL_REDUCE: chosen.all_reduce,
+        CollectiveKind.ALL_GATHER: chosen.all_gather,
+        CollectiveKind.REDUCE_SCATTER: chosen.reduce_scatter,
+        CollectiveKind.BROADCAST: chosen.broadcast,
+        CollectiveKind.ALL_TO_ALL: chosen.all_to_all,
     }
     return Schedule(chosen.name, without_empty(make[given.kind](given)))

@@ -22,7 +22,7 @@ from ..types.meta import DTYPE_NAMES, Meta, Shape, normal_axis
 from .regions import cut_sizes
 
 
-class Kind(StrEnum):
+class CollectiveKind(StrEnum):
     """The kind of a collective."""
 
     ALL_REDUCE = "all_reduce"
@@ -38,14 +38,14 @@ REDUCTIONS: Final[dict[str, tuple[str, DTypes]]] = {
     "max": ("maximum", REAL | BOOLEAN),  # of bools, "or"
     "min": ("minimum", REAL | BOOLEAN),
 }
-REDUCING: Final = frozenset({Kind.ALL_REDUCE, Kind.REDUCE_SCATTER})
+REDUCING: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
 
 
 class Collective(NamedTuple):
     """A collective over so many `ranks`. `inputs`: of each rank, or of a broadcast the one. `root`: the rank that has
     the value of a broadcast, if one of them has."""
 
-    kind: Kind
+    kind: CollectiveKind
     inputs: tuple[Meta, ...]
     ranks: int
     reduction: str = "sum"
@@ -61,23 +61,23 @@ class Collective(NamedTuple):
     @property
     def flat(self) -> bool:
         """Are its regions those of the values laid out in one dimension?"""
-        return self.kind is Kind.ALL_REDUCE or self.kind is Kind.BROADCAST
+        return self.kind is CollectiveKind.ALL_REDUCE or self.kind is CollectiveKind.BROADCAST
 
     @property
     def nbytes(self) -> int:
         """Bytes of the value that all ranks have together."""
-        together = self.kind in {Kind.ALL_GATHER, Kind.ALL_TO_ALL}
+        together = self.kind in {CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL}
         return sum(meta.nbytes for meta in self.inputs) if together else self.inputs[0].nbytes
 
     def outputs(self) -> tuple[Meta, ...]:
         """The metas of the results, one for each rank."""
         first, ranks, shape = self.inputs[0], self.ranks, self.inputs[0].shape
-        if self.kind is Kind.ALL_GATHER:
+        if self.kind is CollectiveKind.ALL_GATHER:
             shape = with_size(shape, self.axis, sum(meta.shape[self.axis] for meta in self.inputs))
-        elif self.kind is Kind.REDUCE_SCATTER:
+        elif self.kind is CollectiveKind.REDUCE_SCATTER:
             sizes = cut_sizes(shape[self.axis], ranks)
             return tuple([Meta.of(with_size(shape, self.axis, size), first.dtype) for size in sizes])
-        elif self.kind is Kind.ALL_TO_ALL:
+        elif self.kind is CollectiveKind.ALL_TO_ALL:
             return tuple([Meta.of(self.exchanged(rank), first.dtype) for rank in range(ranks)])
         return (Meta.of(shape, first.dtype),) * ranks
 
@@ -103,19 +103,19 @@ def collective(
     root: int = 0,
 ) -> Collective:
     """A collective with its axes counted from the front; MetadataError for what does not fit."""
-    if kind not in list(Kind):
-        raise MetadataError(f"there is no collective {kind!r} (known: {', '.join(Kind)})")
-    what = Kind(kind)
-    if len(metas) != (1 if what is Kind.BROADCAST else ranks) or not ranks:
+    if kind not in list(CollectiveKind):
+        raise MetadataError(f"there is no collective {kind!r} (known: {', '.join(CollectiveKind)})")
+    what = CollectiveKind(kind)
+    if len(metas) != (1 if what is CollectiveKind.BROADCAST else ranks) or not ranks:
         raise MetadataError(f"{kind}: {len(metas)} tensors for {ranks} devices", op=kind)
     if what in REDUCING:
         check_reduction(kind, reduction, metas[0])
     try:
-        axis = 0 if what in {Kind.ALL_REDUCE, Kind.BROADCAST} else normal_axis(axis, metas[0].ndim)
-        concat_axis = normal_axis(concat_axis, metas[0].ndim) if what is Kind.ALL_TO_ALL else 0
+        axis = 0 if what in {CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST} else normal_axis(axis, metas[0].ndim)
+        concat_axis = normal_axis(concat_axis, metas[0].ndim) if what is CollectiveKind.ALL_TO_ALL else 0
     except ValueError as error:
         raise MetadataError(f"{kind}: {error}", op=kind) from None
-    uneven = {Kind.ALL_GATHER: axis, Kind.ALL_TO_ALL: concat_axis}.get(what)
+    uneven = {CollectiveKind.ALL_GATHER: axis, CollectiveKind.ALL_TO_ALL: concat_axis}.get(what)
     for rank, meta in enumerate(metas):
         if not agree(metas[0], meta, uneven):
             where = "" if uneven is None else f" but for axis {uneven}"

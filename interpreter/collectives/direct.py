@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .collective import Collective
 from .regions import Region, along, cut, whole
-from .steps import ChunkRegion, Step, Steps
+from .steps import ChunkRegion, CollectiveStep, Steps
 
 
 class Direct:
@@ -26,7 +26,7 @@ class Direct:
         axis, ranks = given.axis, given.ranks
         regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
         return [
-            Step(ChunkRegion(rank, regions[n], n), ChunkRegion(n, whole(given.inputs[n].shape)))
+            CollectiveStep(ChunkRegion(rank, regions[n], n), ChunkRegion(n, whole(given.inputs[n].shape)))
             for rank in range(ranks)
             for n in around(rank, ranks)
         ]
@@ -43,7 +43,7 @@ class Direct:
     def broadcast(self, given: Collective) -> Steps:
         """Each rank reads the input."""
         region = whole((given.inputs[0].size,))
-        return [Step(ChunkRegion(rank, region, 0), ChunkRegion(0, region)) for rank in range(given.ranks)]
+        return [CollectiveStep(ChunkRegion(rank, region, 0), ChunkRegion(0, region)) for rank in range(given.ranks)]
 
     def all_to_all(self, given: Collective) -> Steps:
         """Each rank reads its part of each input, its own first, then its neighbour's."""
@@ -53,7 +53,8 @@ class Direct:
         for rank, made in enumerate(given.outputs()):
             regions = along(made.shape, gathered, [part[rank].shape[gathered] for part in parts])
             steps += [
-                Step(ChunkRegion(rank, regions[n], n), ChunkRegion(n, parts[n][rank])) for n in around(rank, ranks)
+                CollectiveStep(ChunkRegion(rank, regions[n], n), ChunkRegion(n, parts[n][rank]))
+                for n in around(rank, ranks)
             ]
         return steps
 
@@ -63,10 +64,14 @@ def merged(rank: int, order: range | list[int], region: Region, result: Region) 
     first, *others = order
     target, begin = ChunkRegion(rank, result, 0), ChunkRegion(first, region)
     if not others:
-        return [Step(target, begin)]
+        return [CollectiveStep(target, begin)]
     # What is in its own memory need not be copied.
-    start = [Step(target, ChunkRegion(others.pop(0), region), begin) if first == rank else Step(target, begin)]
-    return start + [Step(target, ChunkRegion(other, region), target) for other in others]
+    start = [
+        CollectiveStep(target, ChunkRegion(others.pop(0), region), begin)
+        if first == rank
+        else CollectiveStep(target, begin)
+    ]
+    return start + [CollectiveStep(target, ChunkRegion(other, region), target) for other in others]
 
 
 def around(rank: int, ranks: int) -> list[int]:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ..types.meta import DTYPE_NAMES
-from .collective import REDUCING, Collective, Kind
+from .collective import REDUCING, Collective, CollectiveKind
 from .regions import Region, along, cut, whole
 
 
@@ -141,10 +141,10 @@ def _all_to_all(given: Collective) -> Calls:
     return calls
 
 
-_MAKE: Final[dict[Kind, Callable[[Collective], Calls]]] = {
-    Kind.ALL_REDUCE: _all_reduce,
-    Kind.ALL_GATHER: _all_gather,
-    Kind.REDUCE_SCATTER: _reduce_scatter,
-    Kind.BROADCAST: _broadcast,
-    Kind.ALL_TO_ALL: _all_to_all,
+_MAKE: Final[dict[CollectiveKind, Callable[[Collective], Calls]]] = {
+    CollectiveKind.ALL_REDUCE: _all_reduce,
+    CollectiveKind.ALL_GATHER: _all_gather,
+    CollectiveKind.REDUCE_SCATTER: _reduce_scatter,
+    CollectiveKind.BROADCAST: _broadcast,
+    CollectiveKind.ALL_TO_ALL: _all_to_all,
 }

@@ -18,10 +18,10 @@ from ..errors import MetadataError
 from ..types.device_names import node_of
 from ..types.meta import Meta
 from .choice import schedule_of
-from .collective import Collective, Kind
+from .collective import Collective, CollectiveKind
 from .library import calls_of
 from .request import ResolvedRequest, asked_for
-from .steps import Step, numbered
+from .steps import CollectiveStep, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
 KEPT: Final = 64  # requests, and parts, that are remembered: training repeats a few for ever
@@ -33,32 +33,32 @@ class Task(NamedTuple):
     of `numbered`; `source`, `target`: the nodes that have the chunk, and that receive it."""
 
     number: int
-    step: Step
+    step: CollectiveStep
     meta: Meta
     text: str
     source: str
     target: str
 
 
-class Part(NamedTuple):
+class NodeShare(NamedTuple):
     """What one node has to do, and the name of the algorithm."""
 
     algorithm: str
     tasks: Sequence[Task]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[CollectiveStep]:
         """The steps alone."""
         return [task.step for task in self.tasks]
 
 
 @lru_cache(KEPT)
-def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> Part:
+def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
     """`part_to_do`, remembered. Only for devices that the node is known to have: of few devices a part is small."""
     return part_to_do(given, homes, devices, node)
 
 
-def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> Part:
+def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
     """What a node has to do of a collective on tensors with these homes, and ranks with these devices."""
     algorithm, steps = schedule_of(given, over_nodes=True)
     tasks, dtype = [], given.inputs[0].dtype
@@ -68,7 +68,7 @@ def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ..
         task = Task(number, step, meta, text, node_of(origin), node_of(devices[step.rank]))
         if node in {task.source, task.target}:
             tasks.append(task)
-    return Part(algorithm, tasks)
+    return NodeShare(algorithm, tasks)
 
 
 @lru_cache(KEPT)
@@ -132,7 +132,7 @@ def transfers(asked: ResolvedRequest) -> int:
 def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:
     """Can a library carry it out? What a broadcast gives has to be on one of its devices."""
     given = asked.collective
-    return bool(calls_of(given)) and (given.kind is not Kind.BROADCAST or homes[0] in asked.devices)
+    return bool(calls_of(given)) and (given.kind is not CollectiveKind.BROADCAST or homes[0] in asked.devices)
 
 
 def digest_of(asked: ResolvedRequest) -> bytes:

@@ -9,7 +9,7 @@ from ..errors import MetadataError
 from ..types.device_names import kind_of
 from ..types.meta import Meta
 from .choice import schedule_of
-from .collective import REDUCTIONS, Collective, Kind, collective
+from .collective import REDUCTIONS, Collective, CollectiveKind, collective
 
 COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one is on its way
 STREAM: Final = "stream"  # the peer's memory is read where it lies, if it can be
@@ -97,7 +97,7 @@ def asked_for(
 ) -> ResolvedRequest:
     """What a message asks for, on tensors with these homes and metas; MetadataError for what does not fit."""
     request = request_of(attributes)
-    ranks = devices if kind == Kind.BROADCAST else homes
+    ranks = devices if kind == CollectiveKind.BROADCAST else homes
     if devices and ranks is not devices:
         raise MetadataError(f"{kind}: only a broadcast takes devices; all others work on the homes of tensors", op=kind)
     if results != len(ranks):

@@ -14,7 +14,7 @@ from typing import Final
 from .collective import Collective
 from .direct import Direct
 from .regions import Region, along, cut, whole
-from .steps import ChunkRegion, Step, Steps
+from .steps import ChunkRegion, CollectiveStep, Steps
 
 SLICED: Final = 1 << 20  # bytes of a chunk
 SLICED_OVER_NODES: Final = 4 << 20  # where each slice costs a transfer, and pieces are merged as they come
@@ -39,11 +39,13 @@ class Ring(Direct):
             chunk = (rank - turn - 1) % ranks * slices + part
             own = ChunkRegion(rank, regions[chunk])
             before = ChunkRegion((rank - 1) % ranks, regions[chunk], chunk if turn else -1)
-            steps.append(Step(ChunkRegion(rank, regions[chunk], chunk), before, own))
+            steps.append(CollectiveStep(ChunkRegion(rank, regions[chunk], chunk), before, own))
         for turn, part, rank in product(range(ranks - 1), range(slices), range(ranks)):
             chunk = (rank - turn) % ranks * slices + part
             steps.append(
-                Step(ChunkRegion(rank, regions[chunk], chunk), ChunkRegion((rank - 1) % ranks, regions[chunk], chunk))
+                CollectiveStep(
+                    ChunkRegion(rank, regions[chunk], chunk), ChunkRegion((rank - 1) % ranks, regions[chunk], chunk)
+                )
             )
         return steps
 
@@ -57,7 +59,7 @@ class Ring(Direct):
                 chunk = (rank - turn) % ranks
                 before = ChunkRegion((rank - 1) % ranks, regions[chunk], chunk)
                 source = ChunkRegion(chunk, whole(given.inputs[chunk].shape)) if turn < 2 else before
-                steps.append(Step(ChunkRegion(rank, regions[chunk], chunk), source))
+                steps.append(CollectiveStep(ChunkRegion(rank, regions[chunk], chunk), source))
         return steps
 
     def broadcast(self, given: Collective) -> Steps:
@@ -68,7 +70,7 @@ class Ring(Direct):
             source = ChunkRegion(0, region)
             for turn in range(ranks):
                 target = ChunkRegion((given.root + turn) % ranks, region, chunk)
-                steps.append(Step(target, source))
+                steps.append(CollectiveStep(target, source))
                 source = target
         return steps
 

@@ -29,7 +29,7 @@ class ChunkRegion(NamedTuple):
         return self.chunk < 0
 
 
-class Step(NamedTuple):
+class CollectiveStep(NamedTuple):
     """`target`, a chunk of the receiving rank's result, becomes what `source` holds; or `base` merged with that, in
     this order. `base` is of the same rank as the target."""
 
@@ -43,7 +43,7 @@ class Step(NamedTuple):
         return self.target.rank
 
 
-Steps: TypeAlias = Sequence[Step]
+Steps: TypeAlias = Sequence[CollectiveStep]
 
 
 class Communicator(Protocol):

@@ -15,7 +15,7 @@ from .bounds import Bounds
 BOUNDS_NS: Final = tuple(1 << bits for bits in range(10, 37, 2))  # of a histogram's buckets: 1 us to 69 s
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How a metric changes."""
 
     COUNTER = "counter"
@@ -69,7 +69,7 @@ class Family(NamedTuple):
     too, while the daemon does not answer."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     read: Read
     labels: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from .bounds import OTHER, labels_of_ops, labels_of_sessions
-from .family import Family, Figures, Histogram, Kind, Read, Sample
+from .family import Family, Figures, Histogram, MetricKind, Read, Sample
 
 Row = Mapping[str, Any]
 
@@ -129,7 +129,7 @@ def durable(figures: Figures) -> Iterator[Sample]:
         yield (), float(figures.machine["durable"]["failing"])
 
 
-COUNTER, GAUGE, HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+COUNTER, GAUGE, HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 DEVICE, SESSION = ("device",), ("session", "client")
 
 MACHINE: Final = (

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgpack
 
-from ..collectives.collective import Kind
+from ..collectives.collective import CollectiveKind
 from ..schema.opdef import FrozenAttributes
 from ..types.meta import SCALAR_TYPES, Meta, Scalar, ScalarType
 from .numbers import CONSTANT, DRAW, PARAMETER, Number
@@ -42,7 +42,7 @@ WHILE: Final = "while_loop"
 REPEAT: Final = "repeat_loop"
 CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
 # Collectives on values with different homes, where their results are, too. A broadcast is moves.
-COLLECTIVES: Final = frozenset(map(str, Kind)) - {str(Kind.BROADCAST)}
+COLLECTIVES: Final = frozenset(map(str, CollectiveKind)) - {str(CollectiveKind.BROADCAST)}
 BY_CLIENT: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # what the client does, so that a run tells it
 NO_OPS: Final = CONSTRUCTS | COLLECTIVES | BY_CLIENT | {MOVE}
 

@@ -31,7 +31,7 @@ from ...interpreter.schema.opdef import Array, BoundKernel, OutputMetas
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import BlockUser, Buffer, Device, FusionKernel, KernelCall
-from ..graph import Call, LaunchGraph, Moving, Refused
+from ..graph import Call, GraphRefusal, LaunchGraph, Moving
 from ..launching.launch_stream import LaunchStream
 from ..launching.launcher import Launcher
 from ..links.link_stream import LinkStream
@@ -374,11 +374,11 @@ class CudaDevice(CopyingDevice):
     def ask(self, work: Callable[[], None]) -> None:
         self._launcher.ask(work)
 
-    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | GraphRefusal:
         if self.options.launch_blocking:
-            return Refused("launch_blocking completes each launch before the next one")
+            return GraphRefusal("launch_blocking completes each launch before the next one")
         if not self.launches:
-            return Refused("there are several compute streams")
+            return GraphRefusal("there are several compute streams")
         return self._graphs.graph_of(calls, moving)
 
     def keep_graph(self, graph: LaunchGraph) -> bool:

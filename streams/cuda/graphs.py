@@ -10,8 +10,8 @@ Theory of operation
 
 Guarantees
     - A graph does what the list of its calls does, in the same order, with the same bits.
-    - Calls that cannot be captured give a `Refused`. The stream of a capture that failed is not used again, and its
-      memory is free; all else goes on. If the reason is that the device is lost, its error is raised.
+    - Calls that cannot be captured give a `GraphRefusal`. The stream of a capture that failed is not used again, and
+      its memory is free; all else goes on. If the reason is that the device is lost, its error is raised.
     - The memory of a graph that was dropped is free once the device has got to an event behind its last launch.
       `collect` looks.
 
@@ -36,7 +36,7 @@ from itertools import count
 from typing import Any, Final
 from weakref import WeakSet
 
-from ..graph import Call, LaunchGraph, Moving, Refused
+from ..graph import Call, GraphRefusal, LaunchGraph, Moving
 from ..launching.stream_fences import Events
 from .driver import Driver, DriverError, missing
 from .products import Products
@@ -84,10 +84,10 @@ class Graphs:
         self.let_go: deque[int] = deque()  # those of dropped graphs, which are to be counted off
         self._dropped: deque[GraphResources] = deque()
 
-    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | Refused:
+    def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | GraphRefusal:
         """A graph of the calls, or why there is none. `moving`: arguments that may lie elsewhere at another launch."""
         if self._driver is None:
-            return Refused(f"{self._missing}; install tensord[cuda12] or tensord[cuda13]")
+            return GraphRefusal(f"{self._missing}; install tensord[cuda12] or tensord[cuda13]")
         self.collect()
         found = self._attempt(self._driver, calls, moving)
         if self._products.wanted:
@@ -96,11 +96,11 @@ class Graphs:
                 self._products.prepare(self._new_stream())
             except (OSError, MemoryError, RuntimeError) as error:
                 short = isinstance(error, MemoryError)
-                return Refused(f"products cannot be captured: {error}", short=short)
+                return GraphRefusal(f"products cannot be captured: {error}", short=short)
             found = self._attempt(self._driver, calls, moving)
         return found
 
-    def _attempt(self, driver: Driver, calls: Sequence[Call], moving: Sequence[Moving]) -> LaunchGraph | Refused:
+    def _attempt(self, driver: Driver, calls: Sequence[Call], moving: Sequence[Moving]) -> LaunchGraph | GraphRefusal:
         stream, self._stream = self._stream or self._new_stream(), None
         memory = GraphMemory(self._cupy, self._new_block)
         recording, executable = Recording(self._cupy, driver, stream, memory), 0
@@ -115,7 +115,7 @@ class Graphs:
                 executable = driver.instantiate(recording.graph)
                 driver.upload(executable, stream.ptr)
         except (DriverError, ValueError) as error:  # a kind of node that the bindings do not know is a ValueError
-            refused = Refused(str(error))
+            refused = GraphRefusal(str(error))
         held = GraphResources(recording.graph, executable, memory)
         if refused is not None:
             self._release(held)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...interpreter.ops.positions import LATE, Check
-from ..graph import Call, Moving, Refused
+from ..graph import Call, GraphRefusal, Moving
 from .driver import Driver, DriverError
 from .nodes import ALIGNMENT, CopiedArgument, FixedNodes, OwnNode, Patchable, is_dense
 from .own_kernel import OwnKernel
@@ -50,23 +50,23 @@ class Recording:
         self.copies = 0
         self.nodes = 0
 
-    def record(self, calls: Sequence[Call], moving: Iterable[Moving]) -> Refused | None:
+    def record(self, calls: Sequence[Call], moving: Iterable[Moving]) -> GraphRefusal | None:
         """Capture the calls; the reason if they cannot be."""
         moves: dict[int, list[Moving]] = defaultdict(list)
         for each in moving:
             moves[each.call].append(each)
         self._driver.begin(self._stream.ptr)
-        refused: Refused | None = None
+        refused: GraphRefusal | None = None
         try:
             refused = self._make(calls, moves)
         finally:
             try:
                 self.graph = self._driver.end(self._stream.ptr)
             except DriverError as error:
-                refused = refused or Refused(str(error))
+                refused = refused or GraphRefusal(str(error))
         return refused or self._judge()
 
-    def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> Refused | None:
+    def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> GraphRefusal | None:
         """Make each call; the first one that raises, and why."""
         before, found = LATE.checks, list[Check]()
         LATE.checks = found
@@ -75,7 +75,7 @@ class Recording:
                 try:
                     self._call(kernel, arguments, moves.get(index, ()))
                 except Exception as error:
-                    return Refused(f"{type(error).__name__}: {error}", index, isinstance(error, MemoryError))
+                    return GraphRefusal(f"{type(error).__name__}: {error}", index, isinstance(error, MemoryError))
                 self.checks += [(index, check) for check in found]
                 found.clear()
         finally:
@@ -118,11 +118,11 @@ class Recording:
             raise DriverError(f"{part} cannot be launched with a graph")
         return node
 
-    def _judge(self) -> Refused | None:
+    def _judge(self) -> GraphRefusal | None:
         """The reason why the graph cannot be used."""
         nodes = self._driver.nodes(self.graph)
         self.nodes = len(nodes)
         parts = [part for node in nodes if (part := self._driver.host_part(node))]
         if parts:
-            return Refused(f"{parts[0]} cannot be launched with a graph")
-        return None if nodes else Refused("nothing is launched")
+            return GraphRefusal(f"{parts[0]} cannot be launched with a graph")
+        return None if nodes else GraphRefusal("nothing is launched")

@@ -71,7 +71,7 @@ class Temporary(NamedTuple):
     dtype: Any
 
 
-class Part(NamedTuple):
+class ScratchPart(NamedTuple):
     """A part of the scratch: bytes per element, and of how many elements."""
 
     width: int
@@ -119,7 +119,7 @@ class FusedLayout:
     def __init__(self, program: Program, fusion: Fusion, *, lend: bool, bind: Bind | None = None) -> None:
         self.calls: list[FusedStep] = []
         self.temporaries: list[Temporary] = []
-        self.parts: list[Part] = []
+        self.parts: list[ScratchPart] = []
         self.rows = fusion.rows
         self._fusion = fusion
         self._metas = program.metas
@@ -186,7 +186,7 @@ class FusedLayout:
         cell = max(fitting, key=lambda cell: (cell.until == step, cell.output >= 0), default=None)
         if cell is None:
             cell = Cell(-1, len(self.parts), dtype.itemsize, extent)
-            self.parts.append(Part(dtype.itemsize, extent))
+            self.parts.append(ScratchPart(dtype.itemsize, extent))
             self._cells.append(cell)
         cell.until, cell.dtype = last, dtype
         if cell.output >= 0 and dtype == cell.made:

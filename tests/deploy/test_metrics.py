@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.metrics.family import Kind
+from tensord.interpreter.metrics.family import MetricKind
 from tensord.interpreter.metrics.table import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/metrics"
 ALERTS = (FOLDER / "alerts.yml").read_text()
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
-PARTS = {Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
+PARTS = {MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 NAMES = {f"{one.name}{part}" for one in FAMILIES for part in PARTS.get(one.kind, ("",))}
 LABELS = {"instance", "job", "le", *(label for one in FAMILIES for label in one.labels)}
 

@@ -16,7 +16,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, OpDef, find, lacking
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.cuda.own_kernel import OwnKernel
 from tensord.streams.device import KernelCall
-from tensord.streams.graph import NODE, LaunchGraph, Moving, Refused
+from tensord.streams.graph import NODE, GraphRefusal, LaunchGraph, Moving
 
 from ..streams.conftest import Reports
 from ..streams.cuda.on_launcher import OnLauncher
@@ -132,7 +132,7 @@ class Proof:
         found = [self.on.attempt(calls) for _ in range(2)]
         for graph in found:
             what = f"{x.dtype} {x.shape} @ {y.shape}"
-            if isinstance(graph, Refused):
+            if isinstance(graph, GraphRefusal):
                 assert x.dtype == np.float16 or not self.given.is_real, f"{what}: {graph.reason}"
                 continue
             self.clear(out)
@@ -255,7 +255,7 @@ class Proof:
             return f"the call itself raises {type(error).__name__}"
         listed = [self.bits(result) for result in results]
         graph = self.on.attempt([(kernel, given)])
-        if isinstance(graph, Refused):
+        if isinstance(graph, GraphRefusal):
             return graph.reason
         self.clear(*results)
         self.on.launch(graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensord.interpreter.collectives.collective import REDUCING, Kind
+from tensord.interpreter.collectives.collective import REDUCING, CollectiveKind
 from tensord.interpreter.collectives.request import ResolvedRequest, asked_for
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.meta import Meta
@@ -30,9 +30,9 @@ class Collecting:
         meta = None if x is None else client.handles[x].meta
         if x is None or meta is None:
             return False
-        kind = rng.choice(list(Kind))
+        kind = rng.choice(list(CollectiveKind))
         if kind in REDUCING and meta.dtype.kind == "b":
-            kind = Kind.ALL_GATHER
+            kind = CollectiveKind.ALL_GATHER
         devices = [name for name in self.generator.world.devices if not name.startswith("cpu")]
         ranks = rng.sample(devices, rng.randint(1, len(devices)))
         given: dict[str, Any] = {
@@ -41,8 +41,8 @@ class Collecting:
             "concat_axis": rng.randint(0, 1),
             "merge": rng.choice(("copy", "stream")),
         }
-        homes = ranks[:1] if kind is Kind.BROADCAST else ranks
-        named = tuple(ranks) if kind is Kind.BROADCAST else ()
+        homes = ranks[:1] if kind is CollectiveKind.BROADCAST else ranks
+        named = tuple(ranks) if kind is CollectiveKind.BROADCAST else ()
         try:
             asked = asked_for(kind, homes, [meta] * len(homes), named, given, len(ranks))
         except MetadataError:

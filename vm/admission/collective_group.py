@@ -14,7 +14,7 @@ from ...interpreter.collectives.choice import Schedule, schedule_of
 from ...interpreter.collectives.collective import Collective
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import STREAM, ResolvedRequest
-from ...interpreter.collectives.steps import ChunkRegion, Step, numbered
+from ...interpreter.collectives.steps import ChunkRegion, CollectiveStep, numbered
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import size
@@ -156,7 +156,7 @@ class Group:
                 step, label, Origin(source, region, tokens, StreamKind.P2P, device.peer_copy, nbytes, in_place)
             )
 
-    def through_host(self, step: Step, label: str, host: DeviceState, nbytes: int) -> None:
+    def through_host(self, step: CollectiveStep, label: str, host: DeviceState, nbytes: int) -> None:
         """Bring the chunk to the host, and from there to the device."""
         staged = self.staged(step.source, f"{label}, to {host.name}", host, nbytes)
         copy_in = self.devices[step.rank].backend.copy_in
@@ -189,7 +189,7 @@ class Group:
         scratch.tensor.storage.sharers = 0
         drop_copies(scratch.tensor.storage)
 
-    def receive(self, step: Step, label: str, origin: Origin) -> None:
+    def receive(self, step: CollectiveStep, label: str, origin: Origin) -> None:
         """Admit what writes the chunk: by copying, or by merging with the base."""
         device, result, base = self.devices[step.rank], self.results[step.rank], step.base
         instruction = self.new_instruction(Opcode.MOVE if base is None else Opcode.MERGE, label, device)
@@ -250,12 +250,12 @@ def name_of(given: Collective, algorithm: str, number: int) -> str:
     return f"{given.kind} {size(given.nbytes)} {algorithm} of {given.ranks} #{number}"
 
 
-def labels_of(name: str, steps: Sequence[Step], ranks: int) -> list[str]:
+def labels_of(name: str, steps: Sequence[CollectiveStep], ranks: int) -> list[str]:
     """The labels of steps: which of its rank's each is, of how many there are at the most."""
     return [f"{name}, {text}" for text in numbered(steps, ranks)]
 
 
-def unread_inputs(given: Collective, steps: Sequence[Step]) -> list[int]:
+def unread_inputs(given: Collective, steps: Sequence[CollectiveStep]) -> list[int]:
     """The ranks of the inputs that no step reads."""
     places = [place for step in steps for place in (step.source, step.base) if place is not None]
     read = {place.rank for place in places if place.is_input}
@@ -263,7 +263,7 @@ def unread_inputs(given: Collective, steps: Sequence[Step]) -> list[int]:
 
 
 def kernel_of(
-    given: Collective, step: Step, origin: Region, device: Device, copy: Receive, *, in_place: bool
+    given: Collective, step: CollectiveStep, origin: Region, device: Device, copy: Receive, *, in_place: bool
 ) -> Callable[..., None]:
     """The kernel of a step, which gets the arrays of the result, of the base unless there is none, and of the source.
     `origin`: where the chunk lies in the last; `copy`: how it comes from there, unless a merge reads it `in_place`."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ...interpreter.collectives.collective import Collective, Kind
+from ...interpreter.collectives.collective import Collective, CollectiveKind
 from ...interpreter.collectives.library import Calls, calls_of, element_of
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import ResolvedRequest
@@ -39,7 +39,7 @@ def library_of(
     if library is None or any(device.backend.library is not library for device in devices):
         return None
     given = asked.collective
-    if given.kind is Kind.BROADCAST and tensors[0].home is not devices[given.root]:
+    if given.kind is CollectiveKind.BROADCAST and tensors[0].home is not devices[given.root]:
         return None
     return library if calls_of(given) else None
 
@@ -105,7 +105,7 @@ class LaunchedGroup(Group):
 
 def operands_of(given: Collective, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
     """What each call reads and writes of the arrays, by rank. A broadcast has one tensor, that of its root."""
-    alone = given.kind is Kind.BROADCAST
+    alone = given.kind is CollectiveKind.BROADCAST
     return [
         (
             None if call.source is None else operand(inputs[0 if alone else call.rank], call.source, given.flat),

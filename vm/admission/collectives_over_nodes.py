@@ -36,7 +36,7 @@ from ...interpreter.collectives.over_nodes import (
 )
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import ResolvedRequest
-from ...interpreter.collectives.steps import Step
+from ...interpreter.collectives.steps import CollectiveStep
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
@@ -256,7 +256,7 @@ class GroupOverNodes(Group):
         self.receive(step, label, origin)
         self.drop(scratch)
 
-    def lands(self, step: Step) -> bool:
+    def lands(self, step: CollectiveStep) -> bool:
         """Can the link put the chunk into its place, and read what it is merged with?"""
         base, result = step.base, self.results[step.rank]
         if base is not None:
@@ -265,7 +265,7 @@ class GroupOverNodes(Group):
                 return False
         return self.is_in_reach(result, step.target.region)
 
-    def land_chunk(self, step: Step, meta: Meta, transfer: bytes, node: str) -> None:
+    def land_chunk(self, step: CollectiveStep, meta: Meta, transfer: bytes, node: str) -> None:
         """Receive a chunk into its place, or merge it there. It may take as long as the chunks before it may."""
         base, link = step.base, self.links[node]
         own = () if base is None else (self.binding(base),)
@@ -275,7 +275,7 @@ class GroupOverNodes(Group):
         limit = self.limit * (self.received + 1)
         self.transfers.admit_landing(self.cause, link, Half(transfer, link.refuse), landing, node, limit)
 
-    def landing(self, step: Step) -> Callable[..., Any]:
+    def landing(self, step: CollectiveStep) -> Callable[..., Any]:
         """What takes the place of the chunk in the result's array, or makes what merges pieces with the base's."""
         place, base, flat = step.target.region, step.base, self.given.flat
         if base is None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ...interpreter.collectives.choice import schedule_of
 from ...interpreter.collectives.request import STREAM, ResolvedRequest
-from ...interpreter.collectives.steps import ChunkRegion, Step
+from ...interpreter.collectives.steps import ChunkRegion, CollectiveStep
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
 from ...streams.merging import merged_bytes
@@ -143,13 +143,13 @@ class GroupAtOnce:
             return False
         return True
 
-    def is_own(self, step: Step) -> bool:
+    def is_own(self, step: CollectiveStep) -> bool:
         """Is the source of a step in the memory of its device?"""
         place = step.source
         home = self.sources[place.rank].device if place.is_input else self.devices[place.rank]
         return home is self.devices[step.rank]
 
-    def is_in_place(self, step: Step) -> bool:
+    def is_in_place(self, step: CollectiveStep) -> bool:
         """Is the source of a step read where it lies?"""
         return self.reads_in_place or self.is_own(step)
 
@@ -189,7 +189,7 @@ class GroupAtOnce:
         reads = [*self.tokens.values(), *unread, *results]
         self.keep(Opcode.COMPLETE, name, self.devices[0], reads, results, self.metas, [], (ended, ended))
 
-    def keep_step(self, step: Step, label: str, times: tuple[int, int]) -> None:
+    def keep_step(self, step: CollectiveStep, label: str, times: tuple[int, int]) -> None:
         """Keep the record of a step, and count what has crossed a link."""
         device, session, places = self.devices[step.rank], self.cause.session, operands(step)
         copies = dict.fromkeys([self.results[step.rank], *[self.copy_of(place) for place in places]])
@@ -261,7 +261,7 @@ def is_quick(device: DeviceState) -> bool:
     return backend.copy_stream(StreamKind.P2P).inline
 
 
-def operands(step: Step) -> tuple[ChunkRegion, ...]:
+def operands(step: CollectiveStep) -> tuple[ChunkRegion, ...]:
     """What the kernel of a step reads, behind the result."""
     return (step.source,) if step.base is None else (step.base, step.source)
 

@@ -21,7 +21,7 @@ from ...interpreter.errors import TensordError
 from . import configuration, ports
 from .child import Process, Start, ended_by
 from .home import Home, private
-from .lifecycle import Action, Event, Lifecycle, Patience, State
+from .lifecycle import Action, DaemonProcessState, Event, Lifecycle, Patience
 from .members import LEFT, LOST, UP
 from .specification import Specification
 
@@ -82,7 +82,7 @@ class Keeper:
         self._heard = 0.0  # when the daemon's loop last turned
 
     @property
-    def state(self) -> State:
+    def state(self) -> DaemonProcessState:
         return self.lifecycle.state
 
     def now(self) -> float:
@@ -99,7 +99,7 @@ class Keeper:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._call_at(self.lifecycle.due, self._is_due)
-        if self.state is not State.SERVING and self.state is not State.DRAINING:
+        if self.state is not DaemonProcessState.SERVING and self.state is not DaemonProcessState.DRAINING:
             self.served_since = None
         if action is Action.START:
             self._begin()
@@ -179,7 +179,7 @@ class Keeper:
         if self.closed:
             return
         self.devices, self.values, self.fingerprint = [], "", ""
-        wanted = self.state in (State.STOPPING, State.RESTARTING)
+        wanted = self.state in (DaemonProcessState.STOPPING, DaemonProcessState.RESTARTING)
         if not wanted:
             self.note(f"supervisor: {ended_by(status)}")
             self.failure = self._explained(status)
@@ -208,8 +208,8 @@ class Keeper:
 
     def entry(self) -> dict[str, Any]:
         """This node's entry in the table of members. It is up once the daemon has said what it has."""
-        serves = self.state in (State.SERVING, State.DRAINING) and bool(self.devices)
-        state = UP if serves else LEFT if self.state is State.STOPPED else LOST
+        serves = self.state in (DaemonProcessState.SERVING, DaemonProcessState.DRAINING) and bool(self.devices)
+        state = UP if serves else LEFT if self.state is DaemonProcessState.STOPPED else LOST
         return {
             "node": self.node,
             "address": self.tcp,
@@ -227,15 +227,19 @@ class Keeper:
         return {
             **entry,
             "up": entry["state"] == UP,
-            "state": "failing" if self.lifecycle.failing and self.state is not State.SERVING else str(self.state),
+            "state": "failing"
+            if self.lifecycle.failing and self.state is not DaemonProcessState.SERVING
+            else str(self.state),
             "pid": None if process is None else process.pid,
             "host": socket.gethostname(),
             "ipc": self.address,
             "uptime": None if self.served_since is None else now - self.served_since,
             "starts": self.starts,
             "failures": self.lifecycle.failures,
-            "wrong": self.failure if self.state is not State.SERVING else "",
-            "next": None if self.state is not State.WAITING or self.lifecycle.due is None else self.lifecycle.due - now,
+            "wrong": self.failure if self.state is not DaemonProcessState.SERVING else "",
+            "next": None
+            if self.state is not DaemonProcessState.WAITING or self.lifecycle.due is None
+            else self.lifecycle.due - now,
         }
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 
-class State(StrEnum):
+class DaemonProcessState(StrEnum):
     """What the daemon's process does, or what is done about it."""
 
     NEW = "new"  # not started yet
@@ -56,50 +56,56 @@ class Action(StrEnum):
     NOTHING = "nothing"
 
 
-TABLE: Final[Mapping[tuple[State, Event], State]] = MappingProxyType(
+TABLE: Final[Mapping[tuple[DaemonProcessState, Event], DaemonProcessState]] = MappingProxyType(
     {
-        (State.NEW, Event.STARTED): State.STARTING,
-        (State.STARTING, Event.READY): State.SERVING,
-        (State.STARTING, Event.EXITED): State.WAITING,
-        (State.STARTING, Event.DUE): State.KILLED,
-        (State.STARTING, Event.RESTART): State.RESTARTING,
-        (State.STARTING, Event.DRAIN): State.STOPPING,  # nobody is connected yet
-        (State.STARTING, Event.STOP): State.STOPPING,
-        (State.SERVING, Event.EXITED): State.WAITING,
-        (State.SERVING, Event.HUNG): State.KILLED,
-        (State.SERVING, Event.DRAIN): State.DRAINING,
-        (State.SERVING, Event.RESTART): State.RESTARTING,
-        (State.SERVING, Event.STOP): State.STOPPING,
-        (State.DRAINING, Event.EMPTIED): State.STOPPING,
-        (State.DRAINING, Event.DUE): State.STOPPING,
-        (State.DRAINING, Event.STOP): State.STOPPING,
-        (State.DRAINING, Event.EXITED): State.STOPPED,
-        (State.DRAINING, Event.HUNG): State.STOPPING,
-        (State.RESTARTING, Event.EXITED): State.STARTING,
-        (State.RESTARTING, Event.DUE): State.KILLED,
-        (State.RESTARTING, Event.STOP): State.STOPPING,
-        (State.KILLED, Event.EXITED): State.WAITING,
-        (State.KILLED, Event.STOP): State.STOPPING,
-        (State.WAITING, Event.DUE): State.STARTING,
-        (State.WAITING, Event.RESTART): State.STARTING,
-        (State.WAITING, Event.DRAIN): State.STOPPED,
-        (State.WAITING, Event.STOP): State.STOPPED,
-        (State.STOPPING, Event.DUE): State.STOPPING,
-        (State.STOPPING, Event.EXITED): State.STOPPED,
+        (DaemonProcessState.NEW, Event.STARTED): DaemonProcessState.STARTING,
+        (DaemonProcessState.STARTING, Event.READY): DaemonProcessState.SERVING,
+        (DaemonProcessState.STARTING, Event.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.STARTING, Event.DUE): DaemonProcessState.KILLED,
+        (DaemonProcessState.STARTING, Event.RESTART): DaemonProcessState.RESTARTING,
+        (DaemonProcessState.STARTING, Event.DRAIN): DaemonProcessState.STOPPING,  # nobody is connected yet
+        (DaemonProcessState.STARTING, Event.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.SERVING, Event.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.SERVING, Event.HUNG): DaemonProcessState.KILLED,
+        (DaemonProcessState.SERVING, Event.DRAIN): DaemonProcessState.DRAINING,
+        (DaemonProcessState.SERVING, Event.RESTART): DaemonProcessState.RESTARTING,
+        (DaemonProcessState.SERVING, Event.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, Event.EMPTIED): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, Event.DUE): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, Event.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, Event.EXITED): DaemonProcessState.STOPPED,
+        (DaemonProcessState.DRAINING, Event.HUNG): DaemonProcessState.STOPPING,
+        (DaemonProcessState.RESTARTING, Event.EXITED): DaemonProcessState.STARTING,
+        (DaemonProcessState.RESTARTING, Event.DUE): DaemonProcessState.KILLED,
+        (DaemonProcessState.RESTARTING, Event.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.KILLED, Event.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.KILLED, Event.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.WAITING, Event.DUE): DaemonProcessState.STARTING,
+        (DaemonProcessState.WAITING, Event.RESTART): DaemonProcessState.STARTING,
+        (DaemonProcessState.WAITING, Event.DRAIN): DaemonProcessState.STOPPED,
+        (DaemonProcessState.WAITING, Event.STOP): DaemonProcessState.STOPPED,
+        (DaemonProcessState.STOPPING, Event.DUE): DaemonProcessState.STOPPING,
+        (DaemonProcessState.STOPPING, Event.EXITED): DaemonProcessState.STOPPED,
     }
 )
 
-ACTIONS: Final[Mapping[State, Action]] = MappingProxyType(
+ACTIONS: Final[Mapping[DaemonProcessState, Action]] = MappingProxyType(
     {
-        State.STARTING: Action.START,
-        State.DRAINING: Action.REFUSE,
-        State.RESTARTING: Action.TERMINATE,
-        State.KILLED: Action.KILL,
-        State.STOPPING: Action.TERMINATE,
+        DaemonProcessState.STARTING: Action.START,
+        DaemonProcessState.DRAINING: Action.REFUSE,
+        DaemonProcessState.RESTARTING: Action.TERMINATE,
+        DaemonProcessState.KILLED: Action.KILL,
+        DaemonProcessState.STOPPING: Action.TERMINATE,
     }
 )
 
-FAILED: Final = frozenset({(State.STARTING, Event.DUE), (State.STARTING, Event.EXITED), (State.SERVING, Event.EXITED)})
+FAILED: Final = frozenset(
+    {
+        (DaemonProcessState.STARTING, Event.DUE),
+        (DaemonProcessState.STARTING, Event.EXITED),
+        (DaemonProcessState.SERVING, Event.EXITED),
+    }
+)
 FIRST: Final = 0.5  # seconds of the first pause: that before the second attempt in a row
 LONGEST: Final = 30.0
 STEADY: Final = 60.0
@@ -127,7 +133,7 @@ class Lifecycle:
 
     def __init__(self, patience: Patience) -> None:
         self.patience = patience
-        self.state = State.NEW
+        self.state = DaemonProcessState.NEW
         self.due: float | None = None
         self.failures = 0
         self.since = 0.0  # when the state was entered
@@ -158,27 +164,30 @@ class Lifecycle:
         """Have the sessions of the next drain so long to end."""
         self.patience = self.patience._replace(drain=seconds)
 
-    def _count(self, before: State, event: Event, now: float) -> None:
+    def _count(self, before: DaemonProcessState, event: Event, now: float) -> None:
         """Count what is a failure, and forget failures that are long past."""
-        if before is State.SERVING and now - self.since >= STEADY:
+        if before is DaemonProcessState.SERVING and now - self.since >= STEADY:
             self.failures = 0
         if event is Event.HUNG or (before, event) in FAILED:
             self.failures += 1
 
-    def _action(self, before: State, after: State) -> Action:
+    def _action(self, before: DaemonProcessState, after: DaemonProcessState) -> Action:
         if before is after:  # it was asked to end, and did not
             return Action.KILL
-        if before in (State.RESTARTING, State.KILLED) and after is State.STOPPING:
+        if (
+            before in (DaemonProcessState.RESTARTING, DaemonProcessState.KILLED)
+            and after is DaemonProcessState.STOPPING
+        ):
             return Action.NOTHING  # it was asked, or killed, already
         return ACTIONS.get(after, Action.NOTHING)
 
-    def _deadline(self, state: State, now: float) -> float | None:
+    def _deadline(self, state: DaemonProcessState, now: float) -> float | None:
         seconds = {
-            State.STARTING: self.patience.start,
-            State.DRAINING: self.patience.drain,
-            State.RESTARTING: self.patience.end,
-            State.STOPPING: self.patience.end,
-            State.WAITING: self.pause(),
+            DaemonProcessState.STARTING: self.patience.start,
+            DaemonProcessState.DRAINING: self.patience.drain,
+            DaemonProcessState.RESTARTING: self.patience.end,
+            DaemonProcessState.STOPPING: self.patience.end,
+            DaemonProcessState.WAITING: self.pause(),
         }.get(state)
         return None if seconds is None else now + seconds
 

@@ -30,7 +30,7 @@ from ..log import log
 from .child import Start
 from .credentials import Credentials
 from .keeper import Clock, Keeper
-from .lifecycle import Event, IllegalStep, State
+from .lifecycle import DaemonProcessState, Event, IllegalStep
 from .members import LOST, Entry, Members
 from .news import News
 from .ports import Locks
@@ -207,7 +207,7 @@ class Supervisor:
         told: tuple[int, int, int] | None = None
         while True:
             seen = self._news.version
-            serves = self.keeper.state in (State.SERVING, State.DRAINING)
+            serves = self.keeper.state in (DaemonProcessState.SERVING, DaemonProcessState.DRAINING)
             if serves and not self.keeper.devices:
                 await self._describe()
                 continue
@@ -264,7 +264,7 @@ class Supervisor:
         """Once: is the daemon alive, is it empty, what are its figures?"""
         await asyncio.sleep(LOOKING)
         self.keeper.look()
-        draining = self.keeper.state is State.DRAINING
+        draining = self.keeper.state is DaemonProcessState.DRAINING
         if draining and self._drained != self.keeper.incarnation:
             await self.asked("drain")
             self._drained = self.keeper.incarnation

@@ -7,14 +7,14 @@ from ...interpreter.collectives.values import compute
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.wire.messages import Collective
-from .state import State
+from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, refuse_cancelled, tensor_of
 
 
 class Collectives:
     """The handler of COLLECTIVE messages."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SerialState) -> None:
         self.state = state
 
     def collective(self, session: SerialSession, message: Collective) -> None:

@@ -14,15 +14,15 @@ from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
 from ..places import real_path
-from .names import NOT_KEPT, Names
-from .state import State
+from .names import NOT_KEPT, NameHandlers
+from .state import SerialState
 from .values import SerialSession, SerialTensor, Value
 
 
 class Durability:
     """The handlers of CHECKPOINT and RESTORE messages, which find and bind names by `names`."""
 
-    def __init__(self, state: State, names: Names) -> None:
+    def __init__(self, state: SerialState, names: NameHandlers) -> None:
         self.state = state
         self.names = names
 

@@ -16,7 +16,7 @@ from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_calls import LABEL, metas_of, refusal_of
 from ...interpreter.wire.messages import Chain, Effect
-from .state import State
+from .state import SerialState
 from .values import (
     Errors,
     Host,
@@ -35,7 +35,7 @@ from .values import (
 class Effects:
     """The handlers of messages about side effects."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SerialState) -> None:
         self.state = state
 
     def chain(self, session: SerialSession, message: Chain) -> None:

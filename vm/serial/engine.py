@@ -42,10 +42,10 @@ from .collectives import Collectives
 from .durability import Durability
 from .effects import Effects
 from .files import Files
-from .names import Names
+from .names import NameHandlers
 from .node_transfers import NodeTransfers
 from .routines import Routines
-from .state import State
+from .state import SerialState
 from .values import (
     CANCELLED,
     CLOSED,
@@ -69,13 +69,13 @@ from .values import (
 )
 
 
-class SerialEngine(State):
+class SerialEngine(SerialState):
     """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there."""
 
     def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
         super().__init__(devices)
         self.opened = 0
-        names, effects, files = Names(self), Effects(self), Files(self)
+        names, effects, files = NameHandlers(self), Effects(self), Files(self)
         self.nodes = nodes = NodeTransfers(self)
         durability = Durability(self, names)
         self.routines = Routines(self, effects, self.receive)

@@ -10,14 +10,14 @@ from ...interpreter.files.on_wire import decode_entry, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
 from ...interpreter.wire.messages import File, Flush, Load, Write
-from .state import State
+from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
 
 
 class Files:
     """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SerialState) -> None:
         self.state = state
 
     def file(self, session: SerialSession, message: File) -> None:

@@ -11,16 +11,16 @@ from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish,
 from ...interpreter.wire.names import check_names, named, unpublished
 from ..model.directory import Published
 from ..routines.publishing import keep_convention, published, snapshots, told
-from .state import State
+from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, alias, check_new, define, summary, tensor_of
 
 NOT_KEPT: Final = "the serial engine keeps no durable names"
 
 
-class Names:
+class NameHandlers:
     """The handlers of messages about names."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SerialState) -> None:
         self.names = state.names
         self.families = Families()
         self.deny = state.deny

@@ -13,7 +13,7 @@ from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Recv, Send
 from ..admission.node_transfers import NO_NODE, meta_of, received_meta
-from .state import State
+from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
 
 Sent: TypeAlias = tuple[Meta | None, Value]
@@ -23,7 +23,7 @@ class NodeTransfers:
     """The handlers of SEND and RECV messages. `mailbox`: what was sent and not received, by transfer; `awaited`: what
     was to be received and was not sent yet. Both go with their sessions."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SerialState) -> None:
         self.state = state
         self.mailbox: dict[bytes, tuple[SerialSession, Sent]] = {}
         self.awaited: dict[bytes, tuple[SerialSession, SerialTensor]] = {}

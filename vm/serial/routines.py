@@ -16,7 +16,7 @@ from ..routines.op_by_op.run import Ids, Results
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
 from .effects import Effects
-from .state import State
+from .state import SerialState
 from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of
 
 
@@ -24,7 +24,7 @@ class Routines:
     """The handler of RUN messages, and the release of routines."""
 
     def __init__(
-        self, state: State, effects: Effects, receive: Callable[[SerialSession, Iterable[Message]], None]
+        self, state: SerialState, effects: Effects, receive: Callable[[SerialSession, Iterable[Message]], None]
     ) -> None:
         self.state = state
         self.effects = effects

@@ -17,7 +17,7 @@ from ..model.directory import Published
 from .values import Errors, SerialSession, SerialTensor, Signature, Value, decode_target, define, denial
 
 
-class State:
+class SerialState:
     """The state of a serial engine. `devices`: names -> names of ops without a kernel there.
 
     Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from .record import EdgeRecord, Kind, MetaRecord, OperandRecord, PartRecord, Record
+from .record import EdgeRecord, MetaRecord, OperandKind, OperandRecord, PartRecord, Record
 
 LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
@@ -26,7 +26,12 @@ SHORT = frozenset({IMMEDIATE, MOVED, LAUNCHED})
 ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of the erasure's tick
 SIGNATURE = 18  # its position in the long form
 TRAIT = 5  # its position in the second field of the short form
-KINDS = {"r": Kind.CONST.value, "w": Kind.MUT.value, "2": Kind.MUT2.value, "f": Kind.FREED.value}
+KINDS = {
+    "r": OperandKind.CONST.value,
+    "w": OperandKind.MUT.value,
+    "2": OperandKind.MUT2.value,
+    "f": OperandKind.FREED.value,
+}
 COMPILING = "compiling"
 # By the bits of `Instruction.held`.
 HELD = (

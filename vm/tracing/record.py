@@ -100,7 +100,7 @@ class RunRecord(NamedTuple):
     location: str
 
 
-class Kind(StrEnum):
+class OperandKind(StrEnum):
     """Operand kinds."""
 
     CONST = "const"

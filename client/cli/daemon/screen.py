@@ -77,7 +77,7 @@ _HUNG_SHOWN = 5
 _AROUND = 3  # lines of a table that are no rows: an empty one before, its head, and a rule
 
 
-class Part(NamedTuple):
+class ScreenTable(NamedTuple):
     """A table of the screen, and its rows, the most important first."""
 
     what: str
@@ -92,9 +92,9 @@ def screen(
     head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
     sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
     parts = [
-        Part("device", _DEVICES, found["devices"]),
-        Part("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
-        Part("session", _SESSIONS, sessions),
+        ScreenTable("device", _DEVICES, found["devices"]),
+        ScreenTable("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
+        ScreenTable("session", _SESSIONS, sessions),
     ]
     room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line, and the foot
     left_out: list[str] = []

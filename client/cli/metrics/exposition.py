@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ....interpreter.metrics.family import Family, Figures, Histogram, Kind, bucket_bounds
+from ....interpreter.metrics.family import Family, Figures, Histogram, MetricKind, bucket_bounds
 from ....interpreter.metrics.table import FAMILIES
 
 Metric: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -33,9 +33,9 @@ class Collected(Collector):
 
 def metric_of(family: Family, samples: Mapping[tuple[str, ...], Any]) -> Metric:
     """A metric with its samples."""
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricKind.HISTOGRAM:
         return histogram_of(family, samples)
-    kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
     found = kind(family.name, family.help, labels=family.labels)
     for labels, value in samples.items():
         found.add_metric(labels, float(value))

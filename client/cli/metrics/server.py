@@ -74,7 +74,7 @@ class Response:
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
-class Refused(Exception):  # noqa: N818 - an answer
+class RequestRefused(Exception):  # noqa: N818 - an answer
     """A request that is answered with a status alone."""
 
     def __init__(self, status: HTTPStatus) -> None:
@@ -165,7 +165,7 @@ async def respond(connection: socket.socket, answer: Answer, patience: float) ->
             head = await read_head(connection)
         request = parse(head)
         return await answer(request), request.method != "HEAD"
-    except Refused as refused:
+    except RequestRefused as refused:
         return refused.response, True
     except (OSError, TimeoutError):
         raise
@@ -178,7 +178,7 @@ async def read_head(connection: socket.socket) -> bytes:
     loop, head = asyncio.get_running_loop(), b""
     while END not in head:
         if len(head) > LONGEST:
-            raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         chunk = await loop.sock_recv(connection, CHUNK)
         if not chunk:
             raise ConnectionResetError
@@ -191,12 +191,12 @@ def parse(head: bytes) -> Request:
     line, *rest = head.decode("latin-1").split("\r\n")
     parts = line.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
-        raise Refused(HTTPStatus.BAD_REQUEST)
+        raise RequestRefused(HTTPStatus.BAD_REQUEST)
     headers = {}
     for header in rest:
         name, colon, value = header.partition(":")
         if not colon or not name or name != name.strip():
-            raise Refused(HTTPStatus.BAD_REQUEST)
+            raise RequestRefused(HTTPStatus.BAD_REQUEST)
         headers[name.lower()] = value.strip()
     return Request(parts[0], parts[1].partition("?")[0], headers)
 

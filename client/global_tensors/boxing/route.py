@@ -13,11 +13,11 @@ from functools import lru_cache
 from ....interpreter.layouts.layout import BROADCAST, Atom, Partial, Split
 from ...tensor.tensor import Tensor
 from ..form import Form
-from .steps import Assembly, Filling, Reduction, Step
+from .steps import Assembly, BoxingStep, Filling, Reduction
 
 
 @lru_cache(maxsize=1024)
-def route(before: Form, after: Form) -> tuple[Step, ...]:
+def route(before: Form, after: Form) -> tuple[BoxingStep, ...]:
     """The steps, in order."""
     ways = [straight(before, after)]
     if before.placement != after.placement and before.placement.grid == after.placement.grid:
@@ -36,15 +36,15 @@ def sliced(form: Form) -> Iterator[Form]:
             yield from (form.at(dim, Split(axis)) for axis in range(form.meta.ndim) if not form.splits(axis))
 
 
-def cost(way: tuple[Step, ...]) -> tuple[float, int, int]:
+def cost(way: tuple[BoxingStep, ...]) -> tuple[float, int, int]:
     """The cost by which ways are compared: time, bytes that go to another placement, number of steps."""
     crossing = sum(sum(step.received) for step in way if step.before.placement != step.after.placement)
     return sum(step.seconds for step in way), crossing, len(way)
 
 
-def straight(before: Form, after: Form) -> tuple[Step, ...]:
+def straight(before: Form, after: Form) -> tuple[BoxingStep, ...]:
     """The steps without a stop between two placements."""
-    steps: list[Step] = []
+    steps: list[BoxingStep] = []
     at, here = before, before.placement == after.placement
     if before is after or before.meta is None:
         return ()

@@ -18,7 +18,7 @@ from .pieces import put_together, zeros
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BoxingStep:
     """One step, from a form to another. `received`: the bytes that each device gets from others."""
 
     before: Form
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction(Step):
+class Reduction(BoxingStep):
     """The addends of one dimension of the grid become slices, or each device gets the sum."""
 
     dim: int
@@ -80,7 +80,7 @@ class Reduction(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly(Step):
+class Assembly(BoxingStep):
     """Slices and copies become other slices and copies, on the same devices or on others."""
 
     @property
@@ -158,7 +158,7 @@ def among(
 
 
 @dataclass(frozen=True, slots=True)
-class Filling(Step):
+class Filling(BoxingStep):
     """A value becomes an addend, beside zeros. A largest, or smallest, element is that of equal parts."""
 
     @property

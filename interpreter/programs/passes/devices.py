@@ -29,21 +29,21 @@ def devices(program: Program) -> Program:
 
 def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
     """The steps, stretch by stretch."""
-    stretch = Stretch(roots)
+    stretch = OpSequence(roots)
     for step in steps:
         if step.op not in NO_OPS:
             stretch.add(step)
             continue
         if stretch.steps:
             yield from stretch.ordered()
-            stretch = Stretch(roots)
+            stretch = OpSequence(roots)
         if step.op == MOVE or step.op in COLLECTIVES:
             stretch.awaited.update(made_by(step))
         yield step
     yield from stretch.ordered()
 
 
-class Stretch:
+class OpSequence:
     """Ops in a row. Each has a place: a round, and in it the rank of its device.
 
     `awaited`: values that the steps right before bring; `made`: the place of the op that makes a value; `read` and

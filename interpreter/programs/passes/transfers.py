@@ -36,7 +36,7 @@ def folded(program: Program, same: dict[int, int]) -> Iterator[Step]:
         yield step
 
 
-class Stretch(NamedTuple):
+class DeviceSequence(NamedTuple):
     """Steps of one device in a row, or a step that is no op; and the moves to other devices behind it."""
 
     device: int
@@ -49,7 +49,7 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
 
     A move in the middle of a stretch would cut the segment that it may become.
     """
-    stretches = [Stretch(NO_DEVICE, [], [])]  # the first one stands for what comes from outside
+    stretches = [DeviceSequence(NO_DEVICE, [], [])]  # the first one stands for what comes from outside
     places = dict.fromkeys(range(program.inputs), 0)
     for step in steps:
         value = origin(step.operands[0], same) if step.op == MOVE else -1
@@ -58,7 +58,7 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
             stretches[place].moves.append(step)
         else:
             if begins(step, stretches[-1]):
-                stretches.append(Stretch(device_of(step), [], []))
+                stretches.append(DeviceSequence(device_of(step), [], []))
             stretches[-1].steps.append(step)
             place = len(stretches) - 1
         places.update(dict.fromkeys(made_by(step), place))
@@ -67,7 +67,7 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
         yield from stretch.moves
 
 
-def begins(step: Step, last: Stretch) -> bool:
+def begins(step: Step, last: DeviceSequence) -> bool:
     """Does the step begin another stretch? It does behind a move that was there before."""
     return bool(last.moves) or step.op in NO_OPS or step.device != last.device
 

@@ -41,7 +41,7 @@ KEPT: Final = 256  # metas whose bytes are remembered
 _LENGTH: Final = struct.Struct("<H")
 
 
-class Kind(IntEnum):
+class HeaderKind(IntEnum):
     """The first byte of a header."""
 
     OFFER = 1
@@ -57,22 +57,22 @@ class Kind(IntEnum):
 
 # Kind -> the longest payload.
 LONGEST: Final = {
-    Kind.OFFER: META_BYTES,
-    Kind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
-    Kind.GRANT: 0,
-    Kind.PIECE: PIECE_BYTES,
-    Kind.DONE: 0,
-    Kind.FAIL: ERROR_BYTES,
-    Kind.REFUSE: ERROR_BYTES,
-    Kind.NOTED: 0,
-    Kind.BEAT: 0,
+    HeaderKind.OFFER: META_BYTES,
+    HeaderKind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
+    HeaderKind.GRANT: 0,
+    HeaderKind.PIECE: PIECE_BYTES,
+    HeaderKind.DONE: 0,
+    HeaderKind.FAIL: ERROR_BYTES,
+    HeaderKind.REFUSE: ERROR_BYTES,
+    HeaderKind.NOTED: 0,
+    HeaderKind.BEAT: 0,
 }
 
 
 class Frame(NamedTuple):
     """A header."""
 
-    kind: Kind
+    kind: HeaderKind
     length: int = 0
     number: int = 0
     transfer: bytes = NO_TRANSFER
@@ -83,16 +83,16 @@ class Frame(NamedTuple):
         kind, length, number, transfer = HEADER.unpack(header)
         if kind not in LONGEST or length > LONGEST[kind]:
             raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
-        return cls(Kind(kind), length, number, transfer)
+        return cls(HeaderKind(kind), length, number, transfer)
 
     def header(self) -> bytes:
         return HEADER.pack(*self)
 
 
-BEAT: Final = Frame(Kind.BEAT).header()
+BEAT: Final = Frame(HeaderKind.BEAT).header()
 
 
-def frame(kind: Kind, transfer: bytes, number: int, payload: bytes = b"") -> bytes:
+def frame(kind: HeaderKind, transfer: bytes, number: int, payload: bytes = b"") -> bytes:
     """A whole frame."""
     return HEADER.pack(kind, len(payload), number, transfer) + payload
 

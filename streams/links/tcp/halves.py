@@ -19,7 +19,7 @@ from ..link import Array, Into, Told
 Call: TypeAlias = tuple[Told, TensordError | None]
 
 
-class State(Enum):
+class HalfState(Enum):
     """Of a half."""
 
     QUEUED = auto()  # offered by the machine; the connection is not there yet
@@ -53,9 +53,9 @@ class Event(Enum):
     REFUSE = auto()
 
 
-S, E = State, Event
+S, E = HalfState, Event
 
-SENDER: Final[dict[State, dict[Event, State]]] = {
+SENDER: Final[dict[HalfState, dict[Event, HalfState]]] = {
     S.QUEUED: {E.ANNOUNCED: S.OFFERED, E.HANDED: S.GIVEN, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.OFFERED: {E.GRANT: S.SENDING, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.GIVEN: {E.DONE: S.ENDED, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
@@ -64,7 +64,7 @@ SENDER: Final[dict[State, dict[Event, State]]] = {
     S.SENT: {E.DONE: S.ENDED, E.WITHDRAWN: S.SENT, E.BROKEN: S.ENDED},
 }
 
-RECEIVER: Final[dict[State, dict[Event, State]]] = {
+RECEIVER: Final[dict[HalfState, dict[Event, HalfState]]] = {
     S.EXPECTED: {E.OFFER: S.READY, E.FAIL: S.ENDED, E.WITHDRAWN: S.ENDED, E.BROKEN: S.ENDED},
     S.ARRIVED: {E.EXPECT: S.READY, E.FAIL: S.ENDED, E.WITHDRAWN: S.ENDED, E.BROKEN: S.ENDED},
     S.READY: {
@@ -93,7 +93,7 @@ class TcpHalf:
     `into`: of a receiver that had memory before the offer, its array, or what merges; `fault`: a piece could not be."""
 
     transfer: bytes
-    state: State
+    state: HalfState
     meta: Meta
     told: Told | None = None
     number: int = 0
@@ -104,7 +104,7 @@ class TcpHalf:
     error: TensordError | None = None
     into: Into = None
     fault: TensordError | None = None
-    table: dict[State, dict[Event, State]] = field(default_factory=lambda: SENDER)
+    table: dict[HalfState, dict[Event, HalfState]] = field(default_factory=lambda: SENDER)
 
     def on(self, event: Event) -> None:
         """Go where the table says."""
@@ -125,7 +125,7 @@ class TcpHalf:
     def let_go(self) -> list[Call]:
         """The thread that was busy with its bytes is no longer: the call that had to wait."""
         self.busy = False
-        return self.call(self.error) if self.state is State.ENDED else []
+        return self.call(self.error) if self.state is HalfState.ENDED else []
 
 
 def bytes_of(array: Array) -> memoryview:

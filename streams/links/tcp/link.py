@@ -32,7 +32,7 @@ from ....interpreter.errors import NodeLost, TensordError, node_lost
 from ....interpreter.types.meta import Meta
 from ...stream import LOG
 from ..link import Array, Into, Told
-from .frames import BEAT, HEADER, PIECE_BYTES, Frame, Kind
+from .frames import BEAT, HEADER, PIECE_BYTES, Frame, HeaderKind
 from .halves import Call
 from .pairing import Pairing, Verdict
 from .protocol import Out, Protocol
@@ -361,7 +361,7 @@ class TcpLink:
             connection.read_into(header)
             head = Frame.of(bytes(header))
             payload = bytearray()
-            if head.kind is Kind.PIECE:
+            if head.kind is HeaderKind.PIECE:
                 with self._changed:
                     if life != self._pairing.own:
                         return
@@ -374,7 +374,11 @@ class TcpLink:
             with self._changed:
                 if life != self._pairing.own:
                     return
-                calls = protocol.filled(head.length) if head.kind is Kind.PIECE else protocol.take(head, bytes(payload))
+                calls = (
+                    protocol.filled(head.length)
+                    if head.kind is HeaderKind.PIECE
+                    else protocol.take(head, bytes(payload))
+                )
                 at_once = self._take_frames()
             if at_once is not None:
                 self._write_now(*at_once)

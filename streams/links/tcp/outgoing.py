@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ....interpreter.errors import TensordError
 from .. import failures
 from ..failures import ByClient
-from .frames import NO_TRANSFER, Kind, error_payload, frame
+from .frames import NO_TRANSFER, HeaderKind, error_payload, frame
 
 TOGETHER: Final = 64  # frames that are written at once
 
@@ -20,7 +20,7 @@ TOGETHER: Final = 64  # frames that are written at once
 class Notice(NamedTuple):
     """That a half has ended here."""
 
-    kind: Kind
+    kind: HeaderKind
     transfer: bytes
     error: TensordError
 
@@ -36,7 +36,7 @@ class Outgoing:
         self.up = False
         self.frames: deque[bytes] = deque()
         self.notices: OrderedDict[int, Notice] = OrderedDict()
-        self._numbers: dict[tuple[Kind, bytes], int] = {}
+        self._numbers: dict[tuple[HeaderKind, bytes], int] = {}
         self._by_client: ByClient[int] = ByClient()
         self._newest = notice
         self._heard = 0  # the newest notice of the peer's
@@ -54,7 +54,7 @@ class Outgoing:
         self.up = False
         self.frames.clear()
 
-    def put(self, kind: Kind, transfer: bytes, number: int, payload: bytes = b"") -> None:
+    def put(self, kind: HeaderKind, transfer: bytes, number: int, payload: bytes = b"") -> None:
         """A frame, on the present connection."""
         self.frames.append(frame(kind, transfer, number, payload))
 
@@ -62,10 +62,10 @@ class Outgoing:
         """The next frames."""
         if self._heard > self._noted:
             self._noted = self._heard
-            self.put(Kind.NOTED, NO_TRANSFER, self._noted)
+            self.put(HeaderKind.NOTED, NO_TRANSFER, self._noted)
         return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), TOGETHER))])
 
-    def tell(self, kind: Kind, transfer: bytes, number: int, error: TensordError) -> None:
+    def tell(self, kind: HeaderKind, transfer: bytes, number: int, error: TensordError) -> None:
         """Tell the peer that a half has ended, now or at the next connection."""
         self._newest += 1
         former = self._numbers.get((kind, transfer))
@@ -80,7 +80,7 @@ class Outgoing:
         if self.up:
             self.frames.append(notice.frame(self._newest, number))
 
-    def has_told(self, kind: Kind, transfer: bytes) -> bool:
+    def has_told(self, kind: HeaderKind, transfer: bytes) -> bool:
         """Is there such a notice that the peer has not noted?"""
         return (kind, transfer) in self._numbers
 

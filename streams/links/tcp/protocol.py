@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ....interpreter.errors import TensordError
 from ....interpreter.types.meta import Meta
 from ..link import Array, Into, Told
-from .frames import PIECE_BYTES, Frame, Kind, read_error, read_meta, read_small
+from .frames import PIECE_BYTES, Frame, HeaderKind, read_error, read_meta, read_small
 from .halves import Call, TcpHalf
 from .outgoing import Outgoing
 from .receiver import Receiver
@@ -122,15 +122,15 @@ class Protocol:
     def take(self, head: Frame, payload: bytes) -> list[Call]:
         """A frame of the peer that is no PIECE. ProtocolError for what no peer sends."""
         kind = head.kind
-        if kind is Kind.OFFER:
+        if kind is HeaderKind.OFFER:
             return self.receiver.offered(head, read_meta(payload), None)
-        if kind is Kind.SMALL:
+        if kind is HeaderKind.SMALL:
             return self.receiver.offered(head, *read_small(payload))
-        if kind in {Kind.FAIL, Kind.REFUSE}:
+        if kind in {HeaderKind.FAIL, HeaderKind.REFUSE}:
             return self._notified(head, *read_error(payload))
-        if kind in {Kind.GRANT, Kind.DONE}:
+        if kind in {HeaderKind.GRANT, HeaderKind.DONE}:
             return self.sender.answered(head)
-        if kind is Kind.NOTED:
+        if kind is HeaderKind.NOTED:
             self.outgoing.noted(head.number)
         return []
 
@@ -138,6 +138,6 @@ class Protocol:
         """FAIL or REFUSE."""
         if not self.outgoing.is_news(notice):
             return []
-        if head.kind is Kind.FAIL:
+        if head.kind is HeaderKind.FAIL:
             return self.receiver.failed_by(head, error)
         return self.sender.refused_by(head, error)

@@ -12,15 +12,15 @@ from ....interpreter.types.meta import Meta
 from ....interpreter.wire.limits import Limits
 from ..failures import Failures
 from ..link import Array, Into, Merge, Told
-from .frames import PIECE_BYTES, Frame, Kind
-from .halves import RECEIVER, Call, Event, State, TcpHalf, Violation, bytes_of
+from .frames import PIECE_BYTES, Frame, HeaderKind
+from .halves import RECEIVER, Call, Event, HalfState, TcpHalf, Violation, bytes_of
 from .outgoing import Outgoing
 from .sender import WINDOW, cost, under_way
 
 ARRIVED: Final = (
     Limits().sessions * Limits().transfers
 )  # offers for which nobody has asked yet: a peer's sessions have no more
-OFFERED_STATES: Final = frozenset({State.READY, State.FAILED})
+OFFERED_STATES: Final = frozenset({HalfState.READY, HalfState.FAILED})
 
 
 class Receiver:
@@ -46,9 +46,9 @@ class Receiver:
             return [(told, error)]
         half = self.receiving.get(transfer)
         if half is None:
-            self.receiving[transfer] = TcpHalf(transfer, State.EXPECTED, meta, told, into=into, table=RECEIVER)
+            self.receiving[transfer] = TcpHalf(transfer, HalfState.EXPECTED, meta, told, into=into, table=RECEIVER)
             return []
-        if half.state is not State.ARRIVED:
+        if half.state is not HalfState.ARRIVED:
             return [(told, under_way(transfer))]
         half.on(Event.EXPECT)
         half.told, half.into = told, into
@@ -70,11 +70,11 @@ class Receiver:
             return []
         before = half.state
         half.on(Event.WITHDRAWN)
-        if half.state is not State.ENDED:
+        if half.state is not HalfState.ENDED:
             return []
-        if before is State.ARRIVED:
+        if before is HalfState.ARRIVED:
             self.arrived -= 1
-        if before is not State.FAILED:
+        if before is not HalfState.FAILED:
             self._decline(transfer, half.number, error)
         return self._drop(half, error)
 
@@ -83,11 +83,11 @@ class Receiver:
         self.arrived = 0
         calls: list[Call] = []
         for half in list(self.receiving.values()):
-            if half.state in {State.EXPECTED, State.READY, State.FILLING}:
+            if half.state in {HalfState.EXPECTED, HalfState.READY, HalfState.FILLING}:
                 self._decline(half.transfer, 0, error)
                 half.error = error
             half.on(Event.BROKEN)
-            if half.state is State.ENDED:
+            if half.state is HalfState.ENDED:
                 calls += self._drop(half, error)
             else:
                 self._forget_bytes(half)
@@ -98,7 +98,7 @@ class Receiver:
     def target(self, head: Frame) -> memoryview:
         """Where the bytes of a PIECE go. Its reader calls `filled` afterwards, or `let_go`."""
         half = self.receiving.get(head.transfer)
-        if half is None or half.state is not State.FILLING or half.number != head.number:
+        if half is None or half.state is not HalfState.FILLING or half.number != head.number:
             raise Violation(f"a piece of transfer {head.transfer.hex()}, which takes none")
         left = half.meta.nbytes - half.moved
         if head.length > left or (left and not head.length) or head.length % half.meta.dtype.itemsize:
@@ -121,11 +121,11 @@ class Receiver:
     def filled(self, nbytes: int) -> list[Call]:
         """The piece is there."""
         half, calls = self._reading, self.let_go()
-        if half is not None and half.state is State.FILLING:
+        if half is not None and half.state is HalfState.FILLING:
             half.moved += nbytes
             if half.moved == half.meta.nbytes:
                 half.on(Event.LAST)
-                self._outgoing.put(Kind.DONE, half.transfer, half.number)
+                self._outgoing.put(HeaderKind.DONE, half.transfer, half.number)
                 calls += self._drop(half, half.fault)
         return calls
 
@@ -139,10 +139,10 @@ class Receiver:
         if not head.number:
             raise Violation("an offer without a number")
         half, declined = self.receiving.get(head.transfer), self.declined.pop(head.transfer)
-        if half is not None and half.state is not State.EXPECTED:
+        if half is not None and half.state is not HalfState.EXPECTED:
             declined = under_way(head.transfer)  # an id that is used again
         if declined is not None:
-            self._outgoing.tell(Kind.REFUSE, head.transfer, head.number, declined)
+            self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, declined)
             return []
         if half is None:
             return self._arrive(head, meta, values)
@@ -156,10 +156,10 @@ class Receiver:
         if self.arrived >= ARRIVED:
             error = QuotaError(f"{ARRIVED} values from one node to another wait, and nobody has asked for them")
             self.failed.keep(head.transfer, error)
-            self._outgoing.tell(Kind.REFUSE, head.transfer, head.number, error)
+            self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, error)
             return []
         self.arrived += 1
-        half = self.receiving[head.transfer] = TcpHalf(head.transfer, State.ARRIVED, meta, table=RECEIVER)
+        half = self.receiving[head.transfer] = TcpHalf(head.transfer, HalfState.ARRIVED, meta, table=RECEIVER)
         self._enter(half, head, values)
         return []
 
@@ -179,18 +179,18 @@ class Receiver:
             return self._end(half, error)
         if half is None and not head.number:
             declined = self.declined.pop(head.transfer)
-            if declined is None and not self._outgoing.has_told(Kind.REFUSE, head.transfer):
+            if declined is None and not self._outgoing.has_told(HeaderKind.REFUSE, head.transfer):
                 self.failed.keep(head.transfer, error)
         return []
 
     def _end(self, half: TcpHalf, error: TensordError) -> list[Call]:
-        if half.state is State.FAILED:
+        if half.state is HalfState.FAILED:
             return []
-        if half.state is State.ARRIVED:
+        if half.state is HalfState.ARRIVED:
             self.arrived -= 1
             self.failed.keep(half.transfer, error)
         half.on(Event.FAIL)
-        if half.state is State.ENDED:
+        if half.state is HalfState.ENDED:
             return self._drop(half, error)
         half.error = error
         self._forget_bytes(half)
@@ -202,18 +202,18 @@ class Receiver:
             return half.call(None) if half.into is None else self._fill(half)
         error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
         half.on(Event.WITHDRAWN)
-        self._outgoing.tell(Kind.REFUSE, half.transfer, half.number, error)
+        self._outgoing.tell(HeaderKind.REFUSE, half.transfer, half.number, error)
         return self._drop(half, error)
 
     def _fill(self, half: TcpHalf) -> list[Call]:
         """There is memory: take a small value, or have the peer send its pieces."""
-        if half.counted and half.state is State.READY:
+        if half.counted and half.state is HalfState.READY:
             return self._take_small(half)
         half.on(Event.RECEIVE)
-        if half.state is State.ENDED:
+        if half.state is HalfState.ENDED:
             return self._drop(half, half.error)
         half.view = None if callable(half.into) else bytes_of(half.into)
-        self._outgoing.put(Kind.GRANT, half.transfer, half.number)
+        self._outgoing.put(HeaderKind.GRANT, half.transfer, half.number)
         return []
 
     def _take_small(self, half: TcpHalf) -> list[Call]:
@@ -224,12 +224,12 @@ class Receiver:
             half.told = partial(tell_merged, half.into, values, half.told)
         else:
             half.into[...] = values.reshape(half.meta.shape)
-        self._outgoing.put(Kind.DONE, half.transfer, half.number)
+        self._outgoing.put(HeaderKind.DONE, half.transfer, half.number)
         return self._drop(half, None)
 
     def _decline(self, transfer: bytes, number: int, error: TensordError) -> None:
         """Tell the peer that nothing will be received. If that does not know its offer, one may be on its way."""
-        self._outgoing.tell(Kind.REFUSE, transfer, number, error)
+        self._outgoing.tell(HeaderKind.REFUSE, transfer, number, error)
         if not number:
             self.declined.keep(transfer, error)
 

@@ -9,8 +9,8 @@ from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
 from ..failures import Failures
 from ..link import SMALL, Array, Told
-from .frames import Frame, Kind, meta_payload, small_payload
-from .halves import SENDER, Call, Event, State, TcpHalf, bytes_of
+from .frames import Frame, HeaderKind, meta_payload, small_payload
+from .halves import SENDER, Call, Event, HalfState, TcpHalf, bytes_of
 from .outgoing import Outgoing
 
 WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
@@ -36,7 +36,9 @@ class Sender:
             error = under_way(transfer)
         if error is not None:
             return [(done, error)]
-        half = self.sending[transfer] = TcpHalf(transfer, State.QUEUED, meta, done, view=bytes_of(array), table=SENDER)
+        half = self.sending[transfer] = TcpHalf(
+            transfer, HalfState.QUEUED, meta, done, view=bytes_of(array), table=SENDER
+        )
         if self._outgoing.up:
             self._announce(half)
         return []
@@ -45,12 +47,12 @@ class Sender:
         half = self.sending.get(transfer)
         if half is None:
             if self.refused.pop(transfer) is None:  # else both have failed
-                self._outgoing.tell(Kind.FAIL, transfer, 0, error)
+                self._outgoing.tell(HeaderKind.FAIL, transfer, 0, error)
             return []
         half.on(Event.WITHDRAWN)
-        if half.state is not State.ENDED:
+        if half.state is not HalfState.ENDED:
             return []
-        self._outgoing.tell(Kind.FAIL, transfer, half.number, error)
+        self._outgoing.tell(HeaderKind.FAIL, transfer, half.number, error)
         return self._drop(half, error)
 
     def connected(self) -> None:
@@ -64,7 +66,7 @@ class Sender:
         calls: list[Call] = []
         for half in list(self.sending.values()):
             half.on(Event.BROKEN)
-            self._outgoing.tell(Kind.FAIL, half.transfer, 0, error)
+            self._outgoing.tell(HeaderKind.FAIL, half.transfer, 0, error)
             calls += self._drop(half, error)
         return calls
 
@@ -83,12 +85,12 @@ class Sender:
         half.moved += len(piece)
         if half.moved == len(half.view):
             half.on(Event.LAST)
-        return [Frame(Kind.PIECE, len(piece), half.number, half.transfer).header(), piece]
+        return [Frame(HeaderKind.PIECE, len(piece), half.number, half.transfer).header(), piece]
 
     def written(self, half: TcpHalf) -> list[Call]:
         """The piece was written, or the connection has broken meanwhile."""
         calls = half.let_go()
-        if half.state is State.SENDING:
+        if half.state is HalfState.SENDING:
             self.active.append(half)
         return calls
 
@@ -97,7 +99,7 @@ class Sender:
         half = self.sending.get(head.transfer)
         if half is None or half.number != head.number:  # it has ended meanwhile
             return []
-        if head.kind is Kind.GRANT:
+        if head.kind is HeaderKind.GRANT:
             half.on(Event.GRANT)
             self.active.append(half)
             return []
@@ -110,7 +112,7 @@ class Sender:
         if half is not None and head.number in {0, half.number}:
             half.on(Event.REFUSE)
             return self._drop(half, error)
-        if half is None and not head.number and not self._outgoing.has_told(Kind.FAIL, head.transfer):
+        if half is None and not head.number and not self._outgoing.has_told(HeaderKind.FAIL, head.transfer):
             self.refused.keep(head.transfer, error)
         return []
 
@@ -122,10 +124,10 @@ class Sender:
             half.on(Event.HANDED)
             half.counted = cost(meta)
             self.given += half.counted
-            self._outgoing.put(Kind.SMALL, half.transfer, half.number, small_payload(meta, bytes(half.view)))
+            self._outgoing.put(HeaderKind.SMALL, half.transfer, half.number, small_payload(meta, bytes(half.view)))
         else:
             half.on(Event.ANNOUNCED)
-            self._outgoing.put(Kind.OFFER, half.transfer, half.number, meta_payload(meta))
+            self._outgoing.put(HeaderKind.OFFER, half.transfer, half.number, meta_payload(meta))
 
     def _drop(self, half: TcpHalf, error: TensordError | None) -> list[Call]:
         """Take an ended half out of the table."""

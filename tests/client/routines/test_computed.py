@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensord.client.routines.names import Names, names_of
+from tensord.client.routines.names import CodeNames, names_of
 
 from ...each_case import each_case
 
@@ -57,7 +57,7 @@ COMPUTED = [
 ]
 
 
-def names(expression: str) -> Names:
+def names(expression: str) -> CodeNames:
     """What a function reads that returns it."""
     found: dict[str, object] = {}
     exec(f"def f(a, b, c, n, g, fmt):\n    return {expression}", found)  # noqa: S102

@@ -11,12 +11,12 @@ import pytest
 
 from tensord.interpreter.collectives import ring
 from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
-from tensord.interpreter.collectives.collective import Collective, Kind, collective
+from tensord.interpreter.collectives.collective import Collective, CollectiveKind, collective
 from tensord.interpreter.collectives.over_nodes import count_of, part_of
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
 from tensord.interpreter.collectives.request import check_devices
 from tensord.interpreter.collectives.ring import SLICED, SLICED_OVER_NODES
-from tensord.interpreter.collectives.steps import Step, Steps, without_empty
+from tensord.interpreter.collectives.steps import CollectiveStep, Steps, without_empty
 from tensord.interpreter.collectives.values import carry_out, compute
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.types.device_names import node_of
@@ -32,7 +32,7 @@ def values_of(shapes: Any, dtype: str = "float32") -> list[Any]:
     return [(rng.standard_normal(shape) * 4).astype(dtype) for shape in shapes]
 
 
-def collective_of(kind: Kind, inputs: list[Any], ranks: int, **given: Any) -> Collective:
+def collective_of(kind: CollectiveKind, inputs: list[Any], ranks: int, **given: Any) -> Collective:
     return collective(kind, [Meta.of(array.shape, array.dtype) for array in inputs], ranks, **given)
 
 
@@ -54,7 +54,7 @@ def reduced(inputs: list[Any], reduction: str) -> Any:
 def test_all_reduce_gives_all_ranks_the_same_bits(communicator: Any, reduction: str) -> None:
     for ranks, shape, dtype in product(RANKS, SHAPES, ("float32", "int8")):
         inputs = values_of([shape] * ranks, dtype)
-        given = collective_of(Kind.ALL_REDUCE, inputs, ranks, reduction=reduction)
+        given = collective_of(CollectiveKind.ALL_REDUCE, inputs, ranks, reduction=reduction)
         first, *others = results_by(communicator, given, inputs)
         assert all(np.array_equal(first, other) for other in others)
         expected = reduced(inputs, reduction)
@@ -68,7 +68,7 @@ def test_all_reduce_gives_all_ranks_the_same_bits(communicator: Any, reduction: 
 def test_all_gather_takes_uneven_and_empty_parts(communicator: Any) -> None:
     for ranks, axis in product(RANKS, (0, 1, -1)):
         inputs = values_of([tuple(np.insert([2, 3], axis % 3, rank % 3)) for rank in range(ranks)])
-        given = collective_of(Kind.ALL_GATHER, inputs, ranks, axis=axis)
+        given = collective_of(CollectiveKind.ALL_GATHER, inputs, ranks, axis=axis)
         for result in results_by(communicator, given, inputs):
             np.testing.assert_array_equal(result, np.concatenate(inputs, axis))
 
@@ -77,7 +77,7 @@ def test_all_gather_takes_uneven_and_empty_parts(communicator: Any) -> None:
 def test_reduce_scatter_gives_each_rank_its_part_of_the_sum(reduction: str) -> None:
     for ranks, axis in product(RANKS, (0, 1)):
         inputs = values_of([(5, 3)] * ranks, "int32")
-        given = collective_of(Kind.REDUCE_SCATTER, inputs, ranks, reduction=reduction, axis=axis)
+        given = collective_of(CollectiveKind.REDUCE_SCATTER, inputs, ranks, reduction=reduction, axis=axis)
         found = results_by(DIRECT, given, inputs)
         for result, part in zip(found, np.array_split(reduced(inputs, reduction), ranks, axis), strict=True):
             np.testing.assert_array_equal(result, part)
@@ -88,7 +88,7 @@ def test_broadcast_gives_the_value_to_all(communicator: Any) -> None:
     for ranks, shape in product(RANKS, SHAPES):
         (value,) = inputs = values_of([shape])
         for root in range(ranks):
-            given = collective_of(Kind.BROADCAST, inputs, ranks, root=root)
+            given = collective_of(CollectiveKind.BROADCAST, inputs, ranks, root=root)
             for result in results_by(communicator, given, inputs):
                 np.testing.assert_array_equal(result, value)
 
@@ -97,7 +97,7 @@ def test_all_to_all_exchanges_parts() -> None:
     for ranks, split, concat in product(RANKS, (0, 1), (0, 1)):
         sizes = [rank % 3 + 1 for rank in range(ranks)]
         inputs = values_of([tuple(size if axis == concat else 5 for axis in (0, 1)) for size in sizes])
-        given = collective_of(Kind.ALL_TO_ALL, inputs, ranks, axis=split, concat_axis=concat)
+        given = collective_of(CollectiveKind.ALL_TO_ALL, inputs, ranks, axis=split, concat_axis=concat)
         parts = [np.array_split(value, ranks, split) for value in inputs]
         for rank, result in enumerate(results_by(DIRECT, given, inputs)):
             np.testing.assert_array_equal(result, np.concatenate([part[rank] for part in parts], concat))
@@ -105,7 +105,7 @@ def test_all_to_all_exchanges_parts() -> None:
 
 def test_a_ring_moves_no_more_than_it_has_to_and_only_between_neighbours() -> None:
     for ranks in RANKS[1:]:
-        given = collective(Kind.ALL_REDUCE, [Meta.of((ranks * 12,), "float32")] * ranks, ranks)
+        given = collective(CollectiveKind.ALL_REDUCE, [Meta.of((ranks * 12,), "float32")] * ranks, ranks)
         received = [0] * ranks
         for step in RING.all_reduce(given):
             assert step.source.rank == (step.rank - 1) % ranks
@@ -115,25 +115,27 @@ def test_a_ring_moves_no_more_than_it_has_to_and_only_between_neighbours() -> No
 
 def test_large_chunks_go_around_in_two_slices() -> None:
     ranks, size = 4, 4 * SLICED
-    given = collective(Kind.ALL_REDUCE, [Meta.of((size,), "int8")] * ranks, ranks)
+    given = collective(CollectiveKind.ALL_REDUCE, [Meta.of((size,), "int8")] * ranks, ranks)
     steps = RING.all_reduce(given)
     assert len(steps) == 2 * (ranks - 1) * 2 * ranks
     assert {step.target.region.size for step in steps} == {SLICED // 2}
-    small = collective(Kind.ALL_REDUCE, [Meta.of((size - 1,), "int8")] * ranks, ranks)
+    small = collective(CollectiveKind.ALL_REDUCE, [Meta.of((size - 1,), "int8")] * ranks, ranks)
     assert len(RING.all_reduce(small)) == len(steps) // 2
 
 
 def test_over_nodes_only_chunks_of_megabytes_are_sliced() -> None:
     for chunk, slices in ((SLICED_OVER_NODES, 2), (SLICED_OVER_NODES - 1, 1)):
-        given = collective(Kind.ALL_REDUCE, [Meta.of((2 * chunk,), "int8")] * 2, 2)
+        given = collective(CollectiveKind.ALL_REDUCE, [Meta.of((2 * chunk,), "int8")] * 2, 2)
         assert len(schedule_of(given, over_nodes=True).steps) == count_of(given) == 4 * slices
 
 
 def test_each_step_is_a_task_of_the_nodes_that_have_and_receive_its_chunk() -> None:
     devices = ("a/sim:0", "a/sim:1", "b/sim:0", "c/sim:0")
-    for kind in Kind:
-        given = collective(kind, [Meta.of((8, 9), "float32")] * (1 if kind is Kind.BROADCAST else 4), 4, root=2)
-        homes = devices[2:3] if kind is Kind.BROADCAST else devices
+    for kind in CollectiveKind:
+        given = collective(
+            kind, [Meta.of((8, 9), "float32")] * (1 if kind is CollectiveKind.BROADCAST else 4), 4, root=2
+        )
+        homes = devices[2:3] if kind is CollectiveKind.BROADCAST else devices
         steps = schedule_of(given, over_nodes=True).steps
         tasks = [(node, task) for node in "abc" for task in part_of(given, homes, devices, node).tasks]
         assert len({task.number for _, task in tasks}) == len(steps)
@@ -148,7 +150,7 @@ def test_each_step_is_a_task_of_the_nodes_that_have_and_receive_its_chunk() -> N
 def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     for ranks, shape in product(RANKS, ((1,), (4, 6), (5,), (2, 3, 8), (97,))):
         inputs = values_of([shape] * ranks)
-        given = collective_of(Kind.ALL_REDUCE, inputs, ranks)
+        given = collective_of(CollectiveKind.ALL_REDUCE, inputs, ranks)
         found = [result.tobytes() for result in results_by(RING, given, inputs)]
         monkeypatch.setattr(ring, "SLICED", 1)
         assert [result.tobytes() for result in results_by(RING, given, inputs)] == found
@@ -159,22 +161,22 @@ def test_a_chunk_is_summed_from_the_rank_of_its_number_on() -> None:
     """So that the same sum can be had from moves and ops."""
     ranks = 3
     inputs = values_of([(10,)] * ranks)
-    (first, *_) = results_by(RING, collective_of(Kind.ALL_REDUCE, inputs, ranks), inputs)
+    (first, *_) = results_by(RING, collective_of(CollectiveKind.ALL_REDUCE, inputs, ranks), inputs)
     for chunk, part in enumerate(np.array_split(first, ranks)):
         own = [np.array_split(value, ranks)[chunk] for value in inputs]
         order = [own[(chunk + turn) % ranks] for turn in range(ranks)]
         assert ((order[0] + order[1]) + order[2]).tobytes() == part.tobytes()
 
 
-def reads_of(step: Step) -> list[tuple[int, int]]:
+def reads_of(step: CollectiveStep) -> list[tuple[int, int]]:
     return [(place.rank, place.chunk) for place in (step.source, step.base) if place is not None and place.chunk >= 0]
 
 
 def test_a_step_reads_only_chunks_that_were_written_before() -> None:
     for communicator, ranks in product((DIRECT, RING), RANKS):
         metas = [Meta.of((8, 9), "float32")] * ranks
-        for kind in Kind:
-            given = collective(kind, metas[:1] if kind is Kind.BROADCAST else metas, ranks)
+        for kind in CollectiveKind:
+            given = collective(kind, metas[:1] if kind is CollectiveKind.BROADCAST else metas, ranks)
             steps: Steps = getattr(communicator, kind)(given)
             written: set[tuple[int, int]] = set()
             for step in steps:
@@ -186,14 +188,14 @@ def test_a_step_reads_only_chunks_that_were_written_before() -> None:
 def test_size_and_ranks_decide_which_algorithm_it_is() -> None:
     for ranks, (elements, expected) in product((2, 4), ((1, DIRECT), (CHUNK, RING))):
         metas = [Meta.of((elements * ranks,), "int8")] * ranks
-        assert communicator_of(collective(Kind.ALL_REDUCE, metas, ranks)) is expected
-        assert communicator_of(collective(Kind.REDUCE_SCATTER, metas, ranks)) is DIRECT
-    assert communicator_of(collective(Kind.ALL_REDUCE, [Meta.of((CHUNK * 9,), "int8")], 1)) is DIRECT
+        assert communicator_of(collective(CollectiveKind.ALL_REDUCE, metas, ranks)) is expected
+        assert communicator_of(collective(CollectiveKind.REDUCE_SCATTER, metas, ranks)) is DIRECT
+    assert communicator_of(collective(CollectiveKind.ALL_REDUCE, [Meta.of((CHUNK * 9,), "int8")], 1)) is DIRECT
 
 
 def test_empty_values_take_no_step_and_have_results() -> None:
     inputs = values_of([(0, 3)] * 3)
-    given = collective_of(Kind.ALL_REDUCE, inputs, 3)
+    given = collective_of(CollectiveKind.ALL_REDUCE, inputs, 3)
     assert schedule_of(given).steps == []
     assert [result.shape for result in compute(given, inputs)] == [(0, 3)] * 3
 
@@ -201,7 +203,11 @@ def test_empty_values_take_no_step_and_have_results() -> None:
 @pytest.mark.parametrize("axis", [2, -3])
 def test_an_axis_out_of_bounds_is_refused(axis: int) -> None:
     metas = [Meta.of((2, 2), "int8")] * 2
-    for kind, name in ((Kind.ALL_GATHER, "axis"), (Kind.REDUCE_SCATTER, "axis"), (Kind.ALL_TO_ALL, "concat_axis")):
+    for kind, name in (
+        (CollectiveKind.ALL_GATHER, "axis"),
+        (CollectiveKind.REDUCE_SCATTER, "axis"),
+        (CollectiveKind.ALL_TO_ALL, "concat_axis"),
+    ):
         with pytest.raises(MetadataError, match="out of bounds"):
             collective(kind, metas, 2, **{name: axis})  # type: ignore[arg-type]
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.collectives.collective import Collective, Kind, collective
+from tensord.interpreter.collectives.collective import Collective, CollectiveKind, collective
 from tensord.interpreter.collectives.library import Element, Operation, RankCall, calls_of, element_of
 from tensord.interpreter.collectives.regions import Region
 from tensord.interpreter.collectives.values import compute
 from tensord.interpreter.types.meta import Meta
 
 
-def made(kind: Kind, ranks: int, shape: tuple[int, ...], dtype: str = "int64", **options: Any) -> Collective:
-    metas = [Meta.of(shape, np.dtype(dtype))] * (1 if kind is Kind.BROADCAST else ranks)
+def made(kind: CollectiveKind, ranks: int, shape: tuple[int, ...], dtype: str = "int64", **options: Any) -> Collective:
+    metas = [Meta.of(shape, np.dtype(dtype))] * (1 if kind is CollectiveKind.BROADCAST else ranks)
     return collective(kind, metas, ranks, **options)
 
 
@@ -32,14 +32,14 @@ def carried_out(given: Collective, calls: list[RankCall], inputs: list[Any]) -> 
 
     def read(call: RankCall) -> Any:
         assert call.source is not None
-        return piece(inputs[0 if given.kind is Kind.BROADCAST else call.rank], call.source, given.flat)
+        return piece(inputs[0 if given.kind is CollectiveKind.BROADCAST else call.rank], call.source, given.flat)
 
     def write(call: RankCall, value: Any) -> None:
         assert call.target is not None
         piece(results[call.rank], call.target, given.flat)[:] = value
 
     own = [[call for call in calls if call.rank == rank] for rank in range(given.ranks)]
-    if given.kind is Kind.ALL_TO_ALL:
+    if given.kind is CollectiveKind.ALL_TO_ALL:
         for call in calls:
             if call.operation is Operation.RECV:
                 sent = [c for c in own[call.peer] if c.operation is Operation.SEND and c.peer == call.rank]
@@ -63,8 +63,8 @@ def carried_out(given: Collective, calls: list[RankCall], inputs: list[Any]) -> 
 SHAPES = [(8, 3), (7, 2), (3,), (1, 5), (1, 6, 2), (0, 4)]
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_the_calls_give_what_the_steps_give(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(CollectiveKind))
+def test_the_calls_give_what_the_steps_give(kind: CollectiveKind) -> None:
     found = 0
     for ranks, shape, axis in product((2, 3, 4), SHAPES, (0, 1)):
         if axis >= len(shape):
@@ -93,23 +93,23 @@ def test_the_calls_give_what_the_steps_give(kind: Kind) -> None:
 def test_it_reduces_the_dtypes_that_it_has_with_the_same_meaning(
     dtype: str, reduction: str, element: Element | None
 ) -> None:
-    given = made(Kind.ALL_REDUCE, 2, (4,), dtype, reduction=reduction)
+    given = made(CollectiveKind.ALL_REDUCE, 2, (4,), dtype, reduction=reduction)
     assert element_of(given) == element
     assert bool(calls_of(given)) is (element is not None)
 
 
 def test_what_moves_is_bytes_whatever_the_dtype() -> None:
-    assert element_of(made(Kind.ALL_GATHER, 2, (4,), "int16")) == Element("uint8", 2)
+    assert element_of(made(CollectiveKind.ALL_GATHER, 2, (4,), "int16")) == Element("uint8", 2)
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        made(Kind.ALL_REDUCE, 1, (4,)),
-        made(Kind.ALL_REDUCE, 2, (0,)),
-        made(Kind.ALL_GATHER, 2, (4, 4), axis=1),
-        made(Kind.REDUCE_SCATTER, 2, (4, 4), axis=1),
-        made(Kind.ALL_TO_ALL, 2, (4, 4), axis=0, concat_axis=1),
+        made(CollectiveKind.ALL_REDUCE, 1, (4,)),
+        made(CollectiveKind.ALL_REDUCE, 2, (0,)),
+        made(CollectiveKind.ALL_GATHER, 2, (4, 4), axis=1),
+        made(CollectiveKind.REDUCE_SCATTER, 2, (4, 4), axis=1),
+        made(CollectiveKind.ALL_TO_ALL, 2, (4, 4), axis=0, concat_axis=1),
     ],
     ids=["one rank", "nothing", "gathered columns", "scattered columns", "columns from rows"],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.metrics.bounds import LONGEST, OTHER, Bounds
-from tensord.interpreter.metrics.family import BOUNDS_NS, Figures, Histogram, Kind, bucket_bounds
+from tensord.interpreter.metrics.family import BOUNDS_NS, Figures, Histogram, MetricKind, bucket_bounds
 from tensord.interpreter.metrics.table import FAMILIES
 
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -33,8 +33,8 @@ def test_names_follow_the_conventions() -> None:
     assert len(BY_NAME) == len(FAMILIES)
     for name, family in BY_NAME.items():
         assert re.fullmatch(r"tensord_[a-z]+(_[a-z]+)*", name)
-        assert name.endswith("_total") == (family.kind is Kind.COUNTER), name
-        assert (family.kind is Kind.HISTOGRAM) <= name.endswith("_seconds")
+        assert name.endswith("_total") == (family.kind is MetricKind.COUNTER), name
+        assert (family.kind is MetricKind.HISTOGRAM) <= name.endswith("_seconds")
         assert family.help.endswith(".")
         words = name.removesuffix("_total").split("_")
         assert not {"ms", "us", "kb", "mb", "byte", "second"} & set(words), name

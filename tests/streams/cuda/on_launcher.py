@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from tensord.streams.graph import LaunchGraph, Refused
+from tensord.streams.graph import GraphRefusal, LaunchGraph
 
 from ..conftest import FakeTask, Reports
 
@@ -40,9 +40,9 @@ class OnLauncher:
             raise errors[0]
         return found[0]
 
-    def attempt(self, calls: Any, moving: Any = ()) -> LaunchGraph | Refused:
+    def attempt(self, calls: Any, moving: Any = ()) -> LaunchGraph | GraphRefusal:
         """A graph of the calls, or why there is none."""
-        found: LaunchGraph | Refused = self.run(lambda: self.device.graph_of(calls, moving))
+        found: LaunchGraph | GraphRefusal = self.run(lambda: self.device.graph_of(calls, moving))
         return found
 
     def graph(self, calls: Any, moving: Any = ()) -> LaunchGraph:
@@ -51,10 +51,10 @@ class OnLauncher:
         assert isinstance(found, LaunchGraph), found
         return found
 
-    def refused(self, calls: Any, moving: Any = ()) -> Refused:
+    def refused(self, calls: Any, moving: Any = ()) -> GraphRefusal:
         """Why there is no graph of the calls."""
         found = self.attempt(calls, moving)
-        assert isinstance(found, Refused)
+        assert isinstance(found, GraphRefusal)
         return found
 
     def launch(self, graph: LaunchGraph) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tensord.interpreter.errors import CancelledError
 from tensord.streams.links import failures
 from tensord.streams.links.failures import Failures
-from tensord.streams.links.tcp.frames import Kind
+from tensord.streams.links.tcp.frames import HeaderKind
 from tensord.streams.links.tcp.outgoing import Outgoing
 
 ERROR = CancelledError("cancelled")
@@ -49,13 +49,13 @@ def test_of_many_clients_with_few_failures_each_the_oldest_is_forgotten() -> Non
 
 def test_notices_are_forgotten_like_that_too() -> None:
     outgoing = Outgoing(0)
-    outgoing.tell(Kind.FAIL, name(1), 0, ERROR)
+    outgoing.tell(HeaderKind.FAIL, name(1), 0, ERROR)
     for number in range(500):
-        outgoing.tell(Kind.REFUSE, name(2, number), 0, ERROR)
+        outgoing.tell(HeaderKind.REFUSE, name(2, number), 0, ERROR)
     assert len(outgoing.notices) == 64
-    assert outgoing.has_told(Kind.FAIL, name(1))
-    assert outgoing.has_told(Kind.REFUSE, name(2, 499))
-    assert not outgoing.has_told(Kind.REFUSE, name(2, 0))
+    assert outgoing.has_told(HeaderKind.FAIL, name(1))
+    assert outgoing.has_told(HeaderKind.REFUSE, name(2, 499))
+    assert not outgoing.has_told(HeaderKind.REFUSE, name(2, 0))
     outgoing.noted(501)
     assert not outgoing.notices
-    assert not outgoing.has_told(Kind.FAIL, name(1))
+    assert not outgoing.has_told(HeaderKind.FAIL, name(1))

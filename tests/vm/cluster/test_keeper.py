@@ -9,7 +9,7 @@ import pytest
 
 from tensord.interpreter.wire.keys import read_secret
 from tensord.vm.cluster.keeper import Keeper
-from tensord.vm.cluster.lifecycle import Event, IllegalStep, State
+from tensord.vm.cluster.lifecycle import DaemonProcessState, Event, IllegalStep
 from tensord.vm.cluster.specification import Specification
 
 from .fakes import FakeClock, FakeStart
@@ -64,7 +64,7 @@ def test_a_daemon_is_up_once_it_has_said_what_it_has(make, start):
     keeper.begin()
     assert keeper.entry()["state"] == "lost"
     start.last.serve()
-    assert (keeper.state, keeper.entry()["state"]) == (State.SERVING, "lost")
+    assert (keeper.state, keeper.entry()["state"]) == (DaemonProcessState.SERVING, "lost")
     keeper.described({"devices": ["node1/cpu:0"], "values": "", "fingerprint": ""})
     assert keeper.entry()["state"] == "up"
 
@@ -128,7 +128,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_start(make, start, clock):
     keeper.begin()
     clock.advance(0.0)
     assert "Resource temporarily unavailable" in keeper.row()["wrong"]
-    assert keeper.state is State.WAITING or keeper.starts > 1
+    assert keeper.state is DaemonProcessState.WAITING or keeper.starts > 1
 
 
 def test_a_daemon_whose_loop_does_not_turn_is_killed(keeper, start, clock):
@@ -140,7 +140,7 @@ def test_a_daemon_whose_loop_does_not_turn_is_killed(keeper, start, clock):
     clock.advance(2.0)
     keeper.look()
     assert start.last.asked == ["kill"]
-    assert keeper.state is State.KILLED
+    assert keeper.state is DaemonProcessState.KILLED
 
 
 def test_news_of_an_earlier_process_change_nothing(keeper, start, clock):
@@ -150,14 +150,14 @@ def test_news_of_an_earlier_process_change_nothing(keeper, start, clock):
     start.last.serve()
     first.told.exited(0)
     first.told.ready()
-    assert keeper.state is State.SERVING
+    assert keeper.state is DaemonProcessState.SERVING
 
 
 def test_a_stopped_node_has_left(keeper, start):
     keeper.take(Event.STOP)
     assert start.last.asked == ["terminate"]
     start.last.told.exited(0)
-    assert (keeper.state, keeper.entry()["state"]) == (State.STOPPED, "left")
+    assert (keeper.state, keeper.entry()["state"]) == (DaemonProcessState.STOPPED, "left")
     with pytest.raises(IllegalStep):
         keeper.take(Event.RESTART)
 

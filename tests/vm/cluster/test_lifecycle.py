@@ -11,11 +11,11 @@ from tensord.vm.cluster.lifecycle import (
     STEADY,
     TABLE,
     Action,
+    DaemonProcessState,
     Event,
     IllegalStep,
     Lifecycle,
     Patience,
-    State,
 )
 
 from ...each_case import each_case
@@ -30,7 +30,7 @@ def serving(at: float = 0.0) -> Lifecycle:
     return made
 
 
-def states(lifecycle: Lifecycle, *events: Event) -> list[State]:
+def states(lifecycle: Lifecycle, *events: Event) -> list[DaemonProcessState]:
     found = []
     for event in events:
         lifecycle.take(event, 1.0)
@@ -41,9 +41,9 @@ def states(lifecycle: Lifecycle, *events: Event) -> list[State]:
 def test_a_daemon_that_ends_by_itself_is_started_again_at_once():
     lifecycle = serving()
     assert lifecycle.take(Event.EXITED, 5.0) is Action.NOTHING
-    assert (lifecycle.state, lifecycle.due) == (State.WAITING, 5.0)
+    assert (lifecycle.state, lifecycle.due) == (DaemonProcessState.WAITING, 5.0)
     assert lifecycle.take(Event.DUE, 5.0) is Action.START
-    assert lifecycle.state is State.STARTING
+    assert lifecycle.state is DaemonProcessState.STARTING
 
 
 def test_pauses_double_up_to_the_longest_and_a_crash_loop_is_failing():
@@ -74,7 +74,7 @@ def test_a_start_that_takes_too_long_is_killed_and_counts_as_a_failure():
     lifecycle.take(Event.STARTED, 0.0)
     assert lifecycle.due == PATIENCE.start
     assert lifecycle.take(Event.DUE, PATIENCE.start) is Action.KILL
-    assert (lifecycle.state, lifecycle.failures) == (State.KILLED, 1)
+    assert (lifecycle.state, lifecycle.failures) == (DaemonProcessState.KILLED, 1)
     lifecycle.take(Event.EXITED, PATIENCE.start)
     assert lifecycle.failures == 1
 
@@ -91,7 +91,7 @@ def test_a_daemon_that_does_not_end_when_asked_is_killed():
     assert lifecycle.take(Event.STOP, 1.0) is Action.TERMINATE
     assert lifecycle.take(Event.DUE, 1.0 + PATIENCE.end) is Action.KILL
     assert lifecycle.take(Event.EXITED, 20.0) is Action.NOTHING
-    assert (lifecycle.state, lifecycle.due) == (State.STOPPED, None)
+    assert (lifecycle.state, lifecycle.due) == (DaemonProcessState.STOPPED, None)
 
 
 def test_a_drain_waits_for_the_sessions_or_its_deadline():
@@ -101,14 +101,18 @@ def test_a_drain_waits_for_the_sessions_or_its_deadline():
     assert lifecycle.due == 8.0
     assert lifecycle.take(Event.DUE, 8.0) is Action.TERMINATE
     emptied = serving()
-    assert states(emptied, Event.DRAIN, Event.EMPTIED, Event.EXITED) == [State.DRAINING, State.STOPPING, State.STOPPED]
+    assert states(emptied, Event.DRAIN, Event.EMPTIED, Event.EXITED) == [
+        DaemonProcessState.DRAINING,
+        DaemonProcessState.STOPPING,
+        DaemonProcessState.STOPPED,
+    ]
 
 
 def test_a_daemon_that_ends_while_it_drains_stays_ended():
-    assert states(serving(), Event.DRAIN, Event.EXITED) == [State.DRAINING, State.STOPPED]
+    assert states(serving(), Event.DRAIN, Event.EXITED) == [DaemonProcessState.DRAINING, DaemonProcessState.STOPPED]
 
 
-@each_case("state", list(State))
+@each_case("state", list(DaemonProcessState))
 def test_steps_that_the_table_lacks_raise_and_change_nothing(state):
     for event in Event:
         if (state, event) in TABLE:
@@ -122,10 +126,14 @@ def test_steps_that_the_table_lacks_raise_and_change_nothing(state):
 
 
 def test_every_state_is_reached_and_all_but_the_last_can_be_left():
-    assert set(TABLE.values()) == set(State) - {State.NEW}
-    assert {before for before, _ in TABLE} == set(State) - {State.STOPPED}
+    assert set(TABLE.values()) == set(DaemonProcessState) - {DaemonProcessState.NEW}
+    assert {before for before, _ in TABLE} == set(DaemonProcessState) - {DaemonProcessState.STOPPED}
 
 
 def test_each_state_with_a_process_can_be_told_to_stop():
     allowed = {before for before, event in TABLE if event is Event.STOP}
-    assert allowed == set(State) - {State.NEW, State.STOPPING, State.STOPPED}
+    assert allowed == set(DaemonProcessState) - {
+        DaemonProcessState.NEW,
+        DaemonProcessState.STOPPING,
+        DaemonProcessState.STOPPED,
+    }

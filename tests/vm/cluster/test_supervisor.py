@@ -8,7 +8,7 @@ import pytest
 
 from tensord.vm.cluster.credentials import Credentials
 from tensord.vm.cluster.home import Home
-from tensord.vm.cluster.lifecycle import Event, State
+from tensord.vm.cluster.lifecycle import DaemonProcessState, Event
 from tensord.vm.cluster.ports import Locks
 from tensord.vm.cluster.specification import Specification
 from tensord.vm.cluster.supervisor import Supervisor
@@ -229,9 +229,9 @@ def test_a_drained_daemon_ends_once_its_last_session_has(run):
         cluster.daemon.sessions = 1
         one.wish(Event.DRAIN)
         await cluster.until(lambda: "drain" in cluster.daemon.asked and cluster.observed[-1:])
-        assert one.keeper.state is State.DRAINING
+        assert one.keeper.state is DaemonProcessState.DRAINING
         cluster.daemon.sessions = 0
-        await cluster.until(lambda: one.keeper.state is State.STOPPING)
+        await cluster.until(lambda: one.keeper.state is DaemonProcessState.STOPPING)
         assert cluster.starts["node0"].last.asked == ["terminate"]
         assert cluster.daemon.asked.count("drain") == 1
 

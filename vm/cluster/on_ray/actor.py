@@ -24,7 +24,7 @@ from ray.exceptions import RayError
 from ....interpreter.wire.addresses import default_address, pid_of
 from ..child import start_daemon
 from ..credentials import Credentials
-from ..lifecycle import Event, State
+from ..lifecycle import DaemonProcessState, Event
 from ..members import Entry
 from ..ports import Locks, of_this_machine
 from ..specification import Specification
@@ -189,8 +189,8 @@ class SupervisorActor:
 
     async def stopped(self, seconds: float) -> bool:
         """Has the daemon ended for good within so many seconds?"""
-        row = await self.supervisor.reached(frozenset({State.STOPPED}), seconds)
-        return bool(row["state"] == State.STOPPED)
+        row = await self.supervisor.reached(frozenset({DaemonProcessState.STOPPED}), seconds)
+        return bool(row["state"] == DaemonProcessState.STOPPED)
 
 
 def usual_address(locks: Locks) -> str:

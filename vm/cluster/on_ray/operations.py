@@ -16,7 +16,7 @@ import ray
 from ....interpreter.version import version
 from ..credentials import Credentials
 from ..errors import ClusterError
-from ..lifecycle import Event, State
+from ..lifecycle import DaemonProcessState, Event
 from ..specification import Specification, gpus_of
 from ..supervisor import Ask
 from . import placing
@@ -168,7 +168,7 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
             f"{node} ({row['host']}) has tensord {row['version']}, and this is {version()}: install the same version "
             "on all nodes"
         )
-    if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == State.NEW):
+    if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
         gpus = f", GPUs {row['gpus']}" if row["gpus"] else ""
         raise ClusterError(f"{node} ({row['host']}{gpus}) does not start: {row['wrong']}")
     found: dict[str, Any] = row
@@ -284,7 +284,7 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
         row: dict[str, Any] = ask(handle, "row")
         if row["up"] and row["incarnation"] > before:
             return row
-        if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == State.NEW):
+        if row["failures"] >= FAILURES or (row["wrong"] and row["state"] == DaemonProcessState.NEW):
             break
         time.sleep(POLL)
     raise ClusterError(

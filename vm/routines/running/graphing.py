@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ....interpreter.ops.positions import Check
 from ....interpreter.types.meta import Scalar
-from ....streams.graph import LaunchGraph, Moving, Refused
+from ....streams.graph import GraphRefusal, LaunchGraph, Moving
 from ...memory.run_memory import address_of
 from ...model.device_state import DeviceState
 from ..compiling.recipe import ARENA, Recipe, fill
@@ -78,7 +78,7 @@ class SegmentGraph:
         self._state, self._device = device, device.backend
         self._long = recipe.arena > device.backend.run_arena
         self._early = False  # was the graph made while kernels were being compiled?
-        self._made: Graphed | Refused | None = None  # by the other thread
+        self._made: Graphed | GraphRefusal | None = None  # by the other thread
         self._asked = False
         self._begin()
         self._moving: set[int] = set()
@@ -152,9 +152,9 @@ class SegmentGraph:
         try:
             found = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
         except BaseException as error:
-            self._made = Refused(f"{type(error).__name__}: {error}")
+            self._made = GraphRefusal(f"{type(error).__name__}: {error}")
             raise
-        self._made = found if isinstance(found, Refused) else Graphed(found, replay, addresses, numbers)
+        self._made = found if isinstance(found, GraphRefusal) else Graphed(found, replay, addresses, numbers)
 
     def _take(self) -> None:
         """Take over what the other thread has made."""

@@ -98,7 +98,7 @@ OVERDUE: Final = 2.0  # seconds
 KEPT: Final = 100  # refusals
 
 
-class Refused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
+class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
     """The peer may not connect. `about`: what else the log says of it."""
 
     def __init__(self, reason: str, **about: str) -> None:
@@ -142,7 +142,7 @@ class Gatekeeper:
             return _reply(number, b"500", "no ZAP 1.0 request")
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
-        except Refused as refused:
+        except PeerRefused as refused:
             self.refused.append(Refusal(self.clock(), _text(frames[3]), str(refused), refused.about))
             self.tell_overdue()
             return _reply(number, b"400", str(refused))
@@ -173,14 +173,14 @@ class Gatekeeper:
         """The user id of the peer; Refused if it may not connect."""
         expected = b"CURVE" if domain == CURVE else b"NULL"
         if mechanism != expected:
-            raise Refused(f"this address needs the mechanism {expected.decode()}")
+            raise PeerRefused(f"this address needs the mechanism {expected.decode()}")
         if domain == IPC:
             return self._by_uid(address)
         if domain == LOOPBACK:
             return _by_address(address)
         if domain == CURVE:
             return self._by_key(credentials)
-        raise Refused("unknown domain")
+        raise PeerRefused("unknown domain")
 
     def _by_uid(self, address: bytes) -> str:
         parts = address.split(b":")
@@ -189,18 +189,18 @@ class Gatekeeper:
             or parts[0] != b"localhost"
             or not all(part.isdigit() and len(part) <= 10 for part in parts[1:])
         ):
-            raise Refused("the peer's credentials are not known")
+            raise PeerRefused("the peer's credentials are not known")
         if (uid := int(parts[1])) != self.uid:
-            raise Refused(f"uid {uid} is not the daemon's")
+            raise PeerRefused(f"uid {uid} is not the daemon's")
         return f"uid:{uid}"
 
     def _by_key(self, credentials: Sequence[bytes]) -> str:
         if self.allowed is None or len(credentials) != 1 or len(credentials[0]) != 32:
-            raise Refused("no client's key is known")
+            raise PeerRefused("no client's key is known")
         key = z85.encode(bytes(credentials[0]))
         name = self.allowed.name_of(key)
         if name is None:
-            raise Refused("the client's key is not in the allow list", key=key.decode())
+            raise PeerRefused("the client's key is not in the allow list", key=key.decode())
         return f"key:{name}"
 
 
@@ -209,7 +209,7 @@ def _by_address(address: bytes) -> str:
         ip = ip_address(_text(address))
         if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
             return "loopback"
-    raise Refused("the peer is not on this machine, and has no keys")
+    raise PeerRefused("the peer is not on this machine, and has no keys")
 
 
 def _text(frame: bytes) -> str:

@@ -30,7 +30,7 @@ from ..access.refusals import Refusals
 from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
 from .listener import Credentials, Listener
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
-from .peer import Peer, PendingAnswer, State, fields, session_of
+from .peer import ConnectionState, Peer, PendingAnswer, fields, session_of
 from .registry import LEAVES, ConnectionRegistry
 
 QUANTUM_NS = 100_000  # of one peer, before those that have just sent something have their turn
@@ -341,7 +341,7 @@ class Front:
         """The reply sink of a peer's session."""
 
         def reply(request: int, value: Any, error: TensordError | None) -> None:
-            if not request or peer.state is State.CLOSED:
+            if not request or peer.state is ConnectionState.CLOSED:
                 return
             if error is not None:
                 error.heard = True
@@ -379,7 +379,7 @@ class Front:
         while self.freed:
             reference, number = self.freed.popleft()
             peer = reference()
-            if peer is not None and peer.state is not State.CLOSED:
+            if peer is not None and peer.state is not ConnectionState.CLOSED:
                 free.setdefault(peer, []).append(number)
                 self.dirty[peer] = None
         if self.dirty:
@@ -389,14 +389,14 @@ class Front:
                     self.flush_peer(peer, free.get(peer, ()))
                 except Exception as fault:  # its answers are lost, so the client must not wait for them
                     error = self.unexpected(fault)
-                    if peer.state is State.OPEN:
+                    if peer.state is ConnectionState.OPEN:
                         self.refuse(peer.listener, peer.identity, (), error)
                     else:
                         self.registry.end(peer, error.message)
 
     def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
         """Send one peer its answers, and a slice of its long answer."""
-        if peer.state is State.CLOSED:
+        if peer.state is ConnectionState.CLOSED:
             return
         if peer.answers or free or not peer.parts:
             send_answers(peer, free)
@@ -436,7 +436,7 @@ class Front:
         """Retry sending to peers that did not read, and feed them again once they do."""
         for peer in list(self.stuck):
             resend(peer)
-            if peer.may_go_on() or peer.state is State.CLOSED:
+            if peer.may_go_on() or peer.state is ConnectionState.CLOSED:
                 if self.stuck.pop(peer) and peer.has_more:
                     self.busy.append(peer)
                 if peer.parts:

@@ -33,7 +33,7 @@ from ....interpreter.wire.frames import (
 from ....interpreter.wire.segments import place_of
 from ...model.session import Again, Called
 from .listener import NOW
-from .peer import Peer, PendingAnswer, State
+from .peer import ConnectionState, Peer, PendingAnswer
 
 NOW_AND_MORE: Final = NOW | int(zmq.SNDMORE)
 _encoder = Encoder()
@@ -101,7 +101,7 @@ def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
     if peer.resumable:
         peer.unacknowledged.append((peer.number, frames))
         peer.owed += len(first)
-    if peer.state is State.OPEN:
+    if peer.state is ConnectionState.OPEN:
         send(peer, frames)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...model.session import VmSession
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """The state of a connection."""
 
     HANDSHAKE = "unauthenticated"
@@ -44,11 +44,11 @@ class Event(Enum):
     ENDED = "ended"
 
 
-TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.HANDSHAKE: {Event.GREETED: State.OPEN, Event.ENDED: State.CLOSED},
-    State.OPEN: {Event.LOST: State.AWAY, Event.ENDED: State.CLOSED},
-    State.AWAY: {Event.RESUMED: State.OPEN, Event.ENDED: State.CLOSED},
-    State.CLOSED: {},
+TRANSITIONS: dict[ConnectionState, dict[Event, ConnectionState]] = {
+    ConnectionState.HANDSHAKE: {Event.GREETED: ConnectionState.OPEN, Event.ENDED: ConnectionState.CLOSED},
+    ConnectionState.OPEN: {Event.LOST: ConnectionState.AWAY, Event.ENDED: ConnectionState.CLOSED},
+    ConnectionState.AWAY: {Event.RESUMED: ConnectionState.OPEN, Event.ENDED: ConnectionState.CLOSED},
+    ConnectionState.CLOSED: {},
 }
 
 
@@ -79,7 +79,7 @@ class Peer:
     credentials: Credentials
     limits: Limits
     since: float
-    state: State = State.HANDSHAKE
+    state: ConnectionState = ConnectionState.HANDSHAKE
     session: VmSession | None = None
     name: str = ""
     look: bool = False  # of the command line
@@ -159,7 +159,11 @@ class Peer:
         making = self.session.answering if self.session is not None else 0
         if self.session is not None and self.unfolding and len(self.session.live) > self.limits.window:
             return False
-        return not self.unsent and self.owed + making <= self.limits.window_bytes and self.state is not State.CLOSED
+        return (
+            not self.unsent
+            and self.owed + making <= self.limits.window_bytes
+            and self.state is not ConnectionState.CLOSED
+        )
 
     def drop_packed(self) -> None:
         """Drop the frames that are not decoded yet."""

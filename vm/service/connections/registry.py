@@ -27,7 +27,7 @@ from ...places import open_below_place, open_peer_place
 from .inbound import decode_header
 from .listener import Credentials, Listener
 from .outbound import acknowledge, send
-from .peer import Event, Peer, State, fields, session_of
+from .peer import ConnectionState, Event, Peer, fields, session_of
 from .process_end import ProcessEnd
 
 LEAVES = "closed by its client"
@@ -175,7 +175,9 @@ class ConnectionRegistry:
         peer = self.resumable.get(token)
         if peer is None or peer.listener is not listener:
             raise ConnectionLost("this session is not known any more; its lease may be over")
-        if peer.state is State.OPEN:  # the loss of the old connection has not been noticed yet, or not been handled
+        if (
+            peer.state is ConnectionState.OPEN
+        ):  # the loss of the old connection has not been noticed yet, or not been handled
             self.lose(peer)
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
@@ -275,12 +277,12 @@ class ConnectionRegistry:
         """End the sessions that were not resumed within their lease."""
         now = self.clock()
         for peer in list(self.resumable.values()):
-            if peer.state is State.AWAY and now - peer.away_since > self.lease:
+            if peer.state is ConnectionState.AWAY and now - peer.away_since > self.lease:
                 self.end(peer, "its lease is over")
 
     def end(self, peer: Peer, why: str) -> None:
         """End a connection and its session: cancel its pending instructions, release its tensors."""
-        if peer.state is State.CLOSED:
+        if peer.state is ConnectionState.CLOSED:
             return
         peer.on(Event.ENDED)
         self.gone.pop(peer, None)

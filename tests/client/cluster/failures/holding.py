@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from tensord.streams.links.tcp.frames import HEADER, Frame, Kind
+from tensord.streams.links.tcp.frames import HEADER, Frame, HeaderKind
 
 WAIT = 20.0  # seconds until a test that hangs fails
 
@@ -21,14 +21,14 @@ class HoldingProxy:
         self.target = ""
         self.held, self._go = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._wanted: tuple[Kind, int] | None = None
+        self._wanted: tuple[HeaderKind, int] | None = None
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def hold_at(self, kind: Kind, nth: int = 1) -> None:
+    def hold_at(self, kind: HeaderKind, nth: int = 1) -> None:
         self.held.clear()
         self._go.clear()
         with self._lock:
@@ -49,7 +49,7 @@ class HoldingProxy:
                 end.shutdown(socket.SHUT_RDWR)
         self.go()
 
-    def _is_wanted(self, kind: Kind) -> bool:
+    def _is_wanted(self, kind: HeaderKind) -> bool:
         with self._lock:
             if self._wanted is None or self._wanted[0] != kind:
                 return False
@@ -102,7 +102,7 @@ class HoldingProxy:
             frame = Frame.of(header)
             payload = taken(source, frame.length)
             if self._is_wanted(frame.kind):
-                if frame.kind is Kind.PIECE:
+                if frame.kind is HeaderKind.PIECE:
                     target.sendall(header + payload[: frame.length // 2])
                     header, payload = b"", payload[frame.length // 2 :]
                 self.held.set()

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 import tensord as td
-from tensord.streams.links.tcp.frames import Kind
+from tensord.streams.links.tcp.frames import HeaderKind
 
 from ....puppet import Puppet
 from ..nodes import Keyed
@@ -57,7 +57,7 @@ class Room:
         self.daemons.start(node, self._incarnations[node])
         self.proxies[node].target = self.daemons.members[node].values
 
-    def hold_at(self, node: str, kind: Kind, nth: int = 1) -> None:
+    def hold_at(self, node: str, kind: HeaderKind, nth: int = 1) -> None:
         """Hold what comes to a node from the other at that frame."""
         self.proxies[node].hold_at(kind, nth)
 

@@ -14,26 +14,26 @@ import numpy as np
 import pytest
 
 from tensord.collectives import all_reduce
-from tensord.streams.links.tcp.frames import Kind
+from tensord.streams.links.tcp.frames import HeaderKind
 
 from ....each_case import each_case
 from ....puppet import Puppet
 from .room import Room
 
 STEPS = {
-    "before the offer": ("node1", Kind.OFFER, 1),
-    "not granted": ("node0", Kind.GRANT, 1),
-    "in a piece": ("node1", Kind.PIECE, 2),
-    "before DONE": ("node0", Kind.DONE, 1),
+    "before the offer": ("node1", HeaderKind.OFFER, 1),
+    "not granted": ("node0", HeaderKind.GRANT, 1),
+    "in a piece": ("node1", HeaderKind.PIECE, 2),
+    "before DONE": ("node0", HeaderKind.DONE, 1),
 }
 FAULTS = ("kill node0", "kill node1", "stop node0", "stop node1", "cut", "client")
 VALUES = np.arange(3 << 17, dtype=np.float64)  # 3 pieces
 PARTS = 3 << 18  # elements of float32: of each of two chunks two pieces, the first of which are merged
 CHUNKS = {
-    "the first offer": (Kind.OFFER, 1),
-    "a merge": (Kind.PIECE, 2),
-    "the second offer": (Kind.OFFER, 2),
-    "a copy": (Kind.PIECE, 4),
+    "the first offer": (HeaderKind.OFFER, 1),
+    "a merge": (HeaderKind.PIECE, 2),
+    "the second offer": (HeaderKind.OFFER, 2),
+    "a copy": (HeaderKind.PIECE, 4),
 }
 
 

@@ -10,14 +10,14 @@ from tensord.interpreter.errors import KernelError, NodeLost, ProtocolError, Ten
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.interpreter.wire.codec import Encoder
 from tensord.streams.links.tcp import frames
-from tensord.streams.links.tcp.frames import HEADER, LONGEST, Frame, Kind
+from tensord.streams.links.tcp.frames import HEADER, LONGEST, Frame, HeaderKind
 
 from ....each_case import each_case
 
 metas = st.builds(Meta.of, st.lists(st.integers(0, 9), max_size=5).map(tuple), st.sampled_from([*DTYPES.values()]))
 
 
-@given(st.sampled_from(Kind), st.integers(0, 1 << 63), st.binary(min_size=16, max_size=16))
+@given(st.sampled_from(HeaderKind), st.integers(0, 1 << 63), st.binary(min_size=16, max_size=16))
 def test_headers(kind, number, transfer):
     head = Frame(kind, LONGEST[kind], number, transfer)
     assert Frame.of(head.header()) == head
@@ -32,7 +32,7 @@ def test_any_header_is_read_or_refused(data):
     assert head.length <= LONGEST[head.kind]
 
 
-@each_case("kind", list(Kind))
+@each_case("kind", list(HeaderKind))
 def test_no_payload_is_longer_than_its_kind_allows(kind):
     with pytest.raises(ProtocolError, match="a frame of kind"):
         Frame.of(Frame(kind, LONGEST[kind] + 1).header())
@@ -65,7 +65,7 @@ def test_small_values(meta, data):
 def test_errors(error):
     error.__cause__ = ValueError("z" * 50_000)
     payload = frames.error_payload(error, 1 << 62)
-    assert len(payload) <= LONGEST[Kind.FAIL]
+    assert len(payload) <= LONGEST[HeaderKind.FAIL]
     found, notice = frames.read_error(payload)
     assert notice == 1 << 62
     assert type(found) is type(error)

@@ -7,7 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, Event, State, TcpHalf, Violation, bytes_of
+from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, Event, HalfState, TcpHalf, Violation, bytes_of
 
 from ....each_case import each_case
 
@@ -33,22 +33,25 @@ def test_an_event_goes_where_the_table_says_or_changes_nothing(side, event):
 @each_case("side", list(TABLES))
 def test_breaks_and_withdrawals_are_possible_in_every_state(side):
     for state, ways in TABLES[side].items():
-        assert ways[Event.WITHDRAWN] in {State.ENDED, state}
-        assert ways[Event.BROKEN] in {State.ENDED, State.FAILED}
+        assert ways[Event.WITHDRAWN] in {HalfState.ENDED, state}
+        assert ways[Event.BROKEN] in {HalfState.ENDED, HalfState.FAILED}
 
 
 @each_case("side", list(TABLES))
 def test_every_state_is_reached_and_ends(side):
-    table, starts = TABLES[side], {"sender": {State.QUEUED}, "receiver": {State.EXPECTED, State.ARRIVED}}[side]
+    table, starts = (
+        TABLES[side],
+        {"sender": {HalfState.QUEUED}, "receiver": {HalfState.EXPECTED, HalfState.ARRIVED}}[side],
+    )
     reached = set(starts)
     while more := {after for state in reached & table.keys() for after in table[state].values()} - reached:
         reached |= more
-    assert reached == table.keys() | {State.ENDED}
+    assert reached == table.keys() | {HalfState.ENDED}
 
 
 def test_nothing_is_told_while_a_thread_is_busy_with_the_bytes():
     told: list[ProtocolError] = []
-    half = TcpHalf(bytes(16), State.SENT, META, told.append, busy=True)  # type: ignore[arg-type]
+    half = TcpHalf(bytes(16), HalfState.SENT, META, told.append, busy=True)  # type: ignore[arg-type]
     half.on(Event.BROKEN)
     error = ProtocolError("gone")
     assert half.call(error) == []

@@ -16,7 +16,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError, NodeLost
 from tensord.interpreter.wire.members import Member
 from tensord.streams.links.tcp import links as links_module
-from tensord.streams.links.tcp.frames import HEADER, Kind, frame
+from tensord.streams.links.tcp.frames import HEADER, HeaderKind, frame
 from tensord.streams.links.tcp.hello import VERSION, Hello, hear_answer, say
 
 from ....each_case import each_case
@@ -271,11 +271,11 @@ def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_one_is
     "said",
     [
         b"\xff" * 100,
-        frame(Kind.PIECE, os.urandom(16), 1, b"abc"),
-        frame(Kind.OFFER, os.urandom(16), 1, b"\xc1"),
-        frame(Kind.FAIL, os.urandom(16), 0, b""),
-        HEADER.pack(Kind.SMALL, 1 << 31, 1, bytes(16)),
-        frame(Kind.OFFER, os.urandom(16), 1)[:-3],  # and then the end
+        frame(HeaderKind.PIECE, os.urandom(16), 1, b"abc"),
+        frame(HeaderKind.OFFER, os.urandom(16), 1, b"\xc1"),
+        frame(HeaderKind.FAIL, os.urandom(16), 0, b""),
+        HEADER.pack(HeaderKind.SMALL, 1 << 31, 1, bytes(16)),
+        frame(HeaderKind.OFFER, os.urandom(16), 1)[:-3],  # and then the end
     ],
 )
 def test_a_member_that_lies_breaks_its_own_link_and_is_linked_again(said):

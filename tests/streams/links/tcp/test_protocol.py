@@ -18,7 +18,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.streams.links import failures
 from tensord.streams.links.link import SMALL
 from tensord.streams.links.tcp import frames, receiver, sender
-from tensord.streams.links.tcp.frames import HEADER, Frame, Kind
+from tensord.streams.links.tcp.frames import HEADER, Frame, HeaderKind
 from tensord.streams.links.tcp.halves import Violation
 from tensord.streams.links.tcp.protocol import Protocol
 from tensord.streams.links.tcp.sender import WINDOW, cost
@@ -84,7 +84,7 @@ class End:
             return False
         header, payload = other.wire.popleft()
         head = Frame.of(header)
-        if head.kind is Kind.PIECE:
+        if head.kind is HeaderKind.PIECE:
             target = self.protocol.target(head)
             if payload:
                 target[:] = payload
@@ -568,21 +568,23 @@ def test_whatever_happens_both_halves_end_and_agree(random):
 @each_case(
     "sent",
     [
-        frames.frame(Kind.PIECE, T[0], 1, b"x"),
-        frames.frame(Kind.PIECE, T[1], 9, b"x"),
-        frames.frame(Kind.PIECE, T[1], 1, b"x" * (LARGE + 1)),
-        frames.frame(Kind.PIECE, T[1], 1),
-        frames.frame(Kind.OFFER, T[0], 0, frames.meta_payload(Meta.of((2,), "int8"))),
-        frames.frame(Kind.OFFER, T[0], 1, b"junk"),
-        frames.frame(Kind.SMALL, T[0], 1, b""),
-        frames.frame(Kind.FAIL, T[0], 0, b"junk"),
-        frames.frame(Kind.REFUSE, T[0], 0, b""),
-        frames.frame(Kind.DONE, T[2], 1),
+        frames.frame(HeaderKind.PIECE, T[0], 1, b"x"),
+        frames.frame(HeaderKind.PIECE, T[1], 9, b"x"),
+        frames.frame(HeaderKind.PIECE, T[1], 1, b"x" * (LARGE + 1)),
+        frames.frame(HeaderKind.PIECE, T[1], 1),
+        frames.frame(HeaderKind.OFFER, T[0], 0, frames.meta_payload(Meta.of((2,), "int8"))),
+        frames.frame(HeaderKind.OFFER, T[0], 1, b"junk"),
+        frames.frame(HeaderKind.SMALL, T[0], 1, b""),
+        frames.frame(HeaderKind.FAIL, T[0], 0, b"junk"),
+        frames.frame(HeaderKind.REFUSE, T[0], 0, b""),
+        frames.frame(HeaderKind.DONE, T[2], 1),
     ],
 )
 def test_what_no_peer_sends_is_a_violation(sent):
     _, other = pair()
-    head = Frame.of(frames.frame(Kind.OFFER, T[1], 1, frames.meta_payload(Meta.of((LARGE,), "uint8")))[: HEADER.size])
+    head = Frame.of(
+        frames.frame(HeaderKind.OFFER, T[1], 1, frames.meta_payload(Meta.of((LARGE,), "uint8")))[: HEADER.size]
+    )
     other.protocol.take(head, frames.meta_payload(Meta.of((LARGE,), "uint8")))
     expect(other, T[1], Meta.of((LARGE,), "uint8"))
     receive(other, T[1], np.zeros(LARGE, np.uint8))
@@ -601,19 +603,19 @@ def test_a_piece_of_half_an_element_is_a_violation(nbytes):
     meta = Meta.of((LARGE,), "float64")
     take(other, T[0], Sums(np.zeros(LARGE)), meta)
     payload = frames.meta_payload(meta)
-    other.protocol.take(Frame(Kind.OFFER, len(payload), 1, T[0]), payload)
+    other.protocol.take(Frame(HeaderKind.OFFER, len(payload), 1, T[0]), payload)
     with pytest.raises(Violation, match="a piece of"):
-        other.protocol.target(Frame(Kind.PIECE, nbytes, 1, T[0]))
+        other.protocol.target(Frame(HeaderKind.PIECE, nbytes, 1, T[0]))
 
 
 @each_case(
     "sent",
     [
-        frames.frame(Kind.GRANT, T[0], 1),
-        frames.frame(Kind.DONE, T[0], 1),
-        frames.frame(Kind.GRANT, T[2], 77),
-        frames.frame(Kind.REFUSE, T[0], 5, frames.error_payload(BROKEN, 1)),
-        frames.frame(Kind.FAIL, T[0], 5, frames.error_payload(BROKEN, 1)),
+        frames.frame(HeaderKind.GRANT, T[0], 1),
+        frames.frame(HeaderKind.DONE, T[0], 1),
+        frames.frame(HeaderKind.GRANT, T[2], 77),
+        frames.frame(HeaderKind.REFUSE, T[0], 5, frames.error_payload(BROKEN, 1)),
+        frames.frame(HeaderKind.FAIL, T[0], 5, frames.error_payload(BROKEN, 1)),
         frames.BEAT,
     ],
 )
@@ -628,7 +630,7 @@ def test_an_answer_to_what_has_ended_means_nothing(sent):
     assert not other.protocol.sender.refused
 
 
-def flood(end: End, kind: Kind, payload: bytes, transfers: list[bytes]) -> None:
+def flood(end: End, kind: HeaderKind, payload: bytes, transfers: list[bytes]) -> None:
     for number, transfer in enumerate(transfers, 1):
         end.protocol.take(Frame(kind, len(payload), number, transfer), payload)
 
@@ -638,7 +640,7 @@ def test_a_flood_of_small_values_is_a_violation():
     meta = Meta.of((SMALL,), "uint8")
     payload = frames.small_payload(meta, bytes(SMALL))
     with pytest.raises(Violation, match="no session has received"):
-        flood(other, Kind.SMALL, payload, T)
+        flood(other, HeaderKind.SMALL, payload, T)
     assert other.protocol.receiver.held <= WINDOW + cost(meta)
 
 
@@ -649,12 +651,12 @@ def test_floods_of_offers_and_failures_are_bounded(monkeypatch):
     meta = frames.meta_payload(Meta.of((2,), "int8"))
     for number, transfer in zip(range(1, 600, 2), T[:300], strict=True):
         error = frames.error_payload(BROKEN, number)
-        other.protocol.take(Frame(Kind.FAIL, len(error), 0, transfer), error)
+        other.protocol.take(Frame(HeaderKind.FAIL, len(error), 0, transfer), error)
         error = frames.error_payload(BROKEN, number + 1)
-        other.protocol.take(Frame(Kind.REFUSE, len(error), 0, transfer), error)
+        other.protocol.take(Frame(HeaderKind.REFUSE, len(error), 0, transfer), error)
     assert len(other.protocol.receiver.failed) == len(other.protocol.sender.refused) == 100
     assert T[0] not in other.protocol.receiver.failed
-    flood(other, Kind.OFFER, meta, T[300:])
+    flood(other, HeaderKind.OFFER, meta, T[300:])
     assert len(other.protocol.receiver.receiving) == other.protocol.receiver.arrived == 100
     assert len(other.protocol.outgoing.notices) == 100
 
@@ -682,7 +684,9 @@ def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from(Kind), st.sampled_from(T[:3]), st.integers(0, 3), st.booleans()), max_size=30)
+    st.lists(
+        st.tuples(st.sampled_from(HeaderKind), st.sampled_from(T[:3]), st.integers(0, 3), st.booleans()), max_size=30
+    )
 )
 def test_any_frames_are_taken_or_refused(given_frames):
     random = Random(len(given_frames))
@@ -692,11 +696,11 @@ def test_any_frames_are_taken_or_refused(given_frames):
     offer(end, T[0], values(LARGE))
     expect(end, T[1], meta)
     payloads = {
-        Kind.OFFER: frames.meta_payload(meta),
-        Kind.SMALL: frames.small_payload(Meta.of((3,), "uint8"), b"abc"),
-        Kind.PIECE: b"x" * 1000,
-        Kind.FAIL: frames.error_payload(BROKEN, 1),
-        Kind.REFUSE: frames.error_payload(BROKEN, 1),
+        HeaderKind.OFFER: frames.meta_payload(meta),
+        HeaderKind.SMALL: frames.small_payload(Meta.of((3,), "uint8"), b"abc"),
+        HeaderKind.PIECE: b"x" * 1000,
+        HeaderKind.FAIL: frames.error_payload(BROKEN, 1),
+        HeaderKind.REFUSE: frames.error_payload(BROKEN, 1),
     }
     try:
         for kind, transfer, number, spoilt in given_frames:

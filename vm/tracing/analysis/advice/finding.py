@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from .....interpreter.opcodes import Opcode
-from ...record import Kind, Record
+from ...record import OperandKind, Record
 from ..recorded.derived import ran
 from ..recorded.device_times import on_devices
 from ..recorded.records import Records
@@ -123,9 +123,9 @@ def ends_of(record: Record) -> tuple[str, str]:
 
 def read_by(record: Record) -> list[int]:
     """The copies that it reads."""
-    return [operand.copy for operand in record.operands if operand.kind == Kind.CONST]
+    return [operand.copy for operand in record.operands if operand.kind == OperandKind.CONST]
 
 
 def written_by(record: Record) -> list[int]:
     """The copies that it writes."""
-    return [operand.copy for operand in record.operands if operand.kind in {Kind.MUT, Kind.MUT2}]
+    return [operand.copy for operand in record.operands if operand.kind in {OperandKind.MUT, OperandKind.MUT2}]

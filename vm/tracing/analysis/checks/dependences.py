@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from .....interpreter.opcodes import traits_of
 from ....model.reason import Reason
-from ...record import Kind, Record
+from ...record import OperandKind, Record
 
 # The key of an edge: source and copy. One instruction has at most one edge per key.
 Key = tuple[int, int]
@@ -144,9 +144,9 @@ def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
     """Copy -> (whether `record` reads it, whether it writes it)."""
     found: dict[int, tuple[bool, bool]] = {}
     for copy, kind, _version in record.operands:
-        if kind == Kind.FREED:
+        if kind == OperandKind.FREED:
             continue
         reads, writes = found.get(copy, (False, False))
-        const = kind == Kind.CONST
+        const = kind == OperandKind.CONST
         found[copy] = (reads or const, writes or not const)
     return found

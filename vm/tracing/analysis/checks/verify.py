@@ -22,7 +22,7 @@ from itertools import pairwise
 
 from .....interpreter.opcodes import traits_of
 from ....model.reason import Reason
-from ...record import EdgeRecord, Kind, Record
+from ...record import EdgeRecord, OperandKind, Record
 from ..inside.insides import Insides
 from ..recorded.records import Records
 from .dependences import AccessLists, Barriers, Key, Launches, is_fence
@@ -30,7 +30,7 @@ from .dependences import AccessLists, Barriers, Key, Launches, is_fence
 LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
 FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
 
-_WRITES = frozenset({Kind.MUT, Kind.MUT2})
+_WRITES = frozenset({OperandKind.MUT, OperandKind.MUT2})
 _TIMES = ("received", "ready", "dispatched", "started", "finished")
 
 
@@ -171,7 +171,7 @@ def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Proble
 def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
     if traits_of(record.opcode).host_visible:
         yield _about(ProblemKind.ELIDED, record, edge, f"an edge into {record.opcode} is never elided")
-    if any(operand.copy == edge.copy and operand.kind == Kind.MUT2 for operand in source.operands):
+    if any(operand.copy == edge.copy and operand.kind == OperandKind.MUT2 for operand in source.operands):
         yield _about(ProblemKind.ELIDED, record, edge, "an edge from a mut2 write is never elided")
 
 
@@ -236,7 +236,7 @@ def _versions(trace: Records) -> Iterator[Problem]:
             known = newest.get(copy, 0)
             if not version or not known:
                 continue
-            if kind == Kind.CONST and copy not in written and version != known:
+            if kind == OperandKind.CONST and copy not in written and version != known:
                 message = f"it reads version {version} of copy {copy}, which has version {known}"
                 yield Problem(ProblemKind.VERSION, record.id, message, copy=copy)
             if kind in _WRITES and record.part is not None and version <= known:

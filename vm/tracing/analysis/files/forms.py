@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_typ
 
 from ....model.reason import Reason
 from ...flat import HELD
-from ...record import EdgeRecord, Kind, OperandRecord, PlacedRecord, PlaceRecord, Record
+from ...record import EdgeRecord, OperandKind, OperandRecord, PlacedRecord, PlaceRecord, Record
 
 T = TypeVar("T")
 Form: TypeAlias = Callable[[str, object], T]
@@ -121,7 +121,7 @@ def shown(value: object) -> str:
 ATOMS: Final[Mapping[Any, Form[Any]]] = {int: natural, str: text, bool: flag}
 # Fields of which not all values of their type are allowed, or also negative ones.
 SPECIAL: Final[Mapping[Any, Mapping[str, Form[Any]]]] = {
-    OperandRecord: {"kind": one_of([kind.value for kind in Kind])},
+    OperandRecord: {"kind": one_of([kind.value for kind in OperandKind])},
     EdgeRecord: {"reason": one_of([reason.value for reason in Reason])},
     Record: {"held": one_of(HELD)},
     PlacedRecord: {"value": integer},

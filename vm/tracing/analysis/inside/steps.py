@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .....interpreter.opcodes import Opcode
 from ....model.reason import Reason
-from ...record import ARENA, FILL, FUSED, EdgeRecord, Kind, MetaRecord, PartRecord, PlacedRecord, Record, SegmentRecord
+from ...record import (
+    ARENA,
+    FILL,
+    FUSED,
+    EdgeRecord,
+    MetaRecord,
+    OperandKind,
+    PartRecord,
+    PlacedRecord,
+    Record,
+    SegmentRecord,
+)
 from ..recorded.records import Records
 from ..recorded.text import inner_id
 from .insides import Insides
@@ -183,8 +194,8 @@ def by_copies(run: Record, uses: Uses, copies: Mapping[int, int]) -> Uses:
 def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
     """The copy of each variable among a run's operands. One that stands for several variables is listed once; then
     nothing is known of those that are only read."""
-    reads = [operand.copy for operand in record.operands if operand.kind == Kind.CONST]
-    writes = [operand.copy for operand in record.operands if operand.kind != Kind.CONST]
+    reads = [operand.copy for operand in record.operands if operand.kind == OperandKind.CONST]
+    writes = [operand.copy for operand in record.operands if operand.kind != OperandKind.CONST]
     found = dict(zip((*segment.written, *segment.made), writes, strict=False))
     if len(reads) == len(segment.reads) + len(segment.written):
         found |= dict(zip(segment.reads, reads, strict=False))

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from .....interpreter.opcodes import traits_of
-from ...record import Kind, Record
+from ...record import OperandKind, Record
 from ..recorded.derived import nbytes
 from ..recorded.filter import Filter
 from ..recorded.records import Records
@@ -247,7 +247,7 @@ def without_bequests(trace: Records, stays: list[Stay]) -> list[Stay]:
 def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[Stay]:
     """The operands that have handed their memory to a result, of so many bytes at the most."""
     results = [stay.nbytes for stay in made(record)]
-    for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == Kind.CONST):
+    for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == OperandKind.CONST):
         stay = ends.get(copy)
         if stay is not None and stay.end == record.finished and stay.nbytes in results and stay.nbytes <= excess:
             results.remove(stay.nbytes)
@@ -258,7 +258,7 @@ def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[
 def found(record: Record) -> Iterator[Stay]:
     """The copies that the record reads: one that the trace has not mentioned before stood from the beginning."""
     tensors = [meta for meta in record.inputs if meta.shape is not None]
-    read = [copy for copy, kind, _ in record.operands if kind == Kind.CONST]
+    read = [copy for copy, kind, _ in record.operands if kind == OperandKind.CONST]
     for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
         yield Stay(copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, "")
 
@@ -269,7 +269,7 @@ def made(record: Record) -> Iterator[Stay]:
     if not record.started or not record.outputs or traits.category == "release":
         return
     device = record.op.partition("->")[2] or record.device  # a transfer to the host runs on the device's stream
-    written = [copy for copy, kind, _ in record.operands if kind in {Kind.MUT, Kind.MUT2}]
+    written = [copy for copy, kind, _ in record.operands if kind in {OperandKind.MUT, OperandKind.MUT2}]
     for copy, meta in zip(written, record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.caused_by, record.location)
@@ -279,6 +279,6 @@ def made(record: Record) -> Iterator[Stay]:
 def got_memory(record: Record) -> int:
     """When the results got their memory: at dispatch to a stream, on the driving thread right before the kernel, and
     after the kernel where data decide their size."""
-    if any(kind == Kind.MUT2 for _, kind, _ in record.operands):
+    if any(kind == OperandKind.MUT2 for _, kind, _ in record.operands):
         return record.finished
     return record.started if record.stream.endswith("/control") else record.dispatched
