@@ -65,15 +65,19 @@ class Reports(Facet):
         :param without: Patterns of published names, and of lines (``train.py:12``), whose values are left out.
         :returns: A context manager.
         :raises OSError: The file cannot be written, or the machine has ended; at the end of the block, too.
-        :raises MetadataError: `without` is no list of strings.
+        :raises MetadataError: `without` is not a list of strings.
         """
         from ..recording.session_recording import SessionRecording
 
-        if isinstance(without, str) or not all(isinstance(one, str) for one in without):
+        if not isinstance(without, (list, tuple)) or not all(isinstance(one, str) for one in without):
             raise located(MetadataTypeError(f'without= is a list of patterns, such as ["weights/*"], not {without!r}'))
+        try:
+            where = os.fspath(path)
+        except TypeError as error:
+            raise located(MetadataTypeError(f"record: {error}")) from None
         query = self._core.answers.query
         number = int(query("stats")["session"]["id"])
-        return SessionRecording(query, os.fspath(path), limit=limit, without=list(without), session=number)
+        return SessionRecording(query, where, limit=limit, without=list(without), session=number)
 
     def trace(self) -> Any:
         """Return the trace so far: the records of finished and live instructions.

@@ -118,6 +118,7 @@ SESSION = {
     "save": "'/there/is/no/such/folder', {'x': x}",
     "effect": "nothing, x",
     "host_call": "nothing, x, result=x",
+    "record": "'a file', without=7",
     "check_chain": "",
     "print": "x",
     "call": "'add', [x, 1.0]",

@@ -230,7 +230,7 @@ def test_what_is_public_keeps_its_name_and_signature(session):
     for function in (Tensor.sum, Tensor.numpy, Tensor.__getitem__, type(session).fetch, session.xp.sum, session.xp.add):
         assert function.__doc__
         assert "args" not in inspect.signature(function).parameters
-    assert (Tensor.shape.__doc__ or "").startswith("Its shape")
+    assert (Tensor.shape.__doc__ or "").startswith("The shape")
     assert (
         repr(inspect.signature(Tensor.sum))
         == "<Signature (self, axis: 'Axes' = None, *, keepdims: 'bool' = False) -> 'Tensor'>"

@@ -63,8 +63,8 @@ def test_a_position_outside_of_what_is_searched_is_a_fault(bad, evaluate):
 @each_case(
     ("operands", "kind", "message"),
     [
-        ([np.ones((2, 2)), np.ones(2)], ValueError, "has one dimension"),
-        ([np.ones(()), np.ones(2)], ValueError, "has one dimension"),
+        ([np.ones((2, 2)), np.ones(2)], ValueError, "must have one dimension"),
+        ([np.ones(()), np.ones(2)], ValueError, "must have one dimension"),
         ([np.ones(2), np.ones(2), np.ones(3, "int64")], ValueError, "is not that of x1"),
         ([np.ones(2)], TypeError, "takes 2 to 3 operands, 1 given"),
         ([np.ones(2)] * 2 + [np.ones(2, "int8")] * 2, TypeError, "4 given"),

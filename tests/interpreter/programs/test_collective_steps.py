@@ -77,10 +77,10 @@ def test_a_record_has_all_attributes_no_device_and_writes_nothing(fields: Any) -
 
 
 def test_hostile_attributes_of_a_record_are_refused() -> None:
-    names = ("axis", "concat_axis", "merge", "reduction", "timeout")
-    usual: dict[str, Any] = {"axis": 0, "concat_axis": 0, "merge": "copy", "reduction": "sum", "timeout": 0.0}
+    usual: dict[str, Any] = {"axis": 0, "concat_axis": 0, "library": "", "merge": "copy", "reduction": "sum"}
+    usual["timeout"] = 0.0
     for name, value in (("axis", 2**70), ("merge", [[]]), ("reduction", {}), ("timeout", float("nan")), ("axis", True)):
-        given = tuple((each, value if each == name else usual[each]) for each in names)
+        given = tuple((each, value if each == name else usual[each]) for each in usual)
         builder, values = built()
         with pytest.raises(MetadataError, match=f"{name} of a collective"):
             builder.add(step_in("all_reduce", (tuple(values), given, -1, None, 0)))
