@@ -1,20 +1,20 @@
-"""The virtual machine. Rooms, from the roof down; each imports only those below it (`make imports`).
+"""The virtual machine. The rooms are listed from the top down; each imports only the rooms below it (`make imports`).
 
 - `cluster/`: supervisors, which keep daemons running on several machines; one room of it imports Ray
-- `service/`: the daemon: sockets, connections, turns. `machine`: the embedded machine; both drive a `runtime`
-- `reporting/`: questions about an engine, statistics, tables
-- `engine`: composes admission and scheduler: receive, schedule
-- `admission/`: messages become instructions, or run at once
-- `recording/`: what sessions send and fetch, kept for a recorder
-- `routines/`: programs that run as one message; `durability/`: checkpoints of what is published, and restoring
-- `placement/`: where values are; which transfers an instruction needs
-- `scheduler/`: what runs when: edges, phases, fair queues, pending metas, lost devices
-- `memory/`: what fits: the ledger, reservation, binding
-- `tracing/`: records, the ring of them; `tracing/analysis/`: the tools that read a trace
-- `plugins/`: packages from outside that define ops and kinds of devices
-- `model/`: what there is: tensors and copies, instructions and their life, devices, sessions, plans
+- `service/`: the daemon with its sockets and connections. `machine`: the embedded machine. Both drive a `runtime`
+- `reporting/`: answers to questions about an engine: statistics, tables, invariants
+- `engine`: combines admission and scheduler: `receive`, `schedule`
+- `admission/`: turns messages into instructions, or runs them at once
+- `recording/`: passes the messages and fetched values of sessions to a recorder
+- `routines/`: programs that run as one message; `durability/`: checkpoints of published tensors, and restoring
+- `placement/`: where values are, and which transfers an instruction needs
+- `scheduler/`: the order of execution: edges, phases, fair queues, pending metas, lost devices
+- `memory/`: the room on devices: the ledger, reservation, binding
+- `tracing/`: trace records and their ring buffer; `tracing/analysis/`: the tools that read a trace
+- `plugins/`: external packages that define ops and kinds of devices
+- `model/`: the objects: tensors and copies, instructions and their states, devices, sessions, plans
 
-Beside them: `serial/`, an engine without a scheduler that users can choose and that the tests compare with; `log`, the
-machine's log; `failures`, those that nobody waits for, which go to the log; `places`, from what clients name to open
-files and real paths; `process`, what answers tell of the machine's process.
+Beside them: `serial/`, an engine without a scheduler, for users and as the oracle of the tests; `log`, the machine's
+log; `failures`, which logs the failures that no client waits for; `places`, which opens the files and resolves the
+paths that clients name; `process`, which describes the machine's process.
 """

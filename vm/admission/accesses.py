@@ -1,14 +1,15 @@
-"""Admission of messages that cross the machine's border: uploads, fetches, waits.
+"""Admission of uploads, fetches and waits: the messages that move bytes into or out of the machine, or wait for them.
 
-An upload on the host becomes its tensor's memory without a copy, even if the bytes lie in memory that the client
-shares with the machine (`interpreter.wire.host_memory`). The client can still write there, and results computed from
-the tensor are then undefined. Other sessions must not be harmed by that:
+The payload of an upload to the host becomes the tensor's memory without a copy, even if the payload lies in memory that
+the client shares with the machine (`interpreter.wire.host_memory`). A client that still writes there gets undefined
+results. Two rules protect other sessions:
 
-- the machine never writes, forwards, reuses or pools the memory: a client maps the copy (`memory.overwriting`);
-- integers and truth values are copied after all: kernels check indices once and trust them afterwards.
+- the machine never writes, forwards, reuses or pools shared memory: the copy counts as client-mapped
+  (`memory.overwriting`);
+- shared integers and booleans are copied, since kernels check indices once and trust them afterwards.
 
-An array in the memory of a GPU (`GpuPayload`) becomes its tensor's memory there: the sender has copied it, and is in
-the machine's own process. The stream of uploads waits for the sender's event.
+An uploaded array in the memory of a GPU (`GpuPayload`) becomes the tensor's memory there: the sender, which runs in the
+machine's process, has made the array for the tensor alone. The upload stream waits for the sender's event.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Accesses:
     # -- bytes in and out ------------------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, message: Upload) -> None:
-        """Upload, or AccessBlobByCallback, writing, on the host: bytes from outside, straight to the tensor's home."""
+        """Admit an upload: bytes from the client go straight to the tensor's home device."""
         payload, location = message.payload, message.location
         try:
             refuse_cancelled(session)
@@ -118,9 +119,10 @@ class Accesses:
         self.residency.tiers.admit(instruction)
 
     def fetch(self, session: VmSession, message: Fetch) -> None:
-        """AccessBlobByCallback, reading: the value at this place in program order, as a host array.
+        """Answer with the tensor's value at this place in program order, as a host array.
 
-        With an export the array may be the tensor's memory itself, which stays unchanged until the export is released.
+        With an export, the array may be the tensor's memory itself; this memory then stays unchanged until the export
+        is released.
         """
         id_, request, location, export = message
         try:
@@ -145,7 +147,7 @@ class Accesses:
         self.copy_out(session, tensor, request, location)
 
     def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
-        """Answer with a copy."""
+        """Answer the request with a copy of the value."""
         source = self.near(session, tensor, location)
         result = self.inline.fetch(session, source, "fetch", location)
         if result is not None:
@@ -156,14 +158,14 @@ class Accesses:
         self.begin_reading(instruction, source)
 
     def begin_reading(self, instruction: Instruction, source: Binding) -> None:
-        """Launch a reading now, or admit it."""
+        """Launch the instruction now if it is a fence; admit it otherwise."""
         if isinstance(instruction, Fence):
             self.scheduler.fences.read(instruction, source)
         else:
             self.scheduler.admit(instruction)
 
     def ask(self, session: VmSession, tensor: Tensor, label: str, location: int) -> Answer:
-        """Read a value for a run of the session, in which that is called `label`."""
+        """Read a value that a run of the session needs, by an instruction called `label`."""
         answer = Answer()
         source = self.near(session, tensor, location)
         result = self.inline.fetch(session, source, label, location)
@@ -175,7 +177,7 @@ class Accesses:
         def tell(done: Instruction) -> None:
             count_read(done)
             if done.error is not None:
-                done.error.heard = True  # by what the run was to make
+                done.error.heard = True  # the run's results carry the error
             answer.set(done.results, done.error)
 
         instruction.on_retire = instruction.on_doom = tell
@@ -183,19 +185,21 @@ class Accesses:
         return answer
 
     def near(self, session: VmSession, tensor: Tensor, location: int) -> Binding:
-        """The copy of a value that the host reads."""
+        """The copy from which the host reads the value."""
         source, host = self.readable(tensor), self.residency.host
         if may_read_in_order(source):
             return source
         if host is not None and not source.copy.device.backend.host and is_worth_keeping(self.residency, source, host):
-            return self.residency.bring(tensor, host, Cause(session, location))  # kept, so that it moves once
+            return self.residency.bring(tensor, host, Cause(session, location))  # later reads use the same copy
         return source
 
     def reading(
         self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int, *, at_once: bool = True
     ) -> Instruction:
-        """An instruction, not admitted yet, whose result is a copy of the value on the host. A Fence, if it can be
-        launched now, unless it is not to be `at_once`."""
+        """An instruction, not yet admitted, whose result is a copy of the value on the host.
+
+        The instruction is a Fence if `at_once` is set and the read can be launched now.
+        """
         device = source.copy.device
         instruction: Instruction
         if at_once and may_read_in_order(source):
@@ -223,7 +227,7 @@ class Accesses:
         return instruction
 
     def readable(self, tensor: Tensor) -> Binding:
-        """The copy to read without a transfer: preferably one that holds its value already, then one on the host."""
+        """The copy to read without a transfer: preferably a copy whose write is done, then a copy on the host."""
         storage = tensor.storage
         key = None if tensor.strides is None else tensor.view_key()
         if key is not None and storage.views:
@@ -240,7 +244,7 @@ class Accesses:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, session: VmSession, message: Wait) -> None:
-        """Barrier over some tensors: answers with their metas once their values at this place are there."""
+        """Answer with the metas of some tensors once their values at this place in program order are computed."""
         ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
@@ -254,7 +258,7 @@ class Accesses:
             session.reply(request, [describe(tensor) for tensor in tensors], None)
             return
         for tensor in tensors:
-            tensor.bound = True  # the answer describes it as it was here
+            tensor.bound = True  # the answer describes the tensor at this place in program order
         device = tensors[0].home
         instruction = self.scheduler.new_instruction(session, Opcode.WAIT, "wait", device, location)
         instruction.reads = copies
@@ -267,19 +271,20 @@ class Accesses:
         self.scheduler.admit(instruction)
 
     def awaited(self, tensor: Tensor, session: VmSession, location: int) -> Copy:
-        """The copy to wait for: of a moved tensor the one at its home."""
+        """The copy to wait for; for a moved tensor, the copy at its home."""
         if type(tensor) is Moved:
             refuse_lost(tensor.home)
             return self.residency.bring(tensor, tensor.home, Cause(session, location)).copy
         return self.readable(tensor).copy
 
     def sync(self, session: VmSession, message: Sync) -> None:
-        """Barrier over all earlier messages of the session. It does not raise, and delays no later instruction.
+        """Answer once all earlier messages of the session have been carried out.
 
-        Answers with the number of failures that no sync before has counted.
+        The answer is the number of failures since the previous sync. The barrier never fails, and delays no later
+        instruction.
         """
         request, location = message
-        moving = self.residency.begin_moves(session)  # transfers belong to no session, but the session asked for these
+        moving = self.residency.begin_moves(session)  # transfers are the system's, so the barrier names them
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         instruction.reads = tuple(moving)
@@ -295,15 +300,15 @@ class Accesses:
 
 
 def count_read(done: Instruction) -> None:
-    """Count the bytes that a reading has moved off its device."""
+    """Count the bytes that a finished read has moved off its device."""
     if done.error is None and not done.device.backend.host:
         done.device.count_move("d2h", done.bytes_moved)
 
 
 def is_worth_keeping(residency: Residency, source: Binding, host: DeviceState) -> bool:
-    """Is a value that is read to be brought to the host's device, so that it moves once?
+    """Whether to keep a value that is read on the host device, so that later reads need no transfer.
 
-    Not if it does not fit there, nor if it is large and its device copies faster to the memory of a result.
+    False if the value does not fit there, or if it is large and its device copies faster into the memory of a result.
     """
     if source.copy.device.backend.pins:
         meta = source.tensor.meta
@@ -313,9 +318,9 @@ def is_worth_keeping(residency: Residency, source: Binding, host: DeviceState) -
 
 
 def has_room(residency: Residency, device: DeviceState, tensor: Tensor) -> bool:
-    """Does what would be brought for a tensor fit on a device that works, next to all that is planned there?
+    """Whether a copy of the tensor fits on the device beside everything planned there; False for a lost device.
 
-    While its meta is pending, that is so if as much fits as its maker makes at the most.
+    While the tensor's meta is pending, the most bytes that its instruction can make must fit.
     """
     backend = device.backend
     if tensor.meta is not None:
@@ -327,7 +332,7 @@ def has_room(residency: Residency, device: DeviceState, tensor: Tensor) -> bool:
 
 
 def most_made(copy: Copy) -> int:
-    """An upper bound of what the instruction that makes the copy makes; 0 if it is not known."""
+    """The most bytes that the instruction writing the copy can make; 0 if unknown."""
     writer = copy.writer
     return 0 if writer is None or writer.plan is None else writer.plan.most
 

@@ -1,8 +1,8 @@
-"""Admission: from a session's messages, in program order, to instructions.
+"""Admission turns the messages of a session into instructions, in program order, with one handler for each kind.
 
 Admission never waits. A message that cannot be admitted (unknown id, wrong metas, cancelled session) still defines
-its outputs, poisoned with the error, so that later messages can refer to them. `calls` admits ops, and `accesses` those
-messages that move bytes in or out of the machine; this file admits the rest.
+its outputs, poisoned with the error, so that later messages can refer to these outputs. The handlers of ops, of bytes
+in and out, of routines and of other large parts are in files of their own; the small handlers are here.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ from .routines import Routines
 from .shares import Shares
 
 OPS = frozenset((CALL, RELEASE))
-# In the client's messages of these kinds, nothing is the user's.
+# The client writes all fields of these messages by itself, so a trusted session's are not checked again.
 PLAIN = OPS | {FETCH, WAIT, SYNC, RUN}
 
 Handler = Callable[[VmSession, Any], None]
@@ -179,10 +179,10 @@ class Admission:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> bool:
-        """Admit messages. Ready instructions are dispatched after each, so that the next one may find them done.
+        """Admit messages, and dispatch ready instructions after each, so that the next message may find them done.
 
-        Returns True at the end of them; False behind a RUN that is to be unfolded, which the caller does next
-        (`rest_of_run`), and where the session has launched as far ahead as it may.
+        Return True once all messages are admitted. Return False after a RUN that must be unfolded, which the caller
+        does next (`rest_of_run`), and where the session has launched as far ahead of its device as it may.
         """
         run_inline, bound, ready, dispatch_ready, endings = self._steps
         scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
@@ -200,7 +200,7 @@ class Admission:
             except Exception as error:  # no message of a client may stop the others
                 refused = refusal_of(array, error)
                 if refused is None:
-                    raise  # a fault of the engine, which has stopped in the middle of a step
+                    raise  # a bug of the engine, which has stopped in the middle of a step
                 self.rejection.refuse(session, array, refused)
                 self.nodes.refused(session, array, refused)
             bound.clear()
@@ -215,15 +215,17 @@ class Admission:
         return True
 
     def conclude(self) -> None:
-        """Do what is due at the ends of instructions: answer, count, let go, go on with what waited for them."""
+        """Perform the actions at the ends of instructions: answer, count, release, continue what waited for them."""
         endings = self.scheduler.endings
         while endings:
             then, instruction = endings.popleft()
             then(instruction)
 
     def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
-        """Admit a group of nothing but ops, of this process: as `atomic`, without what other messages need. False for
-        any other group, and where it has to be noted what a group changes."""
+        """Admit an atomic group of calls and releases from this process, without the checks that other messages need.
+
+        Return False, with nothing admitted, for any other group, and if durable names need a note of the changes.
+        """
         if self.names.directory.durable:
             return False
         for array in messages:
@@ -235,8 +237,11 @@ class Admission:
         return True
 
     def atomic(self, session: VmSession, message: Atomic) -> None:
-        """Admit a group of messages, with no message of another session in between. If one is malformed, none is
-        admitted; one that is refused, or fails, does so alone."""
+        """Admit a group of messages with no message of another session in between.
+
+        A malformed message refuses the whole group. A message that is refused for another reason, or whose instruction
+        fails, leaves the rest of the group unaffected.
+        """
         check_group(message.messages)
         self.routines.check_group(session, message.messages)
         rest = iter(message.messages)
@@ -251,7 +256,7 @@ class Admission:
                 self.durable.note_changed(watched)
 
     def restart(self, session: VmSession, message: Restart) -> None:
-        """Accept the session's instructions again, unless it was cancelled after the message was sent."""
+        """Accept the session's instructions again, unless the session was cancelled after it sent this message."""
         if message.generation == session.generation:
             self.cancellation.restart(session)
 
@@ -268,7 +273,7 @@ class Admission:
         self.accesses.upload(session, message)
 
     def chain(self, session: VmSession, message: Chain) -> None:
-        """Admit a new chain, if the session may have one more; else its side effects get the error."""
+        """Admit a new chain; if the quota forbids the chain, its side effects get the error."""
         try:
             check_chains(session)
         except QuotaError as error:
@@ -278,7 +283,7 @@ class Admission:
         self.effects.chain(session, message)
 
     def to_device(self, session: VmSession, message: ToDevice) -> None:
-        """A new tensor with the same value and another home; `Residency.begin_moves` says when its bytes move."""
+        """Make a tensor with the same value and another home; `Residency.begin_moves` says when the bytes move."""
         new, devices = message.output, self.scheduler.devices
         try:
             refuse_cancelled(session)
@@ -298,11 +303,11 @@ class Admission:
         session.moves[tensor] = None
 
     def release(self, session: VmSession, message: Release) -> None:
-        """ReleaseTensor: the release of the last holder drops the storage's copies, each after its last reader."""
+        """Release handles; with the last holder, the storage's copies are dropped, each after its last reader."""
         for id_ in message.ids:
             tensor = session.tensors.pop(id_, None)
             if tensor is None:
-                if session.in_run():  # an inner value that got no id, which may be that of a chain
+                if session.in_run():  # an inner value that was never defined; its id may be that of a chain
                     continue
                 session.chains.pop(id_, None)
                 session.refused_chains.pop(id_, None)
@@ -313,7 +318,7 @@ class Admission:
             self.names.release(session, tensor)
 
     def hint(self, session: VmSession, message: Hint) -> None:
-        """Where a tensor's value had better be (`placement.hints`, `memory.pins`)."""
+        """Apply a placement hint: pin, unpin, evict or prefetch (`placement.hints`, `memory.pins`)."""
         id_, what, _, location = message
         try:
             tensor = tensor_of(session, id_)
@@ -335,12 +340,12 @@ class Admission:
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def signature(self, session: VmSession, message: Signature) -> None:
-        """Keep a signature under its number; if inference fails, keep the error for each call that uses the number."""
+        """Store a signature under its number; if inference fails, store the error for calls that use the number."""
         number, name, attributes, metas, home, targets = message
         forget_plan(session, number)
         try:
             op = find(name)
-            check_count(op, len(metas))  # before any of them is looked at
+            check_count(op, len(metas))  # before any meta is decoded
             check_operands(session, len(metas))
             check_target_count(op, targets)
             check_nesting(session, attributes, metas, targets)
@@ -358,17 +363,17 @@ class Admission:
             session.plans[number] = kept(ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name)
 
     def location(self, session: VmSession, message: Location) -> None:
-        """Keep a location under its number."""
+        """Store a location under its number."""
         session.locations.keep(message.number, message.text)
 
     def span(self, session: VmSession, message: Span) -> None:
-        """Keep the names of open spans under their number."""
+        """Store the names of the open spans under their number."""
         session.spans.keep(message.number, tuple(message.path))
 
     # -- names -----------------------------------------------------------------------------------------------------
 
     def publish(self, session: VmSession, message: Publish) -> None:
-        """Give tensors and routines names, all at once."""
+        """Publish tensors and routines under names: all of them, or none."""
         given, ids, request, durable = message
         try:
             if durable:
@@ -384,8 +389,10 @@ class Admission:
         session.reply(request, None, None)
 
     def lookup(self, session: VmSession, message: Lookup) -> None:
-        """Give the session handles to published tensors, and to those that published routines capture, or to their
-        present values: all or none."""
+        """Give the session handles to published tensors and to the tensors captured by published routines.
+
+        With `snapshot`, the handles are to the present values instead. The session gets all handles, or none.
+        """
         wanted, ids, request, snapshot = message
         try:
             found = self.names.lookup(wanted)
@@ -423,7 +430,7 @@ class Admission:
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def query(self, session: VmSession, message: Query) -> None:
-        """Answer a question about the machine, as of this place in program order."""
+        """Answer a question about the machine at this place in program order."""
         request = message.request
         if self.scheduler.launching:
             self.scheduler.fences.look()
@@ -436,14 +443,14 @@ class Admission:
 
 
 def snapshot_of(tensor: Tensor) -> Tensor:
-    """A tensor with the present value, without holders yet."""
+    """A new tensor with the present value, and without a holder."""
     made = alias(tensor, tensor.home)
     made.holders = 0
     return made
 
 
 def within_limits(handler: Handler) -> Handler:
-    """The handler, for messages whose fields the session's limits allow."""
+    """The handler, preceded by a check of the message's fields against the session's limits."""
 
     def check_and_handle(session: VmSession, message: NamedMessage) -> None:
         check_fields(session.limits, message)
@@ -461,5 +468,5 @@ def target_meta(wire: Any) -> Meta | None:
 
 
 def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
-    """Refuse every question, until a runtime answers them."""
+    """Refuse every question; a runtime puts its own function in place of this one."""
     raise ProtocolError(f"this machine does not answer questions about {what!r}")

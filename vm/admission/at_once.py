@@ -1,8 +1,8 @@
-"""What may run at admission: the rule about operands, for an op and for a whole run, and what is kept of a failure.
+"""The conditions under which an op or a run may execute at admission, and the records of such executions.
 
-An op or a run that runs where it is admitted has no edges. So each operand has a healthy, finished copy on the device,
-or one that a launch comes behind (`Launches.follows`), and what is written has memory that nobody else uses. These are
-exactly the operands for which `edges.consume` would find nothing to do. `Inline.run` has the rule once more, written
+An execution at admission has no edges. So each operand needs a healthy, finished copy on the device, or a copy whose
+write is an earlier launch on the same stream (`Launches.follows`); and each target needs memory that nothing else uses.
+These are exactly the operands for which `edges.consume` would add no edge. `Inline.run` repeats the conditions, written
 out for a call with two tensors.
 """
 
@@ -22,7 +22,7 @@ from ..scheduler.scheduler import Scheduler
 
 
 def readable(device: DeviceState, tensor: Tensor | None, meta: Any) -> Copy | None:
-    """The copy that a kernel may read now, or a launch behind all others: it is there, healthy and finished."""
+    """The copy that a kernel can read now, or that a launch after all earlier ones can read; None without one."""
     if tensor is None or tensor.meta is not meta:
         return None
     copy = tensor.storage.copies.get(device)
@@ -34,8 +34,11 @@ def readable(device: DeviceState, tensor: Tensor | None, meta: Any) -> Copy | No
 
 
 def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: Launches | None) -> Copy | None:
-    """The copy that a kernel may write now: the tensor's memory is its own, charged, all here, and unused, or used only
-    by what a launch comes behind."""
+    """The copy that a kernel may write now; None without one.
+
+    The tensor must be the only one of its storage, charged to a session, without a copy elsewhere, and unused, or used
+    only by launches that come earlier on the same stream.
+    """
     if tensor is None or tensor.meta is not meta:
         return None
     storage = tensor.storage
@@ -52,8 +55,10 @@ def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: La
 
 
 def edges_met(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ...]:
-    """The edges of a launch to unfinished instructions ahead of it on its stream, flat. It does not wait for any.
-    `read`, `written`: the copies that it uses, before they have their next versions."""
+    """The elided edges of a launch to unfinished instructions ahead of it on its stream, as a flat tuple.
+
+    `read` and `written` are the copies that the launch uses, before `begin_write` gives them their next versions.
+    """
     seen, found = set(), ()  # type: tuple[set[Copy], tuple[Any, ...]]
     for copy in read:
         if copy.writer is not None and copy not in seen:
@@ -68,7 +73,7 @@ def edges_met(read: Sequence[Copy], written: Sequence[Copy]) -> tuple[Any, ...]:
 
 
 def note_launched(launches: Launches, used: Iterable[Copy], written: Iterable[Copy]) -> None:
-    """The copies that the newest launch has used, and those that it has written."""
+    """Note the number of the newest launch in the copies that it uses and writes."""
     number = launches.order.issued
     for copy in used:
         copy.touched = number
@@ -87,10 +92,10 @@ def keep_record(
     launch: int = 0,
     met: tuple[Any, ...] = (),
 ) -> None:
-    """Count an instruction that came and went at admission, and keep its record (`tracing.flat`).
+    """Count an instruction that began and ended at admission, and append its record (`tracing.flat`).
 
-    `used`: the bytes of its device's memory in use; `moved`: those that it moved; `launch`: its number; `met`: its
-    edges, flat.
+    `used`: the bytes in use on its device; `moved`: the bytes that it moved; `launch`: the number of its launch;
+    `met`: its elided edges, flat.
     """
     scheduler.ids = id_ = scheduler.ids + 1
     scheduler.tick = tick = scheduler.tick + 2
@@ -106,14 +111,14 @@ def keep_record(
 
 
 def begin_write(copy: Copy, storage: Storage) -> None:
-    """Give a copy that is written now its next version. Who comes later comes behind this write."""
+    """Give a copy its next version; the write is done or launched, so later accesses need no edge to earlier ones."""
     copy.writer = copy.readers = None
     storage.placed = copy.device.alone
     storage.version = copy.version = storage.version + 1
 
 
 def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
-    """The array of an operand."""
+    """The array of an operand: the buffer's own, or a view of the buffer."""
     if tensor.strides is not None:
         return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)
     return buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
@@ -122,7 +127,7 @@ def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any)
 def begin_failed(
     scheduler: Scheduler, instruction: Instruction, reads: Iterable[Copy], writes: Iterable[Copy], started: int
 ) -> None:
-    """Make the instruction, of which a kernel has failed, as it would be on the long way: admitted and dispatched."""
+    """Fill in a failed inline instruction as if it had been admitted and dispatched by the scheduler."""
     instruction.reads, instruction.writes = tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))
     instruction.versions = tuple([copy.version for copy in instruction.reads + instruction.writes])
     instruction.admitted = scheduler.tick - 1
@@ -131,7 +136,7 @@ def begin_failed(
 
 
 def end_failed(scheduler: Scheduler, instruction: Instruction, status: Status) -> None:
-    """End it: release what it has poisoned, and keep its record."""
+    """End a failed inline instruction: release the copies that it has poisoned, and add its record."""
     for copy in instruction.writes:
         release(copy)
     instruction.finished = scheduler.latest = scheduler.clock()

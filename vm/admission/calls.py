@@ -1,4 +1,7 @@
-"""Admission of LocalCallOpKernel: views take effect, operands are bound, transfers planned, the instruction made."""
+"""Admission of a call of an op: a view takes effect at once; any other op becomes an instruction.
+
+For an instruction, operands are checked against the signature, transfers are planned, and targets are made.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Calls:
         self.rejection = rejection
 
     def call(self, session: VmSession, message: Call) -> None:
-        """Admit a LocalCallOpKernel, and release the operands that the message releases."""
+        """Admit a call, and release the operands that the message releases, whether or not the call is refused."""
         number, inputs, outputs, released, location = message
         try:
             plan = plan_of(session, number)
@@ -67,7 +70,7 @@ class Calls:
         released: int,
         location: int,
     ) -> None:
-        """Bind the operands, plan transfers, admit."""
+        """Check the operands, plan transfers, and admit the instruction; raise if the call must be refused."""
         check_counts(plan, inputs, outputs)
         operands = [
             value if scalar else tensor_of(session, value) for value, scalar in zip(inputs, plan.scalars, strict=True)
@@ -78,7 +81,7 @@ class Calls:
         check_metas(plan, operands, targets)
         if not plan.in_place:
             check_new(session, outputs)
-        known = not plan.pending  # to the client: whether the machine knows more by now depends on timing
+        known = not plan.pending  # to the client; what the machine has learned since then depends on timing
         if plan.pending or (plan.in_place and None in plan.outputs):
             plan = self.resolve(plan, operands, targets)
         dying = released and handles_released(plan, inputs, released)
@@ -119,7 +122,7 @@ class Calls:
     def take_view(
         self, session: VmSession, plan: Plan, operands: list[Any], outputs: Sequence[int], dying: int
     ) -> bool:
-        """A view op takes effect here, without an instruction, if strides can express it."""
+        """Carry out a view op without an instruction; False if strides cannot express the view."""
         if plan.op.view is None or plan.in_place:
             return False
         check_tensors(session, 1 - dying)
@@ -132,7 +135,7 @@ class Calls:
     def targets(
         self, session: VmSession, plan: Plan, outputs: Sequence[int], instruction: Instruction
     ) -> list[Binding]:
-        """The targets of the results: new tensors, or those of `out=`."""
+        """The targets of the results: new tensors, or the tensors given as `out=`."""
         residency, device = self.residency, plan.device
         beside = bytes_beside(plan) if self.scheduler.snapshots else 0
         bindings = []
@@ -152,7 +155,7 @@ class Calls:
 
 
 def launch_from_now_on(session: VmSession, number: int, plan: Plan) -> None:
-    """Let the calls to come be launched at admission, if their kernels are compiled and loaded by now."""
+    """Let later calls be launched at admission, if their kernels are compiled and loaded by now."""
     launches = plan.device.launches
     if launches is not None and plan.key in launches.seen:
         plan.immediate = True
@@ -162,7 +165,7 @@ def launch_from_now_on(session: VmSession, number: int, plan: Plan) -> None:
 def donated_inputs(
     session: VmSession, plan: Plan, inputs: Sequence[Any], released: int, snapshots: Mapping[Storage, int]
 ) -> tuple[Copy, ...]:
-    """Input copies whose memory the result may reuse at dispatch."""
+    """The input copies whose memory the result may take over at dispatch."""
     if not released or plan.in_place or not plan.forward:
         return ()
     found = []
@@ -177,13 +180,13 @@ def donated_inputs(
 
 
 def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
-    """How many of the session's handles die with a call that makes new tensors."""
+    """The number of the session's handles that a call releases."""
     bits = enumerate(zip(inputs, plan.scalars, strict=True))
     return len({id_ for position, (id_, scalar) in bits if released >> position & 1 and not scalar})
 
 
 def bytes_made(session: VmSession, plan: Plan, targets: Sequence[Tensor], snapshots: Mapping[Storage, int]) -> int:
-    """What the results add to the session's share of their device, at the most."""
+    """The most bytes that the results add to the session's share of the device."""
     if not plan.in_place:
         return plan.most + sum(meta.nbytes for meta in plan.outputs if meta is not None)
     return sum(bytes_written(session, target, plan.device, snapshots) for target in targets)
@@ -197,7 +200,7 @@ def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> N
 
 
 def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> None:
-    """Check a call's operands against its signature. One whose meta is pending on either side is checked later."""
+    """Check a call's operands against its signature; pending metas are checked once they are known."""
     found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
     found += [target.meta for target in targets]
     for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
@@ -208,17 +211,17 @@ def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) 
 
 
 def show_meta(meta: OperandMeta) -> str:
-    """A meta, or a scalar's type, for people."""
+    """The text of a meta or of a scalar's type in an error."""
     return meta.__name__ if isinstance(meta, type) else repr(meta)
 
 
 def bytes_beside(plan: Plan) -> int:
-    """Bytes that a call needs besides its operands and its first result."""
+    """The bytes that a call needs besides its operands and its first result."""
     return plan.scratch + plan.most + sum([meta.nbytes for meta in plan.outputs[1:] if meta is not None])
 
 
 def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
-    """Does the write keep a part of the target's present value? A write from another tensor replaces all of it."""
+    """Whether the write keeps a part of the target's value; a write from another tensor replaces the whole value."""
     first = instruction.inputs[0] if plan.op.partial else None
     return type(first) is Binding and first.tensor is target
 

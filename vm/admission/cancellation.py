@@ -1,16 +1,18 @@
-"""Cancellation of a session, and its end.
+"""Cancelling a session's instructions, and closing a session.
 
-Pending instructions become cancellation errors at once. An instruction that a stream has queued but not started is
-revoked: the stream's thread checks for that right before the kernel runs. A kernel that runs cannot be stopped, so it
-finishes unseen: those who wait for it are told now, what it writes is poisoned with the cancellation, and its memory is
-released once it has ended. Other sessions notice nothing: an instruction is kept if it writes a value that a name or
-another session holds, or if such an instruction, or one of another session, needs its result or the shape of its
-result. The end of a session spares nothing that waits for another node's half of a transfer, or for its client: nobody
-could end that wait. A loop may go on for ever, so it is stopped between two rounds, and poisons what it writes.
+A waiting instruction is doomed at once. An instruction that a stream has queued but not started is revoked: the
+stream's thread checks for revocation right before it runs the kernel. A running kernel cannot be stopped, so it ends in
+the background: waiting clients get the error now, the outputs are poisoned with it, and the memory is released when the
+kernel has ended. A loop is stopped between two rounds.
 
-The cost is bounded by what the session has. Nothing of a session that has never published or looked up a name is held
-by others, so only its live instructions are visited. For any other session its own tensors are looked through, once,
-and the live instructions of all sessions are walked; the tensors of other sessions never are.
+Other sessions are not affected. An instruction is protected if it writes a value that a name or another session holds,
+or if a protected instruction, or one of another session, needs its result or the shape of its result. There is one
+exception: closing a session also cancels its instructions that wait for another node's half of a transfer or for the
+session's client, since that wait might never end.
+
+The cost is bounded by the session's own size. If a session has never published or looked up a name, no other session
+holds its values, so only its live instructions are visited. For any other session, its own tensors and the live
+instructions of all sessions are visited once; the tensors of other sessions are not.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ from .names import Names
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
-WITHDRAWN = {Opcode.SEND: "has taken the value", Opcode.LAUNCH: "took part"}  # what is not to be waited for
-AWAITING = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams of what waits for another node, or a client
+WITHDRAWN = {Opcode.SEND: "has taken the value", Opcode.LAUNCH: "took part"}  # how an error names the missing half
+AWAITING = frozenset({StreamKind.LINK, StreamKind.CLIENT})  # streams that wait for nodes or clients
 ENDED = "the session was closed, and with it the program whose function was to compute this"
-PIECE = 256  # handles of ended sessions that are released at once
+PIECE = 256  # handles of closed sessions that are released in one step
 
 
 class Cancellation:
@@ -53,14 +55,15 @@ class Cancellation:
         residency.tiers.catch_up = self.catch_up
 
     def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
-        """Cancel the session's live instructions, and refuse later ones until a `restart` of this generation."""
+        """Cancel the session's live instructions, and refuse later ones until a `restart` with this generation."""
         self.begin(session, why)
         self.finish(session, why)
 
     def begin(self, session: VmSession, why: str = CANCELLED) -> None:
-        """Refuse what the session sends, and keep its side effects from running; `finish` cancels what is live.
+        """Refuse the session's later messages, and keep its side effects from running; `finish` does the rest.
 
-        By itself for a callback, or a signal handler, on the driving thread: the engine may be in the middle of a step.
+        A callback or a signal handler on the driving thread calls only this half: the engine may be in the middle of a
+        step.
         """
         session.generation += 1
         session.cancelled = CancelledError(why)
@@ -70,13 +73,13 @@ class Cancellation:
                 instruction.claim()
 
     def finish(self, session: VmSession, why: str = CANCELLED) -> None:
-        """Cancel the session's live instructions, but for those that others need."""
+        """Cancel the session's live instructions, except those that other sessions need."""
         victims = [i for i in session.live.values() if i.error is None and i.traits.cancellable]
         protected = self._needed_by_others(session) if victims and session.shares else ()
         for instruction in victims:
             kept = instruction.id in protected and not (why == CLOSED and awaits_others(instruction))
             if instruction.error is not None or instruction.retired or kept:
-                continue  # it has an error meanwhile, since it reads the result of an earlier one
+                continue  # protected, ended, or already doomed by an earlier instruction of this loop
             error = cancellation_of(instruction, why)
             if instruction.status in UNDER_WAY:
                 self.scheduler.revoke(instruction, error)
@@ -84,8 +87,11 @@ class Cancellation:
                 self.scheduler.doom([instruction], error)
 
     def withdraw(self, session: VmSession, node: object) -> int:
-        """Fail what of the session waits for another node's half of a transfer; of how many. A value that was offered
-        arrives all the same, but for a chunk of a collective, whose others may not."""
+        """Fail the session's instructions that wait for a node's half of a transfer or launch, and return their number.
+
+        A value that the node has offered still arrives, unless the value is a chunk of a collective, whose other chunks
+        may not arrive.
+        """
         live = session.live.values()
         victims = [one for one in live if one.error is None and node in awaited_nodes(one)]
         for instruction in victims:
@@ -99,7 +105,7 @@ class Cancellation:
         return len(victims)
 
     def restart(self, session: VmSession) -> None:
-        """Let the session take instructions again. Cancelled side effects do not stop later ones of their chain."""
+        """Accept the session's instructions again; its chains go on as if their cancelled effects had not been."""
         if session.cancelled is None:
             return
         session.cancelled = None
@@ -107,10 +113,11 @@ class Cancellation:
             session.chains[id_] = self.residency.new_copy(chain.device, 0, 1)
 
     def close(self, session: VmSession) -> None:
-        """End a session: cancel, release every handle. Tensors that names or other sessions hold stay.
+        """Close a session: cancel its instructions, and release its handles. Tensors with other holders stay.
 
-        A release takes 1 to 5 us, so a large session would keep the others waiting. `release_some` goes on. Meanwhile
-        nobody is refused memory (`memory.reservation`), nor has anything leave a device for want of it (`catch_up`).
+        A release takes 1 to 5 us, so a large session would delay the others; `release_some` continues in small pieces.
+        Until the last handle is released, no instruction fails for want of memory (`memory.reservation`), and no value
+        is evicted in place of one that is about to be released (`catch_up`).
         """
         self.cancel(session, CLOSED)
         if session.unfolding is not None:
@@ -118,7 +125,7 @@ class Cancellation:
         self.residency.abandon_exports(session)
         end_moves(session)
         tensors, session.tensors = session.tensors, {}
-        self.directory.leaving.appendleft(Leaving(session, tensors))  # as it is: another table takes its time
+        self.directory.leaving.appendleft(Leaving(session, tensors))  # the table itself: copying it takes time
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
@@ -128,21 +135,21 @@ class Cancellation:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None
         self.scheduler.ring.forget(session)
-        session.routines.clear()  # with their graphs, and what waits for runs
+        session.routines.clear()  # with their graphs, and the callers that wait for runs
         self.directory.sessions.pop(session.id, None)
         session.closed = True
         for device in self.scheduler.tiers.values():
             device.users.pop(session, None)
-            if tensors:  # more than a piece: rankings would keep all these objects, and free them at once in the end
+            if tensors:  # rankings would keep the released objects alive, and then free all of them in one step
                 device.rankings.clear()
 
     def release_some(self) -> None:
-        """Release a piece of the handles that ended sessions had. They take turns: a small one awaits no large one."""
+        """Release some handles of closed sessions, in turn, so that no small session waits for a large one."""
         leaving, room = self.directory.leaving, self.piece
         while leaving and room:
             gone = leaving[0]
             session, tensors = gone.session, gone.newest(room)
-            for _ in range(min(len(tensors), len(session.pins))):  # not more than handles
+            for _ in range(min(len(tensors), len(session.pins))):  # no more pins than handles
                 end_pins(session, next(iter(session.pins)))
             self.names.release_all(session, tensors)
             room -= len(tensors)
@@ -153,10 +160,10 @@ class Cancellation:
         self._released()
 
     def catch_up(self, device: DeviceState, need: int) -> None:
-        """Release at once what ended sessions hold on a device, until the plan and `need` bytes fit or nothing of that
-        is left.
+        """Release handles of closed sessions on a device until `need` more bytes fit, or none of these handles is left.
 
-        A plan that counted what a serial run does not could drop a replica that another device's plan relies on.
+        A serial run has released these handles already. If the plan still counted them, it could drop a replica that
+        another device's plan relies on.
         """
         limit = device.backend.limit - need
         for gone in list(self.directory.leaving):
@@ -169,16 +176,16 @@ class Cancellation:
         self._released()
 
     def _released(self) -> None:
-        """Memory may be free that somebody waits for."""
+        """Retry the instructions that wait for memory, since some may be free now."""
         for device in self.scheduler.tiers.values():
             device.leaving = bool(self.directory.leaving)
             self.scheduler.retry(device)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
-        """Ids of other sessions' and checkpoints' instructions, those whose results names or other sessions hold, and
-        all sources.
+        """The ids of the live instructions that must not be cancelled with the session.
 
-        Backwards, since an instruction comes before those that need it.
+        These are the instructions of other sessions and of checkpoints, the instructions whose results a name or
+        another session holds, and the sources of all these. The walk is backwards, since a source comes first.
         """
         scheduler = self.scheduler
         own = held_alone(session, written_now(scheduler.live.values()))
@@ -194,21 +201,22 @@ class Cancellation:
 
 
 def awaits_others(instruction: Instruction) -> bool:
-    """Does it wait for what another node, or its client, may never do? Once its session has ended, nobody could end
-    that wait."""
+    """Whether the instruction waits for another node or its client, either of which may never act."""
     stream = instruction.stream
     waits = stream is not None and stream.kind in AWAITING and not instruction.outputs
     return waits or bool(launched_with(instruction))
 
 
 def launched_with(instruction: Instruction) -> Sequence[str]:
-    """The other nodes of a launch."""
+    """The other nodes that take part in a launch."""
     return launch_nodes(instruction.label) if instruction.opcode is Opcode.LAUNCH else ()
 
 
 def awaited_nodes(instruction: Instruction) -> Sequence[str]:
-    """The nodes for whose half of a transfer, or part of a launch, it waits. A Recv with outputs does not:
-    its value was offered."""
+    """The nodes whose half of a transfer, or part in a launch, the instruction waits for.
+
+    A receiving instruction with outputs waits for no node: the value was offered.
+    """
     if instruction.opcode is Opcode.LAUNCH or not awaits_others(instruction):
         return launched_with(instruction)
     label = read_label(instruction.label)
@@ -224,9 +232,9 @@ def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
 
 
 def written_now(live: Iterable[Instruction]) -> set[Storage] | None:
-    """The storages whose current copies these instructions write; None if that cannot be told.
+    """The storages whose current copies these instructions write; None if they cannot be determined.
 
-    A tensor that was given a storage of its own has left a copy in the old one, which others may hold.
+    They cannot if a tensor got a new storage since: its copy stays in the old storage, which others may hold.
     """
     found: set[Storage] = set()
     for instruction in live:
@@ -240,7 +248,7 @@ def written_now(live: Iterable[Instruction]) -> set[Storage] | None:
 
 
 def held_alone(session: VmSession, among: Collection[Storage] | None) -> set[Copy]:
-    """The current copies of the values that no name and no other session holds: of those storages, or of all."""
+    """The current copies of the values that only this session holds, in the given storages, or in all for None."""
     own = session.tensors.values()
     handles = Counter(own if among is None else [tensor for tensor in own if tensor.storage in among])
     tensors = Counter(tensor.storage for tensor in handles)
@@ -250,21 +258,21 @@ def held_alone(session: VmSession, among: Collection[Storage] | None) -> set[Cop
 
 
 def writes_beyond(instruction: Instruction, own: Collection[Copy]) -> bool:
-    """Does it write a current copy that is not among `own`? A current copy has a holder, so that one is another."""
+    """Whether the instruction writes a current copy outside `own`, which therefore has another holder."""
     return any(binding.copy.current and binding.copy not in own for binding in written_by(instruction))
 
 
 def written_by(instruction: Instruction) -> Sequence[Binding]:
-    """What it writes of values that tensors have: what it makes, or updates."""
+    """The bindings of the values that the instruction makes or updates."""
     if not (instruction.traits.exchanges and instruction.inputs):
         return instruction.outputs
     return [one for one in instruction.inputs if isinstance(one, Binding) and one.copy in instruction.writes]
 
 
 def is_awaited(instruction: Instruction, waiting: Collection[int]) -> bool:
-    """Does an instruction with one of these ids wait for a meta that depends on the instruction's results?
+    """Whether an instruction with one of these ids waits for a meta that depends on the instruction's results.
 
-    Such a wait is no edge: the instruction that waits may overwrite the results without reading them.
+    Such a wait is not an edge: the waiting instruction may overwrite the results without reading them.
     """
     if instruction.plan is None or instruction.plan.in_place:
         return False

@@ -1,8 +1,8 @@
-"""A collective that a library carries out on devices of several nodes: one LAUNCH on each (`collective_launch`).
+"""A collective that a library carries out on devices of several nodes: one LAUNCH on each node (`collective_launch`).
 
-The LAUNCH begins when all that it reads is there on this node, and is done when the GPUs of this node are.
-`streams.gangs` has all nodes launch together, or none. Until then it waits for other nodes, as an Expect does: it holds
-up no stream, and nothing that waits for memory. Whoever withdraws it tells the other nodes.
+The LAUNCH begins when its operands on this node are ready, and is done when this node's GPUs have finished.
+`streams.gangs` makes all nodes launch together, or none. Until then the LAUNCH waits for other nodes, as an EXPECT
+does: the wait blocks no stream, and no instruction that waits for memory. A node that withdraws tells the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .quotas import check_offers
 def library_of(
     asked: ResolvedRequest, homes: Sequence[str], devices: Mapping[int, DeviceState]
 ) -> CollectiveLibrary | None:
-    """The library that the message names, of all devices here; None if it names none."""
+    """The library that the message names; None if it names none. MetadataError if a device here lacks the library."""
     kind, wanted = asked.collective.kind, asked.request.library
     if not wanted:
         return None
@@ -74,7 +74,7 @@ class GangGroup(LaunchedGroup):
         instruction.on_doom = partial(self.withdraw_gang, gang)
 
     def begin_gang(self, gang: Gang, instruction: Instruction, *given: Any) -> None:
-        """All that it reads is there on this node. `given`: the arrays, and the callback."""
+        """Join the launch: the operands on this node are ready. `given`: the arrays, and the callback."""
         session = self.cause.session
         try:
             check_offers(session)
@@ -87,7 +87,7 @@ class GangGroup(LaunchedGroup):
         gang.begin(self.operands(gang.launch, given[:-1]), given[-1])
 
     def withdraw_gang(self, gang: Gang, instruction: Instruction) -> None:
-        """It will not run, or not to its end."""
+        """Withdraw this node's part: the instruction was doomed or revoked."""
         self.cause.session.offered.discard(instruction.id)
         if instruction.error is not None:
             gang.withdraw(instruction.describe(instruction.error))

@@ -1,7 +1,7 @@
-"""The group of one collective: an ALLOCATE for each result, the steps, one COMPLETE. `collectives` says how these
-depend on each other.
+"""The instructions of one collective: an ALLOCATE for each result, the steps, one COMPLETE.
 
-A step between devices without a direct way is two instructions, through a value on the host that nobody else sees.
+`collectives` says how these depend on each other. A step between devices without peer access is two instructions,
+through a temporary value on the host.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ Receive = Callable[[Array, Array], None]
 
 
 class Origin(NamedTuple):
-    """Where a chunk comes from, for the device that receives it: a region of a value; the tokens to be waited for; the
-    kind of the stream that brings it, and how it copies; the bytes that cross a link. `in_place`: a merge may read it
-    where it lies."""
+    """The source of a chunk, for the device that receives the chunk.
+
+    `binding` and `region`: where the chunk lies; `tokens`: the tokens to wait for; `kind` and `copy`: the stream and
+    the function that bring the chunk; `nbytes`: the bytes between devices; `in_place`: a merge may read the chunk in
+    place.
+    """
 
     binding: Binding
     region: Region
@@ -51,8 +54,11 @@ class Origin(NamedTuple):
 
 
 class Group:
-    """The instructions of one collective, on the ranks whose `devices`, and the tensors whose `inputs`, are here.
-    `schedule`: the steps of which something is done here, if these are not all."""
+    """The instructions of one collective on this node.
+
+    `devices` and `inputs` hold the ranks whose device, or input, is on this node. `schedule`: the steps in which this
+    node takes part; all steps by default.
+    """
 
     def __init__(
         self,
@@ -71,7 +77,7 @@ class Group:
         self.devices = devices
         self.inputs = inputs
         self.algorithm, self.steps = schedule or schedule_of(asked.collective)
-        self.limit = int(asked.request.timeout * 1e9)  # nanoseconds that an instruction may run
+        self.limit = int(asked.request.timeout * 1e9)  # nanoseconds for each instruction
         self.number = scheduler.ids + 1
         self.results: dict[int, Binding] = {}
         self.tokens: dict[tuple[int, int], Copy] = {}
@@ -83,7 +89,7 @@ class Group:
         return name_of(self.given, self.algorithm, self.number)
 
     def admit(self, outputs: Sequence[int], metas: Sequence[Meta]) -> None:
-        """Admit all of it."""
+        """Admit all instructions of the collective."""
         name = self.name
         for id_, (rank, device) in zip(outputs, self.devices.items(), strict=True):
             self.results[rank] = self.make_result(name, id_, metas[rank], device)
@@ -94,7 +100,7 @@ class Group:
             drop_packed(binding)
 
     def admit_steps(self, name: str) -> None:
-        """Admit what fills the results, between their making and their completion."""
+        """Admit the steps, which fill the results."""
         for number, label in enumerate(labels_of(name, self.steps, self.given.ranks)):
             self.admit_step(number, label)
 
@@ -103,7 +109,7 @@ class Group:
         return self.scheduler.new_instruction(cause.session, opcode, label, device, cause.location)
 
     def make_result(self, name: str, id_: int, meta: Meta, device: DeviceState) -> Binding:
-        """Define a result, and make its memory."""
+        """Define a result, and admit the ALLOCATE of its memory."""
         tensor, copy = self.residency.new_tensor(meta, device)
         define(self.cause.session, id_, tensor)
         note_maker(tensor.storage, (name, NOTHING), self.cause.location, self.scheduler.now)
@@ -118,15 +124,15 @@ class Group:
         return binding
 
     def filling_stream(self, device: DeviceState) -> Stream | None:
-        """The stream that fills a result, in whose order it may have its memory; None if no single one does."""
+        """The stream that fills a result, in whose order the memory is allocated; None if several streams do."""
         return device.backend.copy_stream(StreamKind.P2P)
 
     def complete(self, name: str) -> None:
-        """All results are there, or none: an input that is empty, which no step reads, may have an error, too."""
+        """Admit the COMPLETE, which poisons all results if a step has failed, or an input that no step reads."""
         instruction = self.new_instruction(Opcode.COMPLETE, name, next(iter(self.devices.values())))
         results = tuple([binding.copy for binding in self.results.values()])
         unread = [self.inputs[rank].copy for rank in unread_inputs(self.given, self.steps) if rank in self.inputs]
-        instruction.inputs = tuple(self.results.values())  # they are updated: it makes no memory
+        instruction.inputs = tuple(self.results.values())  # updated in place, without new memory
         instruction.reads, instruction.writes = (*self.tokens.values(), *unread, *results), results
         counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
         nbytes = self.given.nbytes
@@ -141,7 +147,7 @@ class Group:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def admit_step(self, number: int, label: str) -> None:
-        """Admit a step: one instruction, or two through the host."""
+        """Admit a step as one instruction, or as two through the host."""
         step = self.steps[number]
         device, source = self.devices[step.rank].backend, self.binding(step.source)
         home, region, tokens = source.copy.device, step.source.region, self.tokens_read(step.source)
@@ -157,7 +163,7 @@ class Group:
             )
 
     def through_host(self, step: CollectiveStep, label: str, host: DeviceState, nbytes: int) -> None:
-        """Bring the chunk to the host, and from there to the device."""
+        """Admit a step as two instructions: from the source to the host, and from the host to the device."""
         staged = self.staged(step.source, f"{label}, to {host.name}", host, nbytes)
         copy_in = self.devices[step.rank].backend.copy_in
         origin = Origin(staged, whole(step.source.region.shape), [], StreamKind.H2D, copy_in, nbytes, False)
@@ -165,7 +171,7 @@ class Group:
         self.drop(staged)
 
     def staged(self, source: ChunkRegion, label: str, host: DeviceState, nbytes: int) -> Binding:
-        """A chunk as a value of its own on the host, or on the device that has it, until `drop`."""
+        """Copy a chunk to a temporary value on `host`, which may be the chunk's own device; `drop` releases it."""
         binding, region, flat = self.binding(source), source.region, self.given.flat
         staged, device = self.scratch(region, host), binding.copy.device
         backend, here = device.backend, device is host
@@ -179,18 +185,18 @@ class Group:
         return staged
 
     def scratch(self, region: Region, device: DeviceState) -> Binding:
-        """A new value of a chunk's size, until `drop`."""
+        """A new temporary value of a chunk's size; `drop` releases it."""
         tensor, copy = self.residency.new_tensor(Meta.of(region.shape, self.given.inputs[0].dtype), device)
         self.scheduler.bound.append(copy)
         return Binding(copy, tensor, 0, None)
 
     def drop(self, scratch: Binding) -> None:
-        """Drop the value, behind all that was admitted."""
+        """Drop a temporary value, once the instructions admitted so far have finished with it."""
         scratch.tensor.storage.sharers = 0
         drop_copies(scratch.tensor.storage)
 
     def receive(self, step: CollectiveStep, label: str, origin: Origin) -> None:
-        """Admit what writes the chunk: by copying, or by merging with the base."""
+        """Admit the instruction that writes the chunk: a MOVE, or a MERGE with the step's base."""
         device, result, base = self.devices[step.rank], self.results[step.rank], step.base
         instruction = self.new_instruction(Opcode.MOVE if base is None else Opcode.MERGE, label, device)
         own = [] if base is None else [self.binding(base)]
@@ -207,7 +213,7 @@ class Group:
         self.send(instruction, device.backend.copy_stream(origin.kind), device, origin.nbytes)
 
     def send(self, instruction: Instruction, stream: Stream, carrier: DeviceState, nbytes: int) -> None:
-        """Admit a step on a stream, whose device counts what it moves."""
+        """Admit a step on a stream; `carrier` is the device that counts the moved bytes."""
         instruction.stream = stream
         instruction.bytes_moved = nbytes
         instruction.limit = self.limit
@@ -222,7 +228,7 @@ class Group:
         self.residency.tiers.admit(instruction)
 
     def binding(self, place: ChunkRegion) -> Binding:
-        """Where a place lies: in an input, or in a result."""
+        """The binding of the input or result in which a region lies."""
         return (self.inputs if place.is_input else self.results)[place.rank]
 
     def token(self, place: ChunkRegion) -> Copy:
@@ -233,15 +239,14 @@ class Group:
         return self.tokens[key]
 
     def buffer(self, target: ChunkRegion) -> Copy:
-        """The token of one of the two pieces that a rank's merges may set aside: while one merge runs, the next one is
-        queued behind it."""
+        """The token of one of a rank's two merge buffers: one for the running merge, one for the next in the queue."""
         key = (target.rank, target.chunk % 2)
         if key not in self.buffers:
             self.buffers[key] = self.residency.new_copy(self.devices[target.rank], 0, 1)
         return self.buffers[key]
 
     def tokens_read(self, place: ChunkRegion | None) -> list[Copy]:
-        """The token of a place that is a chunk."""
+        """The token to wait for before a region is read; none for an input."""
         return [] if place is None or place.is_input else [self.token(place)]
 
 
@@ -251,7 +256,7 @@ def name_of(given: Collective, algorithm: str, number: int) -> str:
 
 
 def labels_of(name: str, steps: Sequence[CollectiveStep], ranks: int) -> list[str]:
-    """The labels of steps: which of its rank's each is, of how many there are at the most."""
+    """The labels of steps: the collective's name, and the number of the step among those of its rank."""
     return [f"{name}, {text}" for text in numbered(steps, ranks)]
 
 
@@ -265,8 +270,10 @@ def unread_inputs(given: Collective, steps: Sequence[CollectiveStep]) -> list[in
 def kernel_of(
     given: Collective, step: CollectiveStep, origin: Region, device: Device, copy: Receive, *, in_place: bool
 ) -> Callable[..., None]:
-    """The kernel of a step, which gets the arrays of the result, of the base unless there is none, and of the source.
-    `origin`: where the chunk lies in the last; `copy`: how it comes from there, unless a merge reads it `in_place`."""
+    """The kernel of a step, whose arguments are the arrays of the result, of the base (if any) and of the source.
+
+    `origin`: the chunk's region in the source; `copy` receives the chunk, unless a merge reads it `in_place`.
+    """
     if step.base is None:
         return copying(copy, step.target.region, origin, given.flat)
     merge = partial(device.merge, function=given.merge)
@@ -276,7 +283,7 @@ def kernel_of(
 
 
 def flipped(copy: Callable[[Array, Array], None]) -> Callable[[Array, Array], None]:
-    """The copy, from its first argument to its second."""
+    """The copy function with its arguments exchanged: source first."""
     return lambda source, target: copy(target, source)
 
 

@@ -1,9 +1,9 @@
-"""A collective that a library carries out, NCCL: one LAUNCH in place of the steps, between the same ALLOCATEs and the
-same COMPLETE (`collectives`).
+"""A collective that a library (NCCL) carries out: one LAUNCH in place of the steps, between the ALLOCATEs and the
+COMPLETE (`collectives`).
 
-The LAUNCH reads all tensors and results, and writes a token of each result. Its edges are hard (`Traits.exchanges`), so
-it begins when all that it reads is there; on all of its devices at once, since it is one instruction. The library has
-one order for all launches of the machine. `collective_gang` has that of several nodes.
+The LAUNCH reads all inputs and results, and writes a token for each result. Its edges are hard (`Traits.exchanges`), so
+the LAUNCH begins when all its operands are ready, and, being one instruction, on all its devices at once. The library
+keeps one order for all launches of the machine. `collective_gang` extends this to several nodes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .collective_group import Group
 
-WHOLE: Final = whole(())  # a token is of all of a result
+WHOLE: Final = whole(())  # a token stands for the whole result
 
 
 def library_of(
     asked: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[DeviceState]
 ) -> CollectiveLibrary | None:
-    """The library that can carry it out; None if its devices have none, or not one, or it has no calls for it."""
+    """The library that can carry out the collective; None if the devices do not share a library that supports it."""
     library = devices[0].backend.library
     if library is None or any(device.backend.library is not library for device in devices):
         return None
@@ -45,7 +45,7 @@ def library_of(
 
 
 class LaunchedGroup(Group):
-    """The instructions of a collective that a library carries out, of the ranks and tensors that are here."""
+    """The instructions on this node of a collective that a library carries out."""
 
     def __init__(
         self,
@@ -83,28 +83,28 @@ class LaunchedGroup(Group):
         return name
 
     def prepare(self, instruction: Instruction, launch: Launch) -> None:
-        """Say how the LAUNCH begins, and ends early."""
+        """Set the functions that begin the LAUNCH, and that withdraw it."""
         instruction.kernel = partial(self.begin, launch)
         instruction.on_doom = partial(self.withdraw, launch)
 
     def begin(self, launch: Launch, *given: Any) -> None:
-        """Have the library carry it out. `given`: the arrays, and the callback."""
+        """Start the launch in the library. `given`: the arrays, and the callback."""
         self.library.begin(launch, self.operands(launch, given[:-1]), given[-1])
 
     def operands(self, launch: Launch, arrays: Sequence[Any]) -> Operands:
-        """What the calls read and write, of the arrays of the results and of the tensors."""
+        """The regions of the arrays that the library's calls read and write. `arrays`: the results, then the inputs."""
         ranks = len(self.devices)
         results, inputs = dict(zip(self.devices, arrays[:ranks], strict=True)), arrays[ranks:]
         return operands_of(self.given, launch.calls, dict(zip(self.inputs, inputs, strict=True)), results)
 
     def withdraw(self, launch: Launch, instruction: Instruction) -> None:
-        """It will not run, or not to its end."""
+        """Withdraw the launch from the library: the instruction was doomed or revoked."""
         if instruction.error is not None:
             self.library.withdraw(launch, instruction.error)
 
 
 def operands_of(given: Collective, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
-    """What each call reads and writes of the arrays, by rank. A broadcast has one tensor, that of its root."""
+    """The regions that each call reads and writes. `inputs`, `results`: by rank; a broadcast has one input."""
     alone = given.kind is CollectiveKind.BROADCAST
     return [
         (

@@ -1,20 +1,20 @@
-"""Admission of collectives: a message is unfolded into a group of instructions, admitted one after the other.
+"""Admission of collectives: a COLLECTIVE message becomes a group of instructions, admitted one after the other.
 
-- an ALLOCATE for each result makes its memory, in the order of the stream that fills it;
-- the steps (`interpreter.collectives`), each a MOVE or a MERGE on the stream that brings the chunk to the device that
-  receives it, or two of them through the host where there is no way without;
-- one COMPLETE, which has no work, writes all results.
+- One ALLOCATE for each result makes its memory, in the order of the stream that fills the result.
+- Each step (`interpreter.collectives`) is a MOVE or a MERGE on the stream that brings a chunk to the receiving device,
+  or two such instructions through the host, for devices without peer access.
+- One COMPLETE, which does no work, writes all results.
 
-Where all devices have a library of collectives that can do it, one LAUNCH stands for the steps (`collective_launch`).
+If all devices share a library that supports the collective, one LAUNCH replaces the steps (`collective_launch`).
 
-Dependences are edges, as everywhere. Of a result that is being made, each chunk has a *token*, a copy without data: a
-step reads the tokens of the chunks that it reads, and writes that of the chunk that it writes. The result's own copy is
-only read by steps, so that they keep its memory and come behind its making, but not behind each other; COMPLETE reads
-all tokens and updates the copies. So a step begins as soon as its chunk is there, whatever the others do; a failure
-anywhere reaches all results; and what is behind the collective in the program waits for COMPLETE alone.
+Dependences are edges, as everywhere. Each chunk of an unfinished result has a *token*, a copy without data: a step
+reads the tokens of its source chunks, and writes the token of its target chunk. Steps only read the result's own copy,
+which orders the steps after the ALLOCATE but not among each other; COMPLETE reads all tokens and updates the result's
+copy. So a step begins as soon as its chunks are ready; a failure of any step reaches all results; and later
+instructions of the program wait for COMPLETE alone.
 
-No deadlock: a step is dispatched when all that it waits for is done (`Traits.exchanges`), so no stream ever waits for
-another device, and the order of admission is one for all sessions and devices.
+There is no deadlock: a step is dispatched only once its dependences are done (`Traits.exchanges`), so no stream ever
+waits for another device, and all sessions and devices have one order of admission.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Collectives:
         self.rejection = rejection
 
     def collective(self, session: VmSession, message: Collective) -> None:
-        """Admit the group, or define its results poisoned."""
+        """Admit the group; if it is refused, define the results, poisoned."""
         cause, outputs = Cause(session, message.location), message.outputs
         metas: Sequence[Meta] = ()
         devices: list[DeviceState] = []
@@ -88,8 +88,10 @@ class Collectives:
         *,
         launched: bool = False,
     ) -> list[Binding]:
-        """The inputs on their homes, once it is certain that the group can be admitted. `launched`: a library brings
-        all chunks, and takes packed values alone."""
+        """Check that the group can be admitted, and return the inputs on their homes.
+
+        `launched`: a library carries out the collective, so routes do not matter, and inputs must be packed.
+        """
         residency = self.residency
         for device in (*devices, *(tensor.home for tensor in tensors)):
             refuse_lost(device)
@@ -112,7 +114,7 @@ class Collectives:
         metas: Sequence[Meta],
         devices: Sequence[DeviceState],
     ) -> None:
-        """Define the results, poisoned, each on its device as far as that is known."""
+        """Define the results, poisoned, on their devices if these are known."""
         session, rejection = cause.session, self.rejection
         if len(metas) != len(message.outputs) or not devices:
             rejection.reject(session, error, message.outputs, cause.location, message.kind)
@@ -124,20 +126,20 @@ class Collectives:
 
 
 def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[str]) -> ResolvedRequest:
-    """What the message asks for, on these tensors of a machine with these devices."""
+    """The request of a message, checked. `known`: the names of the machine's devices."""
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]
     return asked_for(message.kind, homes, metas, devices, message.attributes, len(message.outputs))
 
 
 def check_some(message: Collective) -> None:
-    """MetadataError for a message without tensors, as only another node's part may be."""
+    """MetadataError for a message without inputs, which is valid only for a part of a collective over nodes."""
     if not message.inputs:
         raise MetadataError(f"{message.kind}: it needs at least one tensor", op=message.kind)
 
 
 def known(tensor: Tensor) -> Tensor:
-    """The tensor; the error in place of its meta, if that will never be known."""
+    """The tensor. Raises the tensor's error if its meta will never be known."""
     if tensor.meta_error is not None:
         raise tensor.meta_error.reraisable()
     return tensor

@@ -1,19 +1,20 @@
 """Collectives with devices of several nodes: each node admits the steps that read or write memory of its own.
 
-All nodes get the same request and make the same steps (`interpreter.collectives.over_nodes`). A step from this node's
-memory to another's is a Send of the chunk; one from there is a Recv, which puts the chunk into its place in the result,
-or merges it there while its pieces arrive. Where the place does not lie packed, or links do not reach it (a GPU), the
-chunk is expected and received as a value of its own on the host, which goes with the step that reads it. All else is as
-on one machine (`collectives`).
+All nodes get the same request and compute the same steps (`interpreter.collectives.over_nodes`). A step from this
+node's memory to another node's is a SEND of the chunk. A step from another node is a RECV, which writes the chunk into
+the result, or merges it there while pieces of it arrive. If the target region is not packed, or links cannot reach its
+memory (a GPU), the chunk is received into a temporary value on the host, which the step then reads. Everything else is
+as on one machine (`collectives`).
 
-No deadlock: transfers match by name, not by order, and a chunk of its own has memory once it is offered. Results have
-theirs from the beginning, so two clients whose collectives do not fit side by side wait for each other until their
-`timeout`.
+There is no deadlock between transfers: they match by name, not by order, and a temporary value gets memory only when
+its chunk is offered. Results have memory from the beginning, so two clients whose collectives do not fit side by side
+wait for each other until their `timeout`.
 
-A node that refuses its part tells the other nodes, for each of its transfers: their results carry the same error.
+A node that refuses its part tells the other nodes for each of its transfers, so that their results carry the same
+error.
 
-Where the client has found that all devices have one library of collectives, it names that in the message, and each node
-admits one LAUNCH instead (`collective_gang`).
+If the client names a library of collectives, which all devices share, each node admits one LAUNCH instead
+(`collective_gang`).
 """
 
 from __future__ import annotations
@@ -57,8 +58,11 @@ from .rejection import located
 
 
 class Participation(NamedTuple):
-    """What the nodes do together, as this one sees it. `homes`: of all tensors; `first`: the name of the first
-    transfer; `incarnations`: of the nodes' daemons that are meant; `inputs`, `ranks`: the numbers of this node's."""
+    """This node's part in a collective over nodes.
+
+    `homes`: the homes of all inputs; `first`: the name of the first transfer; `incarnations`: the incarnation of each
+    node that the client means; `inputs`, `ranks`: the numbers of the inputs and results on this node.
+    """
 
     asked: ResolvedRequest
     homes: tuple[str, ...]
@@ -70,12 +74,12 @@ class Participation(NamedTuple):
 
     @property
     def whole(self) -> tuple[Given, tuple[str, ...], tuple[str, ...], str]:
-        """What says which part this node has."""
+        """The arguments of `part_of` and `part_to_do`, which compute this node's part."""
         return self.asked.collective, self.homes, tuple(self.asked.devices), self.node
 
 
 class CollectivesOverNodes:
-    """The handler of COLLECTIVE messages: those about this machine alone are for `here`."""
+    """The handler of COLLECTIVE messages. A collective on this machine alone goes to `here`."""
 
     def __init__(self, here: Collectives, transfers: NodeTransfers) -> None:
         self.here = here
@@ -83,7 +87,7 @@ class CollectivesOverNodes:
         self.turns = Turns()
 
     def collective(self, session: VmSession, message: Collective) -> None:
-        """Admit this node's part, or define its results poisoned and tell the other nodes."""
+        """Admit this node's part; if it is refused, define the results, poisoned, and tell the other nodes."""
         if not message.homes:
             self.here.collective(session, message)
             return
@@ -113,21 +117,21 @@ class CollectivesOverNodes:
         group.admit(message.outputs, metas)
 
     def participation_of(self, message: Collective) -> Participation:
-        """What this node has to do; MetadataError for what does not fit."""
+        """This node's part of the message's collective; MetadataError for an inconsistent message."""
         node = self.transfers.own_node()
         if not message.transfer:
             raise MetadataError(f"{message.kind} over several nodes needs the name of a transfer", op=message.kind)
         try:
             metas = [as_meta(one) for one in message.metas]
         except (TypeError, ValueError, KeyError, TensordError):
-            raise MetadataError(f"{message.kind}: what is no meta was given as one", op=message.kind) from None
+            raise MetadataError(f"{message.kind}: an input's meta is malformed", op=message.kind) from None
         asked = asked_over_nodes(message.kind, message.homes, metas, message.devices, message.attributes)
         homes, meant = tuple(message.homes), incarnations_of(message, asked)
         inputs, ranks = own_of(homes, node), own_of(asked.devices, node)
         return Participation(asked, homes, node, message.transfer, meant, inputs, ranks)
 
     def devices_of(self, message: Collective, mine: Participation) -> dict[int, DeviceState]:
-        """The devices of this node's ranks."""
+        """The devices of this node's ranks; MetadataError if the message has other inputs or outputs than the part."""
         if len(mine.ranks) != len(message.outputs) or len(mine.inputs) != len(message.inputs):
             raise MetadataError(
                 f"{message.kind}: {mine.node} got {len(message.inputs)} tensors for {len(message.outputs)} results, "
@@ -145,7 +149,7 @@ class CollectivesOverNodes:
         *,
         launched: bool = False,
     ) -> dict[int, Binding]:
-        """The tensors of this node, on their homes, which have to be those that were named."""
+        """This node's inputs, on their homes; MetadataError if a home or meta is not the one in the request."""
         given, tensors = mine.asked.collective, []
         for number, id_ in zip(mine.inputs, message.inputs, strict=True):
             tensor = known(tensor_of(cause.session, id_))
@@ -157,9 +161,9 @@ class CollectivesOverNodes:
         return dict(zip(mine.inputs, bound, strict=True))
 
     def withdraw(self, mine: Participation, error: TensordError) -> None:
-        """Tell the other nodes that nothing comes of this node's part."""
+        """Tell the other nodes that this node does not take part."""
         if mine.asked.request.library:
-            if mine.ranks and is_launchable(mine.asked, mine.homes):  # else they find the same
+            if mine.ranks and is_launchable(mine.asked, mine.homes):  # otherwise each node refuses by itself
                 self.meeting(mine, self.link_if_there).withdraw(error)
             return
         for task in part_to_do(*mine.whole).tasks:
@@ -178,7 +182,7 @@ class CollectivesOverNodes:
             return None
 
     def meeting(self, mine: Participation, link_to: Callable[[Participation, str], Link | None]) -> Meeting:
-        """What this node needs in order to launch together with the others."""
+        """The meeting in which this node and the others agree to launch."""
         meeting = Meeting(launching_nodes(mine.asked), mine.node, mine.first, digest_of(mine.asked), {})
         links = {other: link for other in meeting.others if (link := link_to(mine, other)) is not None}
         return meeting._replace(links=links)
@@ -186,12 +190,12 @@ class CollectivesOverNodes:
     def withdraw_task(self, mine: Participation, task: Task, error: TensordError) -> None:
         sends = task.source == mine.node
         link = self.link_if_there(mine, task.target if sends else task.source)
-        if link is not None:  # a node that is gone is not told
+        if link is not None:  # a lost node cannot be told
             (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
 
 
 class GroupOverNodes(Group):
-    """This node's instructions of one collective. NodeLost if another node is."""
+    """This node's instructions of one collective over nodes. NodeLost if another node is lost."""
 
     def __init__(
         self,
@@ -206,16 +210,16 @@ class GroupOverNodes(Group):
         super().__init__(here.scheduler, here.residency, cause, mine.asked, devices, inputs, schedule)
         self.transfers = admission.transfers
         self.first, self.node, self.tasks = mine.first, mine.node, part.tasks
-        self.received = 0  # chunks, each of which waits for those before
+        self.received = 0  # chunks so far; each may wait for the earlier ones, so its time limit grows
         others = {node for task in part.tasks for node in (task.source, task.target)} - {mine.node}
         self.links = {node: admission.link_to(mine, node) for node in others}
 
     def filling_stream(self, device: DeviceState) -> Stream | None:
-        """None where links put chunks into the result."""
+        """The stream that fills a result; None for memory into which links write chunks."""
         return None if device.backend.linked else super().filling_stream(device)
 
     def admit_steps(self, name: str) -> None:
-        """Admit what this node does of the steps."""
+        """Admit this node's share of the steps."""
         for index, task in enumerate(self.tasks):
             label = f"{name}, {task.text}"
             if task.source == task.target:
@@ -226,7 +230,7 @@ class GroupOverNodes(Group):
                 self.receive_chunk(task, label, transfer_of(self.first, task.number))
 
     def send_chunk(self, task: Task, label: str, transfer: bytes) -> None:
-        """Send a chunk: from where it lies, or from a packed copy of it on the host."""
+        """Send a chunk in place, or from a packed copy on the host."""
         source, meta, node = task.step.source, task.meta, task.target
         binding, region, link = self.binding(source), source.region, self.links[node]
         half = Half(transfer, link.fail)
@@ -240,7 +244,7 @@ class GroupOverNodes(Group):
         self.drop(staged)
 
     def receive_chunk(self, task: Task, label: str, transfer: bytes) -> None:
-        """Receive a chunk into its place, or into a value of its own that the step then copies or merges."""
+        """Receive a chunk into the result, or into a temporary value that the step then copies or merges."""
         step, meta = task.step, task.meta
         device = self.devices[step.rank]
         if self.lands(step):
@@ -257,7 +261,7 @@ class GroupOverNodes(Group):
         self.drop(scratch)
 
     def lands(self, step: CollectiveStep) -> bool:
-        """Can the link put the chunk into its place, and read what it is merged with?"""
+        """Whether the link can write the chunk into the result, and read the base of its merge."""
         base, result = step.base, self.results[step.rank]
         if base is not None:
             own = self.binding(base)
@@ -266,7 +270,10 @@ class GroupOverNodes(Group):
         return self.is_in_reach(result, step.target.region)
 
     def land_chunk(self, step: CollectiveStep, meta: Meta, transfer: bytes, node: str) -> None:
-        """Receive a chunk into its place, or merge it there. It may take as long as the chunks before it may."""
+        """Receive a chunk into the result, or merge the chunk there.
+
+        The time limit includes the limits of the chunks before.
+        """
         base, link = step.base, self.links[node]
         own = () if base is None else (self.binding(base),)
         bindings, into = (self.results[step.rank], *own), self.landing(step)
@@ -276,7 +283,7 @@ class GroupOverNodes(Group):
         self.transfers.admit_landing(self.cause, link, Half(transfer, link.refuse), landing, node, limit)
 
     def landing(self, step: CollectiveStep) -> Callable[..., Any]:
-        """What takes the place of the chunk in the result's array, or makes what merges pieces with the base's."""
+        """The function from the result's array, and the base's, to the chunk's target: an array, or a `Merge`."""
         place, base, flat = step.target.region, step.base, self.given.flat
         if base is None:
             return self.taking(place)
@@ -294,14 +301,14 @@ class GroupOverNodes(Group):
         return into
 
     def admit_recv(self, piece: Piece, transfer: bytes, node: str) -> None:
-        """Admit the Expect and the Recv of a chunk. Its offer may take as long as the chunks before it may."""
+        """Admit the EXPECT and RECV of a chunk. The time limit of its offer includes those of the chunks before."""
         link = self.links[node]
         self.received += 1
         limits = self.limit * self.received, self.limit
         self.transfers.admit_recv(self.cause, link, Half(transfer, link.refuse), piece, node, limits)
 
     def is_in_reach(self, binding: Binding, region: Region) -> bool:
-        """Does the region lie packed, in memory that links read and fill?"""
+        """Whether the region is packed, and in memory that links can read and write."""
         meta = binding.tensor.meta
         if not binding.copy.device.backend.linked or meta is None:
             return False
@@ -309,12 +316,12 @@ class GroupOverNodes(Group):
         return packed and (self.given.flat or region.is_packed_in(meta.shape))
 
     def taking(self, region: Region) -> Callable[[Any], Any]:
-        """What takes the region of a value's array."""
+        """The function from a value's array to the region of it."""
         flat = self.given.flat
         return lambda array: part(array, region, flat)
 
     def host_of(self, device: DeviceState) -> DeviceState:
-        """The device itself where links read its memory, else the host."""
+        """The device itself if links can read its memory, else the host device."""
         host = device if device.backend.linked else self.residency.host
         if host is None:
             raise MetadataError(f"chunks of {device.name} are exchanged on a cpu device, and this machine has none")
@@ -322,12 +329,15 @@ class GroupOverNodes(Group):
 
 
 def own_of(names: Sequence[str], node: str) -> list[int]:
-    """The numbers of the devices that are this node's."""
+    """The positions of the device names that belong to this node."""
     return [number for number, name in enumerate(names) if node_of(name) == node]
 
 
 def incarnations_of(message: Collective, asked: ResolvedRequest) -> dict[str, int]:
-    """The incarnations of the nodes' daemons that are meant, if they were named; MetadataError for too few."""
+    """The incarnation of each node that the client means; empty if the message has none.
+
+    MetadataError if there are more or fewer incarnations than nodes.
+    """
     nodes = nodes_of(tuple(message.homes), tuple(asked.devices))
     if message.incarnations and len(message.incarnations) != len(nodes):
         raise MetadataError(
@@ -337,15 +347,15 @@ def incarnations_of(message: Collective, asked: ResolvedRequest) -> dict[str, in
 
 
 def as_meta(wire: Any) -> Meta | None:
-    """The meta of a tensor from outside; TypeError for that of a number."""
+    """Decode the meta of a tensor; TypeError if it is the type of a scalar."""
     meta = decode_meta(wire)
     if isinstance(meta, type):
-        raise TypeError("a number is no tensor")
+        raise TypeError("a scalar is not a tensor")
     return meta
 
 
 def check_named(tensor: Tensor, home: str, meta: Meta) -> None:
-    """MetadataError if a tensor is another one than the other nodes were told of."""
+    """MetadataError if a tensor's home or meta differs from the request that all nodes got."""
     if tensor.home.name != home or tensor.meta != meta:
         found = f"{tensor.meta} on {tensor.home.name}"
-        raise MetadataError(f"all nodes were told of a {meta} on {home}, and the tensor is {found}")
+        raise MetadataError(f"the request names a tensor {meta} on {home}, but the tensor is {found}")

@@ -1,4 +1,7 @@
-"""Admission of checkpoints and their restoring (`durability`): who may ask for them, and the answers."""
+"""Admission of CHECKPOINT and RESTORE messages: permissions, requests to `durability`, and the answers.
+
+Groups of messages are also watched here, so that their changes to durable names reach the disk together.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,11 @@ PUBLISH, UNPUBLISH = MessageKind.PUBLISH, MessageKind.UNPUBLISH
 
 
 class Watched(NamedTuple):
-    """What a group may change: tensors with the storages and versions that they had, names that it binds, and durable
-    ones that it takes away."""
+    """The durable state that a group of messages may change.
+
+    `before`: lasting tensors with their storages and versions before the group; `bound`: the names that the group
+    publishes; `unbound`: the durable names that it removes or replaces.
+    """
 
     before: dict[Tensor, tuple[Storage, int]]
     bound: set[str]
@@ -51,12 +57,12 @@ class Durable:
         self.checkpoints.publish = names.publish
 
     def check_durable(self) -> None:
-        """ProtocolError if the machine keeps no durable names."""
+        """ProtocolError if this machine has no directory for durable names."""
         if self.checkpoints.durable is None:
             raise ProtocolError(NOT_KEPT)
 
     def checkpoint(self, session: VmSession, message: Checkpoint) -> None:
-        """Take a checkpoint of what is published."""
+        """Take a checkpoint of published names; without a directory, of the durable names."""
         directory, names, keep, request, location = message
 
         def told(report: Any, error: TensordError | None) -> None:
@@ -72,8 +78,10 @@ class Durable:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
     def watch(self, session: VmSession, messages: Sequence[Any]) -> Watched | None:
-        """What a group may change of what is durable, as it is before it. None if there is nothing durable, and nothing
-        becomes so. The messages are well-formed, and not decoded yet."""
+        """Note the durable state that a group may change, before the group is admitted.
+
+        None if no name is durable, and the group publishes none. `messages`: well-formed, not yet decoded.
+        """
         directory = self.names.directory
         if self.checkpoints.durable is None:
             return None
@@ -92,7 +100,7 @@ class Durable:
         return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)
 
     def note_changed(self, watched: Watched) -> None:
-        """A group was admitted: what it has changed is written together."""
+        """Join the durable tensors and names that an admitted group has changed, so that they are written together."""
         changed: set[Member] = {
             tensor
             for tensor, (storage, version) in watched.before.items()
@@ -102,7 +110,7 @@ class Durable:
         self.note_bound(watched.bound, changed)
 
     def note_bound(self, bound: Iterable[str], changed: Iterable[Member] = ()) -> None:
-        """These names were bound together, and this was changed with them."""
+        """Join names that were published together, and other changes of the same group."""
         directory, checkpoints = self.names.directory, self.checkpoints
         members = {*changed, *(name for name in bound if name in directory.durable)}
         if len(members) > 1 and checkpoints.durable is not None:
@@ -110,7 +118,7 @@ class Durable:
             groups.prune(groups.join(members), directory.durable, directory.lasting, written)
 
     def restore(self, session: VmSession, message: Restore) -> None:
-        """Publish what a generation holds, once the disk was looked at, piece by piece: others are served meanwhile."""
+        """Publish the contents of a generation, in pieces, so that other sessions are served meanwhile."""
         directory, number, names, deep, request = message
         try:
             refuse_strangers(session, directory)
@@ -124,7 +132,7 @@ class Durable:
         self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), asked.go_on)
 
     def on_disk(self, session: VmSession, kernel: Callable[[], Any], then: Callable[[Instruction], None]) -> None:
-        """Have the store's thread for files do something, behind what it does now; `then` is told on this thread."""
+        """Run `kernel` on the store's thread for files, then call `then` on the driving thread."""
         store = self.residency.store
         if store is None:
             raise AssertionError("checked by the caller")
@@ -137,11 +145,11 @@ class Durable:
         self.scheduler.admit(instruction)
 
     def restoring(self, found: Found, names: Collection[str] = ()) -> RestoringInStore:
-        """What is about to publish what was found, or these names of it."""
+        """The object that publishes the names found in a generation, or only `names` if there are any."""
         return RestoringInStore(self.checkpoints, found, frozenset(names))
 
     def restore_at_once(self, found: Found) -> dict[str, Any]:
-        """Publish what was found, for nobody in particular, before there is anybody to serve; what there is to say."""
+        """Publish the names found in a generation at the machine's start, without a session, and return the report."""
         restoring = self.restoring(found)
         while restoring.go_on():
             pass
@@ -149,7 +157,7 @@ class Durable:
 
 
 class RestoreRequest:
-    """A session's request to restore, which goes on each time its instruction has retired."""
+    """A session's request to restore, which does one more piece each time its instruction has retired."""
 
     def __init__(self, durable: Durable, session: VmSession, names: Collection[str], request: int) -> None:
         self.durable = durable
@@ -159,7 +167,7 @@ class RestoreRequest:
         self.restoring: RestoringInStore | None = None
 
     def go_on(self, done: Instruction) -> None:
-        """One piece, and behind what came meanwhile the next one."""
+        """Restore one piece, then queue the next one behind the work that has arrived meanwhile."""
         found, done.results = done.results, None
         if done.error is not None:
             self.fail(done.error)
@@ -175,7 +183,7 @@ class RestoreRequest:
             self.fail(error)
 
     def fail(self, error: TensordError) -> None:
-        """Nothing is published."""
+        """Answer with the error, and publish nothing."""
         if self.restoring is not None:
             self.restoring.let_go()
         error.heard = True
@@ -183,11 +191,11 @@ class RestoreRequest:
 
 
 def nothing() -> None:
-    """The kernel of an instruction that only gives others a turn."""
+    """The kernel of an instruction that only lets other work run first."""
 
 
 def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequence[int]:
-    """Handles of tensors that a message may write: all that it hands over, and all that a routine captures."""
+    """The ids of tensors that a message may write: outputs, operands of a run, captured tensors of its routine."""
     if kind == CALL:
         outputs: Sequence[int] = fields[2]
         return outputs
@@ -201,16 +209,16 @@ def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequenc
 
 
 def refuse_strangers(session: VmSession, directory: str) -> None:
-    """ProtocolError for a session that may not have files of the machine's written and read there."""
+    """ProtocolError for a session that may not have the machine write and read files in this directory."""
     if session.may_store or (session.stores and is_below(real_path(directory), session.stores)):
         return
     allowed = ", ".join(map(str, session.stores)) or "none"
     raise ProtocolError(
-        "checkpoints are for clients of the daemon's own user, over ipc; for others below the directories that its "
-        f"configuration names (checkpoints: {allowed})"
+        "checkpoints in any directory are for clients of the daemon's own user, over ipc; other clients may use the "
+        f"directories in the daemon's configuration (checkpoints: {allowed})"
     )
 
 
 def is_below(path: Path, directories: Iterable[Path]) -> bool:
-    """Does a real path lie in one of these directories, or is it one?"""
+    """Whether a resolved path is one of these directories, or lies below one."""
     return any(path.is_relative_to(one) for one in directories)

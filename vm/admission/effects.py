@@ -1,8 +1,9 @@
-"""Admission of what the client's functions do: side effects, and host calls, whose results become tensors.
+"""Admission of side effects: calls of the client's functions with values of tensors, in the order of a chain.
 
-A side effect takes its chain as `mut`, and so comes behind those before it. In process its function runs right here, on
-the driving thread, and may neither submit nor wait; a client elsewhere is sent the values, and calls the function
-itself. A host call (`host_calls`) is on no chain, and its function runs on threads of the client's.
+A side effect takes its chain as `mut`, which orders it after the earlier effects of the chain. In an embedded machine
+the function runs on the driving thread, and may neither submit nor wait. A client of a daemon gets the values, and
+calls the function itself. A message with outputs is a host call (`host_calls`), which needs no chain and runs on the
+client's threads.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ class Effects:
         self.host_calls = HostCalls(accesses.scheduler, accesses.residency, rejection)
 
     def chain(self, session: VmSession, message: Chain) -> None:
-        """A new chain: an object without data, that side effects take as `mut`."""
+        """Make a chain: a copy without data, which side effects take as `mut`."""
         host = self.residency.host or next(iter(self.scheduler.devices.values()))
         copy = self.residency.new_copy(host, 0, 1)
         session.chains[message.chain] = copy
 
     def effect(self, session: VmSession, message: Effect) -> None:
-        """HostCall, of the user's function with host arrays, in the order of its chain.
+        """Admit a side effect: the user's function is called with host arrays, in the order of its chain.
 
-        Without a function the arrays are the answer: the client calls the function itself.
+        Without a function the arrays are the answer, and the client calls the function itself.
         """
         ids, chain, callback, request, location, tolerant, again, outputs, metas, _ = message
         if outputs or metas:
@@ -83,7 +84,7 @@ class Effects:
         self.scheduler.admit(instruction)
 
     def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
-        """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        """Refuse a side effect; unless the session was cancelled, the error stops the chain."""
         error = located(session, error, location, "effect")
         self.rejection.deny(session, error, request, location, "effect")
         link = session.chains.get(chain)
@@ -93,10 +94,10 @@ class Effects:
     def tolerant_effect(
         self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect
     ) -> None:
-        """A side effect that takes errors, too: of each value a copy or an error is there before its turn comes.
+        """Admit a side effect whose function gets the error in place of a value that failed.
 
-        An instruction for each value reads it and writes a signal, a copy without data. The side effect writes the
-        signals, too. So it waits for the readings (WAW), and their errors do not doom it: errors follow RAW edges.
+        One instruction for each value reads it and writes a signal, a copy without data. The side effect also writes
+        the signals. So it waits for the reads by WAW edges, and their errors do not doom it: errors follow RAW edges.
         """
         _, _, callback, request, location, _, again, *_ = message
         found: list[Any] = [None] * len(tensors)
@@ -108,14 +109,14 @@ class Effects:
         if callback is not None:
             instruction.kernel = lambda: call_back(callback, found)
 
-        def put(done: Instruction) -> None:  # not as the kernel's result, where an error would be a failure
+        def put(done: Instruction) -> None:  # a kernel that returned an error would have failed
             done.results = found if callback is None else None
 
         answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
         self.scheduler.admit(instruction)
 
     def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
-        """Read a value, or its error, into `found[n]`. Returns the signal that is written when it is there."""
+        """Read a value, or its error, into `found[n]`, and return the signal that is written afterwards."""
         instruction = self.accesses.reading(
             cause.session, tensor, self.accesses.readable(tensor), "fetch", cause.location, at_once=False
         )
@@ -135,7 +136,7 @@ class Effects:
 
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:
-    """Call the user's function with arrays of its own, which it may keep. Without a function, return the arrays."""
+    """Call the user's function with copies of the arrays, which it may keep. Without a function, return the copies."""
     own = [one if isinstance(one, TensordError) else one.copy() for one in arrays]
     if callback is None:
         return own

@@ -1,11 +1,11 @@
-"""Exports: ids of fetched values that clients read in place.
+"""Exports: fetched values that clients read in place, in the machine's memory.
 
-A client that maps the memory of a result may read it at any time. So the fetched value is a tensor of its own (`alias`:
-same storage, this version), which ends with a RELEASE of its id or with its session. That tensor keeps the value: a
-write to any other tensor of the storage finds the storage shared and goes to a new one. The mapped copy, on a device
-whose memory is shared, must also keep its buffer, even if the copy leaves the storage's map: under memory pressure,
-with a lost device, or because the client uses the export's id for another purpose. So an export maps the copy
-(`memory.mapped`), and a mapped copy is not written in place, by the export's own id neither (`memory.overwriting`).
+A client may read the mapped memory at any time until it releases the export. So an export is a tensor of its own, an
+alias of the fetched tensor, which lives until a RELEASE of its id or the end of its session. The alias keeps the value:
+a write to another tensor of the storage finds the storage shared, and goes to a new one. The mapped copy must also keep
+its buffer, even if the copy leaves the storage's map because of memory pressure, a lost device, or another use of the
+export's id. So the copy counts as mapped (`memory.mapped`), and a mapped copy is never written in place, not even
+through the export's own id (`memory.overwriting`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Exports:
         self.rejection = rejection
 
     def define_refused(self, session: VmSession, id_: int, error: TensordError, location: int) -> None:
-        """Define a poisoned export for a fetch that was not admitted. The request is answered elsewhere."""
+        """Define a poisoned export for a refused fetch; the caller answers the request."""
         error = error.reraisable()
         error.op, error.location = error.op or "fetch", error.location or session.where(location)
         if id_ > session.newest and may_name(session):
@@ -72,7 +72,7 @@ class Exports:
         return device if fits else None
 
     def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
-        """Answer with the buffer's own array, read-only, once the value is there; the value may move to `device`."""
+        """Answer with the buffer's own array, read-only, once the value is computed and on `device`."""
         scheduler, residency = self.scheduler, self.residency
         source = residency.bring(export, device, Cause(session, location))
         map_copy(source.copy)
@@ -85,13 +85,13 @@ class Exports:
         instruction.reads = (source.copy,)
         await_metas(instruction)
         instruction.kernel = sealed
-        instruction.on_control = True  # it touches no byte
+        instruction.on_control = True  # the kernel copies nothing
         residency.exports[export] = mapping._replace(fetch=instruction)
         answer_with_results(instruction, session, request)
         scheduler.admit(instruction)
 
     def answer_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
-        """Answer at once if the value is there."""
+        """Answer at once if the value is computed; False if it is not."""
         copy, tensor, _, _ = source
         if copy.writer is not None or copy.poison is not None or copy.buffer is None or tensor.meta is None:
             return False
@@ -104,7 +104,7 @@ class Exports:
 
 
 def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
-    """Define a tensor with the fetched value."""
+    """Define the export: a tensor with the fetched value."""
     export = alias(base, base.home)
     enter(session, id_, export)
     return export
@@ -120,7 +120,8 @@ def answer_with_results(
 ) -> None:
     """Answer a request with the results of the instruction's kernel, or with the error as soon as it is known.
 
-    `nbytes`: bytes of memory made for the answer. `again`: the request stays open, unless this is an error.
+    `before`: called with the finished instruction before the answer. `nbytes`: the answer's bytes, which count until it
+    is given. `again`: the request stays open for another answer, except after an error.
     """
     session.answering += nbytes
 
@@ -141,7 +142,7 @@ def answer_with_results(
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory, read-only. A view: the array itself belongs to the buffer."""
+    """A read-only view of the array, which itself belongs to the buffer."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,12 +1,11 @@
-"""Admission of files: a client's file is opened once (FILE), and its tensors are defined from their entries (LOAD), or
-values of tensors are written to it (WRITE, FLUSH).
+"""Admission of files: FILE opens a file, LOAD defines tensors from its entries, WRITE and FLUSH write values to it.
 
-Nothing is read at a LOAD: a tensor that was loaded has its value in the store, in a buffer that is a part of the file,
-and whatever first needs it elsewhere gets a transfer. A file stays open as long as a value lies in it.
+LOAD reads nothing. A loaded tensor has its value in the store, in a buffer that is a part of the file; the first use on
+another device gets a transfer. A file stays open as long as a tensor's value lies in it.
 
-Each WRITE of a value is a reader like any other, on the store's stream for files, behind the transfer that brings the
-value to the host, or past a full host to the store. Those of one file are links of a chain, as side effects are: the
-first error ends it, and FLUSH, the last link, tells it.
+WRITE reads each value by an instruction on the store's stream for files, after the transfer that brings the value to
+the host, or to the store if the host is full. All writes to one file form a chain, as side effects do: the first error
+stops the chain, and FLUSH, its last instruction, reports the error.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, t
 from .quotas import check_tensors
 from .rejection import Rejection, located
 
-SHARE: Final = 8  # one of so many descriptors of the process may be a file's
+SHARE: Final = 8  # files may take 1/8 of the process's descriptors
 NO_HOST: Final = (
-    "deflated and transposed tensors, those of the other byte order, and all with digest=True, are read to a cpu "
-    "device first, and this machine has none"
+    "deflated and transposed tensors, tensors of the other byte order, and all tensors with digest=True are read to a "
+    "cpu device first, and this machine has none"
 )
-TOLD: Final = 256  # entries in a slice of an answer
+TOLD: Final = 256  # entries in one slice of an answer
 LOADED: Final[Maker] = ("load", NOTHING)
 
 
@@ -59,10 +58,10 @@ class Files:
         self.scheduler = scheduler
         self.residency = residency
         self.rejection = rejection
-        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # of all sessions, also those that have ended
+        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # of all sessions, closed ones included
 
     def file(self, session: VmSession, message: File) -> None:
-        """Open a file, or forget it."""
+        """Open a file under a number; without a place, close the number's file."""
         number, place, request, writes = message
         try:
             session.files.pop(number, None)
@@ -73,12 +72,12 @@ class Files:
             if len(self.opened) >= descriptor_limit() // SHARE:
                 raise QuotaError(
                     f"1 file more: {len(self.opened)} files are open on this machine, which has no descriptors for "
-                    "more; release tensors of files, load them with own=True, or raise its limit of open files "
-                    "(ulimit -n)"
+                    "more; release tensors of files, load them with own=True, or raise the machine's limit of open "
+                    "files (ulimit -n)"
                 )
             if len(session.opened) >= session.limits.files:
                 raise QuotaError(
-                    f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files}; "
+                    f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files} files; "
                     "release some, load them with own=True, or raise the quota (files)"
                 )
             if is_path(place):
@@ -101,11 +100,11 @@ class Files:
         session.reply(request, list(file.identity), None)
 
     def begin_output(self, session: VmSession, number: int, file: OutputFile) -> None:
-        """Begin the chain of what is written to a file; if it could not be opened, who flushes it is told."""
+        """Begin the chain of writes to a file. FLUSH reports the error of a file that could not be opened."""
         session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
 
     def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
-        """Open a file of the machine's, and tell what is in it: the client cannot look for itself."""
+        """Open a file by its path on the machine, and answer with its entries, since the client cannot read it."""
         store = self.residency.store
         if store is None:
             raise ProtocolError("this machine has no store, so it loads no files")
@@ -130,11 +129,11 @@ class Files:
         self.scheduler.admit(instruction)
 
     def place(self) -> DeviceState:
-        """Where links of chains are."""
+        """The device for the chains of files."""
         return self.residency.host or next(iter(self.scheduler.devices.values()))
 
     def load(self, session: VmSession, message: Load) -> None:
-        """Define tensors of a file, in the order of the entries."""
+        """Define tensors of a file, one for each entry; a damaged entry defines a poisoned tensor."""
         number, ids, entries, name, own, digest, location = message
         try:
             refuse_cancelled(session)
@@ -188,7 +187,7 @@ class Files:
             kept, there = len(bound), tensor.storage.copies.get(store)
             try:
                 source = self.residency.readable_by_files(tensor, Cause(session, location))
-            except TensordError as error:  # no way leads there, or over a quota
+            except TensordError as error:  # no route, or over a quota
                 self.refuse(session, error, output, location)
                 return
             instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "save", host, location)
@@ -199,19 +198,19 @@ class Files:
             instruction.kernel = partial(write_values, file, offset)
             instruction.on_retire = self.look_at_files
             self.scheduler.admit(instruction)
-            del bound[kept:]  # it may leave for the next one, once it is written
+            del bound[kept:]  # after its write, the value may be evicted to make room for the next
             if source.copy.device is store and there is None:
                 drop_replica(source.copy, tensor.storage)
 
     def look_at_files(self, done: Instruction) -> None:
-        """A value was written, or could not be read: perhaps since the file that it lies in has changed."""
+        """After a failed write, check the loaded files: the value may come from a file that has changed."""
         if done.error is not None:
             self.residency.files.look()
 
     def refuse(
         self, session: VmSession, error: TensordError, output: tuple[OutputFile, Copy] | None, location: int
     ) -> None:
-        """Refuse to write: who flushes the file is told, unless nobody can."""
+        """Refuse a write: the error stops the file's chain, and FLUSH reports it. A file that is not open has none."""
         error = located(session, error, location, "save")
         if output is None:
             self.rejection.deny(session, error, 0, location, "save")
@@ -219,7 +218,7 @@ class Files:
             self.rejection.poison_copy(session, output[1], error)
 
     def flush(self, session: VmSession, message: Flush) -> None:
-        """Answer once everything is on the disk."""
+        """Answer once all earlier writes to the file are on the disk, and close the file."""
         number, request = message
         output, store = session.outputs.pop(number, None), self.residency.store
         if output is None or store is None:
@@ -235,7 +234,7 @@ class Files:
         self.scheduler.admit(instruction)
 
     def deferred(self, stretch: LoadedStretch, store: DeviceState, home: DeviceState, location: int) -> Tensor:
-        """A tensor whose only copy lies in a file. It costs the session no memory yet."""
+        """A tensor whose only copy lies in a file, and which uses none of the session's memory yet."""
         meta = stretch.entry.meta
         if meta is None:
             raise AssertionError("an entry from the wire has a meta")
@@ -250,19 +249,19 @@ class Files:
 
 
 def is_readable_in_pieces(entry: TensorEntry | tuple[str, str], digest: bool) -> bool:
-    """Can it go to another device without being read to the host as a whole?"""
+    """Whether a transfer can read the entry in pieces, without reading all of it to the host first."""
     return not isinstance(entry, TensorEntry) or (entry.is_direct and not digest)
 
 
 def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHeader]:
-    """The kernel of a look: the file, and what is in it."""
+    """The kernel of `look`: the opened file, and its header."""
     file = opener(place, writes=False)
-    assert isinstance(file, OpenFile)  # noqa: S101 - for the type checker: it was opened to be read
+    assert isinstance(file, OpenFile)  # noqa: S101 - for the type checker: the file was opened for reading
     return file, describe(file, raw=place[1])
 
 
 def told(header: FileHeader) -> Iterator[list[Any]]:
-    """The answer to who cannot look for himself, in slices: what the file is recognised by, and its entries."""
+    """The answer of `look`, in slices: the file's identity, then its entries."""
     yield list(header.identity)
     some: list[Any] = []
     for entry in header.entries.values():
@@ -274,7 +273,7 @@ def told(header: FileHeader) -> Iterator[list[Any]]:
 
 
 def write_values(file: OutputFile, offset: int, array: NDArray[Any] | StoredArray) -> None:
-    """The kernel of a WRITE: the array's elements, packed."""
+    """The kernel of a WRITE: write the array's elements, packed, at an offset."""
     for piece in pieces(array):
         file.write(piece, offset)
         offset += piece.nbytes

@@ -1,9 +1,9 @@
-"""Running a small collective where it is admitted, as small ops are (`inline`).
+"""Running a small collective at admission, as `inline` does for small ops.
 
-If all of its tensors are there, healthy and finished, and its results fit at once, the instructions of its group would
-find nothing to wait for. They would be made only to be dropped in the same pass, at several times the cost of what they
-do. Their records are kept, with the tokens that they would have had. If a kernel fails, nothing has changed yet: the
-group is admitted, and says what is wrong.
+If all inputs are healthy and finished, and the results fit now, the group's instructions would have nothing to wait
+for. Making and retiring them would cost several times as much as their work. So the steps run here, and only the
+records of the instructions are made, with the tokens that the instructions would have had. If a kernel fails, nothing
+has changed yet: the collective is then admitted as a group, whose instructions report the error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[int, int]  # of a token
 
 
 class GroupAtOnce:
-    """One collective that may run at once. `sources`, `results`: the copies of the tensors and of what is made."""
+    """One collective that may run at admission. `sources`, `results`: the copies of its inputs and results."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GroupAtOnce:
         self.pieces: dict[Key, Used] = {}
 
     def run(self, outputs: Sequence[int]) -> bool:
-        """Run it; False, and nothing is changed, if it cannot run at once."""
+        """Run the collective; False, with nothing changed, if it cannot run now."""
         if not (self.is_small() and self.find_sources() and self.is_direct() and self.has_room()):
             return False
         if not (self.allocate() and self.compute()):
@@ -79,13 +79,13 @@ class GroupAtOnce:
     # -- may it run? -----------------------------------------------------------------------------------------------
 
     def is_small(self) -> bool:
-        """Would each instruction run on the driving thread, and all of them soon be done?"""
+        """Whether each instruction would run on the driving thread, and all of them in a short time."""
         largest = max([meta.nbytes for meta in (*self.given.inputs, *self.metas)])
         devices = (*self.devices, *[tensor.home for tensor in self.tensors])
         return len(self.steps) <= MOST and 3 * largest <= 2 * INLINE_BYTES and all(map(is_quick, devices))
 
     def find_sources(self) -> bool:
-        """Find the tensors' copies, packed, healthy and finished."""
+        """Find the inputs' copies; False if one is not packed, healthy and finished."""
         for tensor in self.tensors:
             copy = readable(tensor.home, tensor, tensor.meta)
             if copy is None or tensor.strides is not None:
@@ -94,12 +94,12 @@ class GroupAtOnce:
         return True
 
     def is_direct(self) -> bool:
-        """Does each device reach the memory of all others?"""
+        """Whether each device can reach the memory of all others."""
         sources, stopover = [*self.devices, *[copy.device for copy in self.sources]], self.residency.routes.stopover
         return all(one is other or stopover(one, other) is None for one in sources for other in self.devices)
 
     def has_room(self) -> bool:
-        """Do the results fit at once, and into the session's quotas?"""
+        """Whether the results fit into free memory now, and into the session's quotas."""
         session, account = self.cause.session, self.cause.session.account
         if len(session.tensors) + len(self.metas) > account.tensors:
             return False
@@ -115,7 +115,7 @@ class GroupAtOnce:
     # -- the work --------------------------------------------------------------------------------------------------
 
     def allocate(self) -> bool:
-        """Take the results' memory."""
+        """Allocate the results' memory; False if a device has none left."""
         for device, meta in zip(self.devices, self.metas, strict=True):
             buffer = device.backend.allocate(meta.nbytes)
             if buffer is None:
@@ -124,7 +124,7 @@ class GroupAtOnce:
         return True
 
     def compute(self) -> bool:
-        """Do all steps; False if one fails."""
+        """Run all steps; False if one fails."""
         clock = self.scheduler.clock
         pairs = zip(self.sources, self.given.inputs, strict=True)
         inputs = [copy.device.backend.bind(copy.buffer, meta) for copy, meta in pairs]  # type: ignore[arg-type]
@@ -139,18 +139,18 @@ class GroupAtOnce:
                 started = clock()
                 kernel(results[step.rank], *arrays)
                 self.times.append((started, clock()))
-        except BaseException:  # the group tells what is wrong
+        except BaseException:  # the group, which is admitted next, reports the error
             return False
         return True
 
     def is_own(self, step: CollectiveStep) -> bool:
-        """Is the source of a step in the memory of its device?"""
+        """Whether the source of a step is in the memory of the step's own device."""
         place = step.source
         home = self.sources[place.rank].device if place.is_input else self.devices[place.rank]
         return home is self.devices[step.rank]
 
     def is_in_place(self, step: CollectiveStep) -> bool:
-        """Is the source of a step read where it lies?"""
+        """Whether a step reads its source in place, without a merge buffer."""
         return self.reads_in_place or self.is_own(step)
 
     def define(self, outputs: Sequence[int]) -> None:
@@ -166,7 +166,7 @@ class GroupAtOnce:
         add_to(self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0]), self.given.nbytes)
 
     def new_copy(self) -> int:
-        """The number of a copy."""
+        """A number for a new copy."""
         self.residency.copies = number = self.residency.copies + 1
         return number
 
@@ -174,11 +174,11 @@ class GroupAtOnce:
 
     @property
     def name(self) -> str:
-        """The group's, until an instruction has its number."""
+        """The group's name, with the id of the next instruction; valid until `keep` takes this id."""
         return name_of(self.given, self.algorithm, self.scheduler.ids + 1)
 
     def keep_records(self) -> None:
-        """Keep what the instructions of the group would leave behind."""
+        """Add the records that the instructions of the group would have left."""
         name, results = self.name, [used(copy) for copy in self.results]
         begun, ended = self.times[0][0] if self.times else 0, self.times[-1][1] if self.times else 0
         for device, result, meta in zip(self.devices, results, self.metas, strict=True):
@@ -190,7 +190,7 @@ class GroupAtOnce:
         self.keep(Opcode.COMPLETE, name, self.devices[0], reads, results, self.metas, [], (ended, ended))
 
     def keep_step(self, step: CollectiveStep, label: str, times: tuple[int, int]) -> None:
-        """Keep the record of a step, and count what has crossed a link."""
+        """Add the record of a step, and count the bytes that it moved between devices."""
         device, session, places = self.devices[step.rank], self.cause.session, operands(step)
         copies = dict.fromkeys([self.results[step.rank], *[self.copy_of(place) for place in places]])
         tokens = [self.token(place) for place in (step.source, step.base) if place is not None and not place.is_input]
@@ -217,7 +217,7 @@ class GroupAtOnce:
         times: tuple[int, int],
         moved: int = 0,
     ) -> None:
-        """Count an instruction, and keep its record (`tracing.flat`)."""
+        """Count an instruction, and add its record (`tracing.flat`)."""
         scheduler, (started, finished) = self.scheduler, times
         scheduler.ids += 1
         scheduler.tick += 2
@@ -244,7 +244,7 @@ class GroupAtOnce:
         return self.access(self.tokens, (place.rank, place.chunk))
 
     def piece(self, target: ChunkRegion) -> Used:
-        """The token of a piece that a merge sets aside."""
+        """The token of a merge buffer."""
         return self.access(self.pieces, (target.rank, target.chunk % 2))
 
     def access(self, known: dict[Key, Used], key: Key) -> Used:
@@ -254,7 +254,7 @@ class GroupAtOnce:
 
 
 def is_quick(device: DeviceState) -> bool:
-    """Do small copies on the device run on the driving thread, with nothing to be noted for others?"""
+    """Whether small copies on the device run on the driving thread, and no other instruction waits for memory there."""
     backend = device.backend
     if device.launches is not None or device.short or device.lost is not None or backend.lost is not None:
         return False
@@ -262,7 +262,7 @@ def is_quick(device: DeviceState) -> bool:
 
 
 def operands(step: CollectiveStep) -> tuple[ChunkRegion, ...]:
-    """What the kernel of a step reads, behind the result."""
+    """The regions that the kernel of a step gets after the result: base, if any, and source."""
     return (step.source,) if step.base is None else (step.base, step.source)
 
 

@@ -1,22 +1,22 @@
-"""Admission of host calls: a function of the client's computes tensors from the values of others.
+"""Admission of host calls: a function of the client computes tensors from the values of other tensors.
 
 Theory of operation
-    An Access copies the operands on the host. The call is an instruction of its own behind it: its kernel sends the
-    copies to the client, and ends when the client has returned the results, or its error, or will not: then the error
-    is the call's. Each result is an upload. Tokens, copies without data, stand between them: the call reads that of the
-    Access, and the uploads that of the call. So a result has memory only once its bytes are there, and later writes to
-    the operands do not wait for the client.
+    An ACCESS copies the operands on the host. The HOST_CALL after it sends the copies to the client, and ends when the
+    client has returned the results or an error, or when the client is gone. Each result is an upload. Tokens, copies
+    without data, connect these instructions: the HOST_CALL reads the token of the ACCESS, and the uploads read the
+    token of the HOST_CALL. So a result gets memory only when its bytes have arrived, and later writes to the operands
+    do not wait for the client.
 
 Guarantees
-    The call is on a stream whose tasks end in any order, and its edges are hard: it occupies no thread, and holds up
-    nothing but what reads its results. It is `remote`: no other session waits for its memory. Whatever ends it without
-    a result (a cancellation, the end of its session, a lost device) ends it at once, and tells the client. What the
-    client returns is taken once, of its own calls, and only if it has the metas that were asked for; anything else
-    that arrives for a call that is over is dropped.
+    The HOST_CALL is on a stream whose tasks end in any order, and its edges are hard: it occupies no thread, and delays
+    only the readers of its results. It is `remote`: no other session waits for its memory. A cancellation, the end of
+    the session or a lost device ends the call at once, and the client is told. The client's results are accepted once,
+    only for a call of its own session, and only with the metas that the message declares; results for a call that has
+    ended are dropped.
 
 Rejected
-    Results as uploads in a batch: the call may be in a run that the batches of the session wait for. Tensors that are
-    made at once and written later: they would hold memory for as long as the client likes.
+    Results as uploads in the session's batches: the call may be in a run for which these batches wait. Tensors that
+    are made at admission and written later: they would occupy memory for as long as the client takes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .rejection import Rejection
 
 
 class HostCalls:
-    """Calls functions of clients, and takes what they return."""
+    """The handler of host calls: asks clients to call functions, and accepts the results."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
         self.scheduler = scheduler
@@ -58,7 +58,7 @@ class HostCalls:
         self.rejection = rejection
 
     def call(self, session: VmSession, message: Effect) -> None:
-        """Admit a host call, or define its results with the error."""
+        """Admit a host call; if it is refused, define the results, poisoned."""
         cause = Cause(session, message.location)
         try:
             refuse_cancelled(session)
@@ -88,8 +88,10 @@ class HostCalls:
     def ask(
         self, cause: Cause, message: Effect, asking: Asking, operands: Sequence[Binding], tokens: Sequence[Copy]
     ) -> None:
-        """Admit the instructions that read the operands, and ask the client. `tokens`: of the call, and of a chain that
-        it reads."""
+        """Admit the instruction that copies the operands, and the one that asks the client.
+
+        `tokens`: the token of the call, and the chain that the call reads, if any.
+        """
         session, (token, *chain) = cause.session, tokens
         read = self.read(cause, asking, operands, token.device)
         call = self.scheduler.new_instruction(session, Opcode.HOST_CALL, LABEL, token.device, cause.location)
@@ -112,7 +114,7 @@ class HostCalls:
         self.residency.tiers.admit(call)
 
     def read(self, cause: Cause, asking: Asking, operands: Sequence[Binding], host: DeviceState) -> Copy:
-        """Admit the instruction that copies the operands; its token."""
+        """Admit the instruction that copies the operands, and return its token."""
         session, token = cause.session, self.residency.new_copy(host, 0, 1)
         reads = self.scheduler.new_instruction(session, Opcode.ACCESS, LABEL, host, cause.location)
         reads.inputs = tuple(operands)
@@ -142,7 +144,7 @@ class HostCalls:
         return Binding(copy, tensor, 0, None)
 
     def result(self, cause: Cause, asking: Asking, meta: Meta, target: Binding, token: Copy) -> None:
-        """Admit the instruction that makes a result, of bytes that it is given once they are there."""
+        """Admit the upload of a result, whose bytes the client returns later."""
         copy, device = target.copy, target.copy.device
         host = device.backend.host
         opcode = Opcode.ACCESS if host else Opcode.UPLOAD
@@ -173,7 +175,7 @@ class HostCalls:
     def returned(
         self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]
     ) -> None:
-        """Take what the client returns of a call, or its error. Nothing happens if that call is over, or was none."""
+        """Accept the results, or the error, of a client's call; ignore an unknown call, or one that has ended."""
         call = session.calls.pop(number, None)
         if call is None:
             return
@@ -186,7 +188,7 @@ class HostCalls:
         call.ended(error)
 
     def refuse(self, session: VmSession, message: Effect, error: TensordError) -> None:
-        """Define the results of a refused call with the error; the client may forget it."""
+        """Define the results of a refused call, poisoned, and tell the client that the call will not come."""
         devices = self.scheduler.devices
         home = devices.get(own_name(message.device, devices))
         try:
@@ -198,7 +200,7 @@ class HostCalls:
 
 
 class Asking:
-    """What a call is about: what it is to return, what takes that, and the values of the operands, with their bytes."""
+    """One call: the metas of its results, the functions that take the results, the operands' values and their bytes."""
 
     __slots__ = ("metas", "nbytes", "takes", "values")
 
@@ -209,14 +211,14 @@ class Asking:
         self.values: Any = None
 
     def sent(self, session: VmSession) -> Any:
-        """Hand the values over, or give them up; they count no more."""
+        """Return the operands' values once, and stop counting their bytes."""
         session.answering -= self.nbytes
         values, self.values, self.nbytes = self.values, None, 0
         return values
 
 
 def chain_of(session: VmSession, number: int) -> tuple[Copy, ...]:
-    """The link of the chain that a call in a block reads, so that the end of the block comes behind it; or none."""
+    """The chain that the call reads, so that the end of its block comes after the call; empty without a chain."""
     link = session.chains.get(number)
     if number and link is None:
         raise ProtocolError(f"chain {number} was never made, or was released")
@@ -224,7 +226,7 @@ def chain_of(session: VmSession, number: int) -> tuple[Copy, ...]:
 
 
 def host_of(residency: Residency, what: str) -> DeviceState:
-    """The device whose values the client is sent."""
+    """The host device, on which the client's values are read; ProtocolError if there is none."""
     if residency.host is None:
         raise ProtocolError(f"{what} needs a cpu device, and this machine has none")
     return residency.host

@@ -1,33 +1,29 @@
-"""Running a small op where it is admitted.
+"""Running small ops, uploads, fetches and waits at admission, on the driving thread, without an instruction.
 
-Most ops of a loop over small tensors find all their sources done. For such an op an instruction object with its edges
-would be made only to be dropped in the same pass, at several times the cost of the kernel. So the op runs at once on
-the driving thread, if all of this holds:
+Most ops of a loop over small tensors find all their sources done. Making and retiring an instruction for such an op
+would cost several times as much as its kernel. So the op runs at once if all of this holds:
 
-- the plan says it is small and bounded, and its device lets small ops run on the driving thread;
-- every operand has a healthy, finished copy on the device, and no unfinished access that an edge would have to wait
-  for: these are exactly the ops for which `edges.consume` would find nothing to do;
-- the op's result fits at once, in addition to all memory that earlier instructions still have to reserve;
+- the plan says that the op is small and bounded, and its device lets small ops run on the driving thread;
+- every operand has a healthy, finished copy on the device, and no unfinished access for which an edge would have to
+  wait: these are exactly the ops for which `edges.consume` would add no edge;
+- the op's result fits now, beside all memory that earlier instructions still have to reserve;
 - the session's quota allows the result.
 
-Busy streams of the device are no reason to wait: no edge would order the op after the work there, so the op may as
-well run before or beside that work (docs/decisions/0001).
+Busy streams of the device do not matter: no edge would order the op after their work (docs/decisions/0001). If one of
+the conditions fails, nothing is changed, and the op is admitted as an instruction (the *long way*).
 
-On a device that launches, calling a kernel only queues it, so an op of any size is launched here once its kernels are
-compiled (docs/decisions/0057). Unfinished accesses are in its way only if the launch would not come behind them
-(`Launches.follows`). A session that has launched too far ahead gets no further (`FULL`).
+On a device that launches, calling a kernel only queues the kernel, so an op of any size is launched here once its
+kernels are compiled (docs/decisions/0057). An unfinished access is allowed if it precedes the launch on the same stream
+(`Launches.follows`). A session that has launched too far ahead of its device is stopped (`FULL`). The CALLs of an
+atomic group run here as well, one after the other; the rest of a group is admitted before any other message.
 
-The CALLs of a group run here as well, one after the other; the rest of a group is admitted before any other message.
+The trace record of an inline op is that of an instruction, with two adjacent ticks and, except for launches, without
+edges; `verify` checks this. If an input is released with the op, and the result can take over its memory, the result
+gets the input's copy under a new id, and, if no instruction was ever bound to the input, also its tensor and storage.
 
-Small uploads, fetches and waits run at admission, too, if no unfinished access is in their way.
-
-Otherwise nothing is changed and the op takes the long way. The record in the trace is the same, with two adjacent ticks
-and, but for launches, no edges, and `verify` holds it to that. This is the hottest code of the machine, and written for
-it: few calls, few objects (docs/decisions/0001). The form of a CALL from outside is checked here field by field, before
-the field is used and before anything changes; a malformed CALL takes the long way, which reports the fault
-(tests/vm/admission/test_inline.py sends all that a client may send both ways). If an input dies with the op and the
-result can take its memory, the result gets the input's copy as it is, under a new id. If no instruction was ever bound
-to the input, the result gets its tensor and storage as well.
+This is the hottest code of the machine, so it makes few calls and few objects (docs/decisions/0001). Each field of a
+CALL from an untrusted session is checked here before it is used, and before anything changes; a malformed CALL takes
+the long way, which reports the error. tests/vm/admission/test_inline.py sends every possible message both ways.
 """
 
 from __future__ import annotations
@@ -73,14 +69,14 @@ from .at_once import (
 from .names import Names
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
-# Texts of opcodes as records keep them: Python reads a plain text much faster than the value of an enum's member.
+# The opcodes in records, as plain strings: reading the value of an enum's member takes much longer.
 ACCESS, WAIT, RELEASED = Opcode.ACCESS.value, Opcode.WAIT.value, Opcode.RELEASE.value
 
 FIELDS = 1 + len(Call._fields)  # of a CALL as an array
 END = object()  # no message is left
-FULL = object()  # the session has launched as far ahead as it may
+FULL = object()  # the session has launched as far ahead of its device as it may
 
-# The arrays of a call's operands; what the trace keeps of them: (copy, version) of each tensor, flat; their copies.
+# The arrays of a call's operands; the copy and version of each tensor for the trace, flat; the operands' copies.
 Bound: TypeAlias = tuple[Sequence[Any], tuple[int, ...], Sequence[Copy]]
 
 
@@ -92,17 +88,17 @@ class Inline:
         self.residency = residency
         self.names = names
         self.durable = names.directory.durable
-        self.entered: Device | None = None  # that this thread is ready to launch on
-        self.before: Any = None  # what was current on it before
+        self.entered: Device | None = None  # the device that is current on this thread
+        self.before: Any = None  # the thread's state before it entered the device
 
     # -- ops -------------------------------------------------------------------------------------------------------
 
-    def run(  # noqa: PLR0915 - it is the path of most ops, and a call costs as much as ten statements
+    def run(  # noqa: PLR0915 - the path of most ops, where a call costs as much as ten statements
         self, session: VmSession, messages: Iterator[Sequence[Any]]
     ) -> Any:
-        """Run CALLs from the front of `messages` at once, as many as can; the first that cannot, or END, or FULL.
+        """Run CALLs from the front of `messages`; return the first message that cannot run here, or END, or FULL.
 
-        Most calls have two tensors. They are bound here, without a call, a loop or a list.
+        Most calls have two tensors, which are bound here without a call, a loop or a list.
         """
         scheduler, ring = self.scheduler, self.scheduler.ring
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
@@ -126,8 +122,8 @@ class Inline:
                 continue
             _, number, inputs, outputs, released, location = message
             if not trusted and not (
-                type(number) is type(released) is type(location) is int  # a bool or a float may equal one
-                and type(inputs) is type(outputs) is tuple  # lists take the long way; a dict has a length and keys, too
+                type(number) is type(released) is type(location) is int  # an equal bool or float is refused
+                and type(inputs) is type(outputs) is tuple  # lists take the long way; a dict would pass `len`
                 and len(outputs) == 1
                 and type(outputs[0]) is int
                 and not (outputs[0] | released | location) >> 63  # neither negative, nor too large
@@ -172,7 +168,7 @@ class Inline:
                 if plan.views:
                     if not self.view(session, plan, inputs, output, released):
                         return message
-                    scheduler.latest = clock()  # a turn of its session ends some time
+                    scheduler.latest = clock()  # so that the session's turn ends in time
                     continue
                 bound = bind_operands(plan, tensors, inputs)
                 if bound is None:
@@ -238,7 +234,7 @@ class Inline:
         return END
 
     def run_and_leave(self, session: VmSession, messages: Iterator[Sequence[Any]]) -> Any:
-        """`run`, where a device launches. Restores the thread's current device, stream and allocator."""
+        """`run` for machines with launching devices; restores the thread's current device, stream and allocator."""
         try:
             return self.run(session, messages)
         finally:
@@ -248,7 +244,7 @@ class Inline:
                 self.before = None
 
     def is_warm(self, session: VmSession, plan: Plan, launches: Launches, inputs: Sequence[Any]) -> bool:
-        """Are the call's kernels compiled and loaded?"""
+        """Whether the call's kernels are compiled and loaded."""
         strides = strides_of(session.tensors, inputs, plan)
         if not launches.is_warm(plan, strides):
             return False
@@ -256,7 +252,7 @@ class Inline:
         return True
 
     def may_launch(self, plan: Plan) -> bool:
-        """Does the device let the op be launched now? If so, it is current on this thread from here on."""
+        """Whether the op can be launched now; if so, its device is current on this thread afterwards."""
         device = plan.device
         backend = device.backend
         if is_lost(backend):
@@ -267,11 +263,11 @@ class Inline:
             if self.entered is not None:
                 self.entered.leave(self.before)
             self.entered, self.before = backend, backend.enter()
-            return not is_lost(backend)  # to enter it may have shown that
+            return not is_lost(backend)  # `enter` may have found the device lost
         return True
 
     def launched(self, session: VmSession, plan: Plan, launches: Launches, used: Sequence[Copy], result: Copy) -> None:
-        """Number the op, which was launched just now."""
+        """Number the launch that was just made, and note it in the copies that it uses."""
         launches.order.issued = number = launches.order.issued + 1
         launches.cost = cost = launches.cost + plan.work + launches.least
         for copy in used:
@@ -281,7 +277,7 @@ class Inline:
             self.scheduler.fences.launched(session, plan.device, launches)
 
     def view(self, session: VmSession, plan: Plan, inputs: Sequence[Any], output: int, released: int) -> bool:
-        """Let a view op take effect, if its plan has seen such a base before; no instruction runs."""
+        """Carry out a view op whose plan has seen such a base before."""
         tensors, id_ = session.tensors, inputs[0]
         base = tensors.get(id_) if type(id_) is int else None
         if base is None or base.meta is not plan.metas[0]:
@@ -300,7 +296,7 @@ class Inline:
     def inherit_one(
         self, session: VmSession, plan: Plan, inputs: Sequence[Any], dying: int, output: int, location: int
     ) -> tuple[Copy | None, int]:
-        """`inherit` from the first of the `dying` inputs (bits) that has its copy for itself; and its bit, or 0."""
+        """`inherit` from the first suitable input among `dying` (bits). Return the copy and its bit, or None and 0."""
         while dying:
             bit = dying & -dying
             dying ^= bit
@@ -316,7 +312,7 @@ class Inline:
     def inherit(
         self, session: VmSession, plan: Plan, tensor: Tensor, copy: Copy, input_: int, output: int, location: int
     ) -> Copy | None:
-        """Forwarding: give the result the copy of an input that dies here, if the input has it for itself."""
+        """Forwarding: give the result the copy of an input that is released here, if nothing else uses the copy."""
         storage, account = tensor.storage, session.account
         if (
             tensor.holders != 1  # `dies_with_call` and `is_free_for`, without their calls
@@ -326,8 +322,8 @@ class Inline:
             or copy.client_mappings
             or copy.readers
             or storage.views
-            or len(storage.copies) != 1  # the copy is handed on as it is, so it must be all that there is
-            or copy.buffer.nbytes != plan.output.nbytes  # type: ignore[union-attr]  # it was bound
+            or len(storage.copies) != 1  # the result takes over the copy as the only one
+            or copy.buffer.nbytes != plan.output.nbytes  # type: ignore[union-attr]  # a bound copy has a buffer
         ):
             return None
         device = plan.device
@@ -364,7 +360,7 @@ class Inline:
     def make_result(
         self, session: VmSession, device: DeviceState, meta: Meta, output: int, maker: Maker, location: int
     ) -> Copy | None:
-        """A new tensor with fresh memory; its copy."""
+        """Define a new tensor with fresh memory, and return its copy; None if quota or memory do not allow it."""
         nbytes, backend, account = meta.nbytes, device.backend, session.account
         if account.bytes + nbytes > account.limit or len(session.tensors) >= account.tensors:
             return None
@@ -392,7 +388,7 @@ class Inline:
         started: int,
         met: tuple[Any, ...],
     ) -> None:
-        """The kernel raised: poison its outputs and keep its record, as the long way would have done."""
+        """Poison the outputs of a kernel that raised, and add its record, as the long way would have done."""
         _, _, inputs, outputs, _, location = message
         scheduler = self.scheduler
         instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.device, location)
@@ -409,7 +405,7 @@ class Inline:
         scheduler.tell(session, instruction.error)
 
     def release(self, session: VmSession, message: Sequence[Any]) -> bool:
-        """Release a handle now, if nobody else knows the tensor, as is the case with most results."""
+        """Release a handle now, if nothing else refers to the tensor, which holds for most results."""
         kind, ids = message
         if kind is not RELEASE or type(ids) is not tuple or len(ids) != 1:
             return False
@@ -426,7 +422,7 @@ class Inline:
     # -- bytes in and out, waiting ---------------------------------------------------------------------------------
 
     def upload(self, session: VmSession, device: DeviceState, meta: Meta, message: Upload) -> bool:
-        """Take a small upload now: a copy into memory that is bound already is quicker than adopting the payload's."""
+        """Copy a small upload now, which is faster than adopting its memory."""
         if meta.nbytes > COPIED_BYTES or not device.backend.host or not device.inline():
             return False
         if message.output <= session.newest:
@@ -443,8 +439,10 @@ class Inline:
         return True
 
     def fetch(self, session: VmSession, source: Binding, label: str, location: int) -> Any:
-        """A copy of the value now; None if it is large, or not there yet. On a device that launches, a value counts as
-        there if the device has next to nothing to do before it."""
+        """Return a copy of the value; None if the value is large, or not computed yet.
+
+        On a device that launches, a value that will be computed very soon is awaited (`read_soon`).
+        """
         copy, tensor, _, strides = source
         device, buffer = copy.device, copy.buffer
         if copy.writer is not None or copy.poison is not None or buffer is None or tensor.meta is None:
@@ -458,15 +456,17 @@ class Inline:
             plain = strides is None and buffer.meta is tensor.meta
             result = device.backend.read(buffer.array if plain else bind(source), tensor.meta)
         except Exception:
-            return None  # the long way tells what is wrong
+            return None  # the long way reports the error
         traits = (session.id, ACCESS, label, device.name, "r", tensor.meta.plain)
         used, moved = device.backend.allocated, tensor.meta.nbytes
         keep_record(self.scheduler, traits, (copy.id, copy.version), started, location, used, moved)
         return result
 
     def read_soon(self, session: VmSession, source: Binding, launches: Launches, label: str, location: int) -> Any:
-        """`fetch` of a value that is there in the order of its device. Waiting here for a device that has little to do
-        costs less than a fence, and waking the thread that waits for it."""
+        """`fetch` of a value whose launch is done or queued.
+
+        If the device has little left to do, waiting for it here costs less than a fence and waking the waiting thread.
+        """
         copy, meta = source.copy, source.tensor.meta
         if meta is None or not may_read_in_order(source) or launches.cost - launches.done > SOON_NS * launches.pace:
             return None
@@ -477,7 +477,7 @@ class Inline:
         launches.order.issued = copy.touched = number = launches.order.issued + 1
         launches.cost += launches.least
         if not there:
-            return None  # the caller's fence reports what is wrong, or when the value is there
+            return None  # the caller's fence reports the error, or waits for the value
         self.scheduler.fences.caught_up(copy.device, launches)
         copy.device.count_move("d2h", meta.nbytes)
         traits = (session.id, ACCESS, label, copy.device.name, "r", meta.plain)
@@ -486,7 +486,7 @@ class Inline:
         return result
 
     def wait(self, session: VmSession, copies: Sequence[Copy], location: int) -> bool:
-        """Is a wait for these copies over at once?"""
+        """Add the record of a wait that is over at once; False if a copy is unfinished or poisoned."""
         for copy in copies:
             if copy.writer is not None or copy.poison is not None or copy.is_awaited:
                 return False
@@ -497,7 +497,7 @@ class Inline:
 
 
 def rest_of_group(left: Any, behind: Iterator[Sequence[Any]]) -> Any:
-    """The group of a message that could not run, or `FULL`, and what is behind it; or FULL."""
+    """The group of the message that could not run and those after it; FULL if the group is done but the device full."""
     rest = list(behind)
     if left is not FULL:
         return [ATOMIC, [left, *rest]]
@@ -505,12 +505,12 @@ def rest_of_group(left: Any, behind: Iterator[Sequence[Any]]) -> Any:
 
 
 def is_lost(backend: Device) -> bool:
-    """Is the device lost? Asked again after a call, though type checkers think that an attribute stays what it was."""
+    """Whether the device is lost. A function, since type checkers take an attribute for unchanged after a call."""
     return backend.lost is not None
 
 
 def may_read_in_order(source: Binding) -> bool:
-    """May a value be read in the order of launches: does its device launch, and is the value small, there and sound?"""
+    """Whether a value can be read by a launch: the device launches, and the value is small, packed and healthy."""
     copy, tensor, _, strides = source
     if copy.device.launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
         return False
@@ -521,13 +521,13 @@ def may_read_in_order(source: Binding) -> bool:
 
 
 def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
-    """The strides of the operands, None for a packed one."""
+    """The strides of the operands; None for a packed operand."""
     pairs = zip(inputs, plan.metas, strict=True)
     return tuple([tensors[value].strides for value, meta in pairs if type(meta) is Meta])
 
 
 def own_copies(tensors: dict[int, Tensor], plan: Plan, output: int) -> tuple[Copy, ...]:
-    """The copy that an op in place is to write, if it is there."""
+    """The copy that an in-place op writes, if there is one on the device."""
     found = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
     return () if found is None else (found,)
 
@@ -535,20 +535,20 @@ def own_copies(tensors: dict[int, Tensor], plan: Plan, output: int) -> tuple[Cop
 def touch_operands(
     device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> None:
-    """Note the operands' uses."""
+    """Note the uses of the operands, for the choice of victims."""
     for value, meta in zip(inputs, metas, strict=True):
         if type(meta) is Meta:
             touch(tensors[value].storage, device)
 
 
 def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any]) -> Bound | None:
-    """The operands, if each of them is there, healthy and finished; else None."""
+    """The bound operands; None if one is not healthy and finished on the device."""
     device, arguments, used = plan.device, [], []
     traced: tuple[int, ...] = ()
     for value, meta in zip(inputs, plan.metas):  # noqa: B905 - equally long, and `strict` costs more than the loop
         if type(meta) is not Meta:
             if type(value) is not meta:
-                return None  # the long way tells what is wrong
+                return None  # the long way reports the error
             arguments.append(value if plan.number is None else plan.number.of(value))
             continue
         tensor = tensors.get(value) if type(value) is int else None
@@ -564,7 +564,7 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
 
 
 def find_target(plan: Plan, tensor: Tensor | None, launches: Launches | None) -> Copy | None:
-    """The copy of the `out=` tensor, with its next version, if it may be written now."""
+    """The copy of the `out=` tensor, with its next version begun; None if the copy cannot be written now."""
     copy = writable(plan.device, tensor, plan.output, launches)
     if copy is None or tensor is None:
         return None

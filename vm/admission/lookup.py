@@ -1,4 +1,4 @@
-"""Lookup: from the ids, names and numbers in a session's messages to objects, or an error with the reason."""
+"""Lookup of the objects that a message names by id, name or number; an unknown one raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plan_of(session: VmSession, number: int) -> Plan:
 
 
 def forget_plan(session: VmSession, number: int) -> None:
-    """Drop the plan of a number that gets another signature, and its operands from the session's count."""
+    """Drop the plan of a number that gets another signature, and subtract its operands from the session's count."""
     old = session.plans.pop(number, None)
     session.immediate.pop(number, None)
     if isinstance(old, Plan):
@@ -52,7 +52,7 @@ def tensor_of(session: VmSession, id_: Any) -> Tensor:
 
 
 def check_new(session: VmSession, ids: Sequence[int]) -> None:
-    """Check that ids are new: the ids of a session rise and are never reused."""
+    """ProtocolError unless the ids are new: the ids of a session rise, and are never reused."""
     newest = session.newest
     for id_ in ids:
         if id_ <= newest:
@@ -73,25 +73,25 @@ def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
 
 
 def note_maker(storage: Storage, maker: Maker, location: int, now: int) -> None:
-    """Note which instruction made the storage, and that it was now; a later write to it changes nothing."""
+    """Note the instruction that made a storage, with its location and time; later writes do not change them."""
     if storage.maker is UNMADE:
         storage.maker, storage.location, storage.made = maker, location, now
 
 
 def check_pairs(given: Sequence[str], ids: Sequence[int]) -> None:
-    """Check that there are as many names as ids."""
+    """ProtocolError unless there are as many names as ids."""
     if len(given) != len(ids):
         raise ProtocolError(f"{len(given)} names for {len(ids)} tensors")
 
 
 def refuse_cancelled(session: VmSession) -> None:
-    """Raise the cancellation error between cancel and restart."""
+    """Raise the session's cancellation error, between cancel and restart."""
     if session.cancelled is not None:
         raise session.cancelled.reraisable()
 
 
 def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
-    """The device of that name, with or without the node; MetadataError with the known names if there is none."""
+    """The device with a name, which may include the node; MetadataError with the known names if there is none."""
     device = devices.get(own_name(name, devices))
     if device is None:
         raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
@@ -99,12 +99,12 @@ def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
 
 
 def hinted_device(hint: Hint, home: str) -> str:
-    """The name of the device that a hint is about, for a tensor of that home."""
+    """The name of the device that a hint is about; `home`: the tensor's home."""
     if hint.device and hint.what != "prefetch":
         raise ProtocolError(f"{hint.what} is about the tensor's home, and takes no device")
     return hint.device or home
 
 
 def describe(tensor: Tensor) -> tuple[Any, str]:
-    """A tensor's meta and home in the form that clients get."""
+    """A tensor's meta and home, encoded for clients."""
     return (encode_meta(tensor.meta), tensor.home.name)

@@ -1,4 +1,7 @@
-"""Names: tensors and routines shared between sessions. A tensor lives as long as a handle or a name holds it."""
+"""Names of tensors and routines that sessions share, and handles: the holders that keep a tensor alive.
+
+The release of the last holder releases the tensor.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ RELEASE = Opcode.RELEASE.value
 
 
 class Names:
-    """Names and handles, the holders of tensors. The end of the last holder releases the tensor."""
+    """Publishes, looks up and removes names, and releases handles."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
         self.scheduler = scheduler
@@ -36,8 +39,11 @@ class Names:
     def publish(
         self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]], *, durable: bool = False
     ) -> list[str]:
-        """Bind names, replacing all that stood under them, also as parts of global tensors. A name counts against its
-        latest publisher's quotas; one that is durable stays so. The durable names that others have replaced."""
+        """Bind names, and return the durable names that they replace.
+
+        A new name replaces its old value, and any global tensor of which it was a part. A name counts against the
+        quotas of its latest publisher. A durable name stays durable.
+        """
         directory = self.directory
         replaced = directory.families.replaced(given, directory.names)
         check_names(directory, session, given, replaced)
@@ -61,12 +67,14 @@ class Names:
         return gone
 
     def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
-        """What stands under the names; MetadataError if one is missing."""
+        """The published objects under the names; MetadataError if a name is missing."""
         return named(wanted, self.directory.names)
 
     def behind(self, given: Sequence[str]) -> list[str]:
-        """The names as they are bound, of a global tensor those of all its parts; all names for none. MetadataError if
-        one is missing."""
+        """The names as bound: for a global tensor, the names of all its parts; for an empty list, all names.
+
+        MetadataError if a name is missing.
+        """
         names = self.directory.names
         found, missing = self.directory.families.named(given or names, names)
         if missing:
@@ -74,12 +82,12 @@ class Names:
         return found
 
     def unpublish(self, given: Sequence[str]) -> None:
-        """Take the names away, all or none."""
+        """Remove the names: all of them, or none if one is missing."""
         for name in self.behind(given) if given else ():
             self._drop_name(name)
 
     def _drop_name(self, name: str) -> None:
-        """Take a name away, if there is one: it holds its tensors no more, and no quota counts it."""
+        """Remove a name, if it is bound: release its tensors, and credit its publisher's quotas."""
         before = self.directory.unbind(name)
         if before is None:
             return
@@ -92,7 +100,7 @@ class Names:
     # -- holders ---------------------------------------------------------------------------------------------------
 
     def drop_holder(self, tensor: Tensor) -> None:
-        """Drop one handle or name; with the last one the tensor is released."""
+        """Drop one holder; with the last one the tensor is released."""
         if tensor.holders != 1:
             tensor.holders -= 1
         elif not recycle(tensor):
@@ -100,7 +108,7 @@ class Names:
             self.residency.unshare(tensor)
 
     def release(self, session: VmSession, tensor: Tensor) -> None:
-        """Admit ReleaseTensor as an instruction: it waits for the tensor's unfinished accesses and shows in traces."""
+        """Release a handle, by an instruction if the tensor has unfinished accesses, and add a trace record."""
         scheduler, storage = self.scheduler, tensor.storage
         freed = storage.current() if tensor.holders == 1 and storage.sharers == 1 else ()
         for copy in freed:
@@ -116,11 +124,12 @@ class Names:
         self.drop_holder(tensor)
 
     def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
-        """Release handles of an ended session. Those that nobody else knows share a record for each home."""
+        """Release handles of a closed session. Tensors without other references share one record for each home."""
         exports = self.residency.exports
         together: dict[str, list[int]] = {}
         for tensor in tensors:
-            # What instructions were bound to it have ended, if none uses its copy. A move or a mapping ends with it.
+            # `bound` may be stale: if no instruction uses the copy, those that were bound have ended. Moves and exports
+            # need the full release.
             known = tensor.bound and type(tensor) is Tensor and tensor not in exports
             if tensor.holders != 1 or not recycle(tensor, known):
                 self.release(session, tensor)
@@ -138,7 +147,7 @@ class Names:
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int
     ) -> None:
-        """Releases that are part of an instruction take effect even if the instruction fails."""
+        """Release the operands that a call releases (bits), even if the call is refused or fails."""
         scalars, count = plan.scalars if plan is not None else (), len(inputs)
         while released:
             position = (released & -released).bit_length() - 1

@@ -1,18 +1,20 @@
-"""Admission of values that go to other nodes, and come from there: SEND and RECV.
+"""Admission of transfers between nodes: SEND and RECV messages.
 
-A transfer has two halves, one on each node, which its links join (`streams.links.link`).
+A transfer has two halves, one on each node, which a link joins (`streams.links.link`).
 
-- A Send reads the value in memory of the host: at home on a cpu or sim device, else on the host, where a Transfer
-  brings it. It is done when the other node has the bytes. Of a value that has failed it sends the error.
-- A RECV is two instructions. An Expect is done when the other node offers the value; it writes a token, a copy without
-  data. A Recv reads the token, so that it has memory only then, and makes the tensor: at home, or on the host if home
-  is a GPU, whence an ordinary move brings it.
-- Where memory is there already, a chunk's place in the result of a collective, a RECV is one instruction: it takes the
-  value as soon as it is offered, and merges it piece by piece if it has to.
+- SEND becomes one instruction. It reads the value in host memory: at home on a cpu or sim device, else on the host
+  device, where an ordinary transfer brings the value. It is done when the other node has the bytes. For a failed value
+  it sends the error.
+- RECV becomes two instructions. EXPECT is done when the other node offers the value, and writes a token, a copy without
+  data. RECV reads the token, so that it gets memory only then, and makes the tensor: at home, or on the host if home is
+  a GPU, from which an ordinary move brings the value home.
+- If the memory exists already, as for a chunk in the result of a collective, RECV becomes one instruction, which takes
+  the value as soon as it is offered, and merges it piece by piece if necessary (a *landing*).
 
-All are on the link stream of their device, whose tasks end in any order, and all their edges are hard. So they hold up
-no stream and no other session, and wherever a half stands it ends when its peer's does. Whoever withdraws a half (a
-cancellation, the end of a session, a lost device, no memory) tells the other node, once, through `Half`.
+All these instructions are on the link stream of their device, whose tasks end in any order, and all their edges are
+hard. So they block no stream and no other session, and each half ends when the other half does. A half that is
+withdrawn (by a cancellation, the end of its session, a lost device, or want of memory) tells the other node, once,
+through `Half`.
 """
 
 from __future__ import annotations
@@ -47,16 +49,16 @@ from .rejection import Rejection, located
 
 Withdraw: TypeAlias = Callable[[bytes, TensordError], None]  # `fail` or `refuse` of a link
 
-NO_NODE: Final = "this machine has no node name, so no value goes from here to another node: start it with one"
+NO_NODE: Final = "this machine has no node name, so it cannot exchange values with other nodes: start it with one"
 
 
 def whole_of(array: Any) -> Any:
-    """All of it."""
+    """The whole array: the default of `Piece.take`."""
     return array
 
 
 class Half:
-    """This node's half of a transfer. `ended`: its link has told its end, or was told."""
+    """This node's half of a transfer. `ended`: the link has reported the end, or was told of it."""
 
     def __init__(self, transfer: bytes, withdraw: Withdraw) -> None:
         self.transfer = transfer
@@ -64,7 +66,7 @@ class Half:
         self._withdraw = withdraw
 
     def until(self, ended: Told) -> Told:
-        """The callback with which the half ends."""
+        """The callback `ended`, preceded by the end of this half."""
 
         def told(error: TensordError | None) -> None:
             self.ended = True
@@ -73,7 +75,7 @@ class Half:
         return told
 
     def on_error(self, ended: Told) -> Told:
-        """The callback with which the half ends, if there is an error."""
+        """The callback `ended`, preceded by the end of this half if there is an error."""
 
         def told(error: TensordError | None) -> None:
             self.ended = error is not None
@@ -82,21 +84,23 @@ class Half:
         return told
 
     def withdraw(self, error: TensordError) -> None:
-        """Tell the other node why nothing will come of it."""
+        """Tell the other node the error, unless the half has ended."""
         if not self.ended:
             self.ended = True
             self._withdraw(self.transfer, error)
 
     def doomed(self, instruction: Instruction) -> None:
-        """An instruction of this half will not run, or not to its end."""
+        """Withdraw the half, one of whose instructions was doomed or revoked."""
         instruction.session.offered.discard(instruction.id)
         if instruction.error is not None and not self.ended:
             self.withdraw(instruction.describe(instruction.error))
 
 
 class Piece(NamedTuple):
-    """What is sent or received: a value, or, if it is sent, a part of it. `take`: from the value's array; `tokens`: of
-    the part, as `collectives` has them."""
+    """A value, or a part of a value, that is sent or received.
+
+    `take`: from the value's array to the part's; `tokens`: the tokens of the part (`collectives`).
+    """
 
     binding: Binding
     meta: Meta
@@ -105,8 +109,11 @@ class Piece(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """A chunk that is received into its place in a result. `bindings`: of the result, and of the base with which it is
-    merged, if it is; `meta`: of the chunk; `into`: from their arrays what the link takes; `reads`, `writes`: tokens."""
+    """A chunk that is received into a collective's result.
+
+    `bindings`: the result, and the base of a merge, if any; `meta`: of the chunk; `into`: from the arrays of the
+    bindings to the chunk's target, an array or a `Merge`; `reads`, `writes`: tokens.
+    """
 
     bindings: tuple[Binding, ...]
     meta: Meta
@@ -116,7 +123,7 @@ class Landing(NamedTuple):
 
 
 class NodeTransfers:
-    """The handlers of SEND and RECV messages. `links`: None on a machine that is no node."""
+    """The handlers of SEND and RECV messages. `links`: None on a machine without a node name."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
         self.scheduler = scheduler
@@ -127,21 +134,21 @@ class NodeTransfers:
         self.received: dict[str, list[int]] = {}
 
     def own_node(self) -> str:
-        """The name of this node; MetadataError on a machine that is none."""
+        """The name of this node; MetadataError on a machine without one."""
         if self.links is None:
             raise MetadataError(NO_NODE)
         return self.links.node
 
     def link_to(self, node: str, incarnation: int = 0) -> Link:
-        """The link to a node, and to that daemon of it unless any is meant."""
+        """The link to a node's daemon with this incarnation; 0 means any."""
         if self.links is None:
             raise MetadataError(NO_NODE)
         return self.links.to(node, incarnation)
 
     def refused(self, session: VmSession, array: Any, error: TensordError) -> None:
-        """Halves in a message that was refused as damaged, a group for one, are told to their nodes."""
+        """Tell other nodes the error of the halves in a message, or in a group, that was refused as damaged."""
         for one in messages_of(array):
-            send: Any = name_fields(one, Send)  # whatever its fields are
+            send: Any = name_fields(one, Send)  # Any: its fields are not checked
             message: Any = send or name_fields(one, Recv)
             if message is None or not is_transfer(message.transfer) or not is_name(message.node):
                 continue
@@ -155,7 +162,7 @@ class NodeTransfers:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, session: VmSession, message: Send) -> None:
-        """Admit a Send; the other node gets the error of one that is refused."""
+        """Admit a SEND; if it is refused, the other node gets the error."""
         id_, node, transfer, location, incarnation = message
         half: Half | None = None
         cause = Cause(session, location)
@@ -176,7 +183,7 @@ class NodeTransfers:
         drop_packed(source)
 
     def admit_send(self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limit: int = 0) -> None:
-        """Admit the instruction, which may take so many nanoseconds."""
+        """Admit the instruction that sends a piece. `limit`: nanoseconds; 0 for none."""
         source, meta, take, _ = piece
         label = str(LinkLabel.of(SEND, node, half.transfer))
         instruction = self.new_instruction(cause, Opcode.SEND, label, source.copy.device)
@@ -195,7 +202,7 @@ class NodeTransfers:
         self.admit(instruction, half, offer, self.sent, node)
 
     def readable(self, tensor: Tensor, cause: Cause) -> Binding:
-        """The copy to send from, in memory of the host: preferably one that is there, then that at home."""
+        """The copy to send from, in host memory: preferably a finished copy, then the copy at home."""
         known(tensor)
         here = [copy for copy in tensor.storage.copies.values() if copy.device.backend.linked]
         if here:
@@ -208,7 +215,7 @@ class NodeTransfers:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def recv(self, session: VmSession, message: Recv) -> None:
-        """Admit an Expect and a Recv, or define the tensor with the error, which the other node gets, too."""
+        """Admit a RECV; if it is refused, define the tensor, poisoned, and tell the other node."""
         half: Half | None = None
         cause = Cause(session, message.location)
         try:
@@ -228,7 +235,7 @@ class NodeTransfers:
         self.admit_recv(cause, link, half, Piece(target, meta), message.node)
 
     def place_for(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
-        """The device where the value lands, once it is certain that it may."""
+        """The device that receives the value, after the checks of devices, quotas and shares."""
         device = home if home.backend.linked else self.residency.host
         if device is None:
             raise MetadataError(f"a value for {home.name} is received on a cpu device, and this machine has none")
@@ -242,7 +249,7 @@ class NodeTransfers:
     def make_tensor(
         self, cause: Cause, id_: int, meta: Meta, home: DeviceState, device: DeviceState, label: LinkLabel
     ) -> Binding:
-        """Define the tensor, whose first copy is on the device."""
+        """Define the tensor, whose first copy is on `device`."""
         tensor, copy = self.residency.new_tensor(meta, device)
         made = tensor
         if home is not device:
@@ -257,7 +264,7 @@ class NodeTransfers:
     def admit_recv(
         self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
     ) -> None:
-        """Admit both instructions, which may take so many nanoseconds each."""
+        """Admit the EXPECT and the RECV of a piece. `limits`: nanoseconds for each; 0 for none."""
         target, meta = piece.binding, piece.meta
         device, label = target.copy.device, LinkLabel.of(RECV, node, half.transfer)
         offered = self.residency.new_copy(device, 0, 1)
@@ -274,7 +281,7 @@ class NodeTransfers:
         self.admit(second, half, receive, self.received, node)
 
     def admit_landing(self, cause: Cause, link: Link, half: Half, landing: Landing, node: str, limit: int) -> None:
-        """Admit the one instruction of a Recv whose memory is there, which may take so many nanoseconds."""
+        """Admit the single instruction of a RECV into existing memory. `limit`: nanoseconds; 0 for none."""
         bindings, meta, into, tokens, writes = landing
         device, label = bindings[0].copy.device, str(LinkLabel.of(RECV, node, half.transfer))
         instruction = self.new_instruction(cause, Opcode.RECV, label, device)
@@ -289,7 +296,7 @@ class NodeTransfers:
         self.admit(instruction, half, take, self.received, node)
 
     def refuse(self, session: VmSession, message: Recv, error: TensordError) -> None:
-        """Define the tensor with the error."""
+        """Define the tensor of a refused RECV, poisoned."""
         devices, metas = self.scheduler.devices, (meta_of(message),)
         home = devices.get(own_name(message.device, devices))
         self.rejection.reject(session, error, (message.output,), message.location, "recv", metas, home)
@@ -307,7 +314,7 @@ class NodeTransfers:
         counted: dict[str, list[int]] | None = None,
         node: str = "",
     ) -> None:
-        """Admit an instruction of a half. What it moves is counted for its node."""
+        """Admit an instruction of a half. `counted`: the statistics that count the moved bytes for `node`."""
         instruction.stream = instruction.device.link
         instruction.kernel = kernel
         instruction.on_doom = half.doomed
@@ -324,7 +331,7 @@ class NodeTransfers:
 
 
 def refused_offer(session: VmSession) -> TensordError | None:
-    """The error of a session that has offered as many values as it may."""
+    """The QuotaError of a session that has offered as many values as it may; None for any other session."""
     try:
         check_offers(session)
     except QuotaError as error:
@@ -333,16 +340,16 @@ def refused_offer(session: VmSession) -> TensordError | None:
 
 
 def known(tensor: Tensor) -> Meta:
-    """The meta of a tensor to be sent; its error if it will have none. Clients wait for a pending one."""
+    """The meta of a tensor to be sent. Raises the tensor's error if it will have no meta, ProtocolError if pending."""
     if tensor.meta_error is not None:
         raise tensor.meta_error.reraisable()
     if tensor.meta is None:
-        raise ProtocolError("a tensor whose meta is not known yet cannot be sent: wait for it first")
+        raise ProtocolError("a tensor whose meta is not known yet cannot be sent: wait for the tensor first")
     return tensor.meta
 
 
 def received_meta(message: Recv) -> Meta:
-    """The meta of what is to be received."""
+    """The meta in a RECV message; MetadataError if it is invalid."""
     if message.dtype not in DTYPES:
         raise MetadataError(f"{message.dtype!r} is not the name of a dtype")
     try:
@@ -352,7 +359,7 @@ def received_meta(message: Recv) -> Meta:
 
 
 def meta_of(message: Recv) -> Meta | None:
-    """The meta of what is to be received; None if there is no such dtype, or no such tensor."""
+    """The meta in a RECV message; None if it is invalid."""
     try:
         return received_meta(message)
     except TensordError:

@@ -1,4 +1,4 @@
-"""Values that have to lie packed where they are read."""
+"""Temporary packed copies of views, for readers that cannot use strides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..placement.residency import Residency
 
 
 def packed(residency: Residency, binding: Binding, cause: Cause) -> Binding:
-    """The binding, or that of a packed copy of its view, which `drop_packed` gives up."""
+    """The binding itself if it is packed, else a packed copy of its view, which `drop_packed` releases."""
     meta = binding.tensor.meta
     if meta is None or binding.strides is None or binding.strides == meta.strides or meta.size < 2:
         return binding
@@ -22,6 +22,6 @@ def packed(residency: Residency, binding: Binding, cause: Cause) -> Binding:
 
 
 def drop_packed(binding: Binding) -> None:
-    """Behind the instructions that read it: a packed copy goes with the last of them."""
+    """Drop a packed copy once the instructions admitted so far have read it; do nothing for any other binding."""
     if not binding.tensor.storage.sharers:
         drop_copies(binding.tensor.storage)

@@ -1,7 +1,7 @@
-"""Quotas of a session: checked at admission, before memory is spent.
+"""The quotas of a session, which admission checks before it makes anything.
 
 Memory is charged per storage (`model.account`): to the session that made the storage, until the storage is released. A
-session over a quota is refused, and never made to wait: only that session could free the memory.
+message that exceeds a quota is refused and does not wait, since only its own session could free the memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..model.directory import Directory, Published
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
 
-REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused values
+REFUSED = 2  # a session may have twice its quota of ids; the ids beyond the quota stand for refused values
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
 def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) -> None:
-    """QuotaError if a call may not make these new tensors. Handles that die with the call are counted as released."""
+    """QuotaError if a call may not make these tensors. `dying`: the number of handles that the call releases."""
     check_tensors(session, len(metas) - dying)
     check_bytes(session, sum(meta.nbytes for meta in metas if meta is not None))
 
@@ -42,8 +42,10 @@ def check_targets(
 
 
 def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
-    """The bytes that a write adds to the session's account: it may give the tensor a storage of its own. What only a
-    checkpoint reads then is the machine's."""
+    """The bytes that a write adds to the session's account, if it must give the tensor a new storage.
+
+    An old storage that only a checkpoint still reads is no longer charged to the session.
+    """
     storage, meta = tensor.storage, tensor.meta
     if meta is None or (storage.account is not None and may_overwrite(tensor, storage.copies.get(device))):
         return 0
@@ -53,8 +55,10 @@ def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapsho
 
 
 def bytes_written(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
-    """The bytes that a write adds to the session's share of a device. Where there is no copy yet it makes one, of the
-    storage or of one that is the tensor's own."""
+    """The bytes that a write adds to the session's share of a device.
+
+    Without a copy on the device, the write makes one: of the storage, or of a new storage.
+    """
     storage, meta = tensor.storage, tensor.meta
     if device in storage.copies:
         return added_bytes(session, tensor, device, snapshots)
@@ -67,7 +71,7 @@ def bytes_written(session: VmSession, tensor: Tensor, device: DeviceState, snaps
 
 
 def check_fields(limits: Limits, message: NamedMessage) -> None:
-    """QuotaError for a field beyond the limit that its declaration names; ProtocolError for too large a group."""
+    """QuotaError for a field beyond the limit in its declaration; ProtocolError for a group that is too large."""
     for name, (setting, what) in LIMITED[type(message)].items():
         value, quota = getattr(message, name), getattr(limits, setting)
         if type(value) is int:
@@ -82,30 +86,30 @@ def check_fields(limits: Limits, message: NamedMessage) -> None:
 
 
 def check_tensors(session: VmSession, more: int) -> None:
-    """QuotaError if that many more ids exceed the session's quota."""
+    """QuotaError if `more` new tensors exceed the session's quota."""
     held, quota = len(session.tensors), session.account.tensors
     if more > 0 and held + more > quota:
         has = f"has {held} of {quota}"
         if held > quota:
-            has = f"may have {quota} and has {held}, those that stand for refused results included"
+            has = f"may have {quota} and has {held}, including the ids of refused results"
         raise QuotaError(
             f"{counted(more, 'tensor')} more: the session {has}; release some, or raise the quota (tensors)"
         )
 
 
 def may_name(session: VmSession) -> bool:
-    """May one more id stand for a refused value? Beyond that limit, a refused id stays undefined."""
+    """Whether one more id may stand for a refused value; beyond the limit, a refused id stays undefined."""
     return len(session.tensors) < REFUSED * session.account.tensors
 
 
 def check_number(number: int, quota: int, what: str) -> None:
     """QuotaError for a number beyond the session's limit."""
     if number > quota:
-        raise QuotaError(f"{what} {number}: numbers go up to {quota}; use old ones again, or raise the quota ({what}s)")
+        raise QuotaError(f"{what} {number}: numbers go up to {quota}; reuse old numbers, or raise the quota ({what}s)")
 
 
 def check_operands(session: VmSession, more: int) -> None:
-    """QuotaError if that many more operands exceed the quota of the session's signatures."""
+    """QuotaError if `more` operands exceed the quota for the session's signatures."""
     held, quota = session.operands, session.limits.operands
     if held + more > quota:
         raise QuotaError(
@@ -119,8 +123,8 @@ def check_offers(session: VmSession) -> None:
     quota = session.limits.transfers
     if len(session.offered) >= quota:
         raise QuotaError(
-            f"1 transfer more: other nodes have yet to take {quota} values of the session, of {quota}; receive those "
-            "first, or raise the quota (transfers)"
+            f"1 transfer more: other nodes have not yet received {quota} values of the session, of {quota}; receive "
+            "those first, or raise the quota (transfers)"
         )
 
 
@@ -132,7 +136,7 @@ def check_chains(session: VmSession) -> None:
 
 
 def may_refuse_chain(session: VmSession) -> bool:
-    """May one more id stand for a refused chain? Beyond that limit, the id stays unknown."""
+    """Whether one more id may stand for a refused chain; beyond the limit, the id stays unknown."""
     return len(session.chains) + len(session.refused_chains) < REFUSED * session.limits.chains
 
 
@@ -150,8 +154,10 @@ def check_text(text: str, quota: int, what: str) -> None:
 
 
 def check_names(directory: Directory, session: VmSession, given: Sequence[str], replaced: Sequence[str]) -> None:
-    """QuotaError if the session may not publish these names in place of those, MetadataError if nobody could read one
-    of them."""
+    """QuotaError if publishing these names would exceed the session's quota; MetadataError for an unprintable name.
+
+    `replaced`: the bound names that the publication replaces.
+    """
     check_printable(given)
     for name in given:
         check_text(name, session.limits.text, "name")
@@ -172,7 +178,10 @@ def check_published(
     found: Sequence[Published[Tensor]],
     replaced: Sequence[str],
 ) -> None:
-    """QuotaError if the routines that a session publishes in place of those names have more steps than it may have."""
+    """QuotaError if the session's published routines would have more steps than it may have.
+
+    `replaced`: the bound names that the publication replaces.
+    """
     account, quota = session.account, session.limits.steps
     last = dict(zip(given, found, strict=True))
     kept = [directory.names[name] for name in (*last, *replaced) if directory.publishers.get(name) is account]

@@ -1,5 +1,8 @@
-"""Rejection of messages that cannot be admitted: the sender gets the error, as an answer or as a report; other sessions
-notice nothing."""
+"""Rejection of messages that cannot be admitted.
+
+The outputs of a rejected message are defined, poisoned; its sender gets the error, as an answer or as a report. Other
+sessions are not affected.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Rejection:
         """Poison the outputs of a message whose admission has raised this error."""
         label = name_of(array)
         location = number_of(array, Role.LOCATION)
-        damaged: list[Any] = signatures_of(array)  # whatever their declaration says of their fields
+        damaged: list[Any] = signatures_of(array)  # Any: the fields are not checked
         for signature in damaged:
             if signature.number <= session.limits.signatures:
                 forget_plan(session, signature.number)
@@ -78,7 +81,7 @@ class Rejection:
             self.scheduler.tell(session, error)
 
     def rejected(self, session: VmSession, error: TensordError, location: int, label: str) -> TensordError:
-        """The error of a rejected message: it counts as an instruction of its own."""
+        """The error of a rejected message, with an instruction id of its own."""
         self.scheduler.ids += 1
         error = error.reraisable()
         error.op = error.op or label
@@ -97,13 +100,13 @@ class Rejection:
             enter(session, id_, self.poisoned(error, meta, home))
 
     def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-        """Poison the targets of a rejected write, as a failed write does; a cancelled write spares shared targets."""
+        """Poison the target of a rejected write, as a failed write does; a cancelled write spares a shared target."""
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
         self.poison_value(session, tensor, error)
 
     def poison_value(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
-        """Poison a tensor at this place in program order, whoever holds it."""
+        """Poison a tensor at this place in program order, even a shared one."""
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, Cause(session, 0)).copy, error)
         self.residency.drop_orphans()
         credit(tensor.storage)
@@ -127,7 +130,7 @@ class Rejection:
 
 
 def located(session: VmSession, error: TensordError, location: int, label: str) -> TensordError:
-    """The error of a message at that location, of that name, unless it has others of its own."""
+    """A copy of the error, with this location and label unless it has its own."""
     error = error.reraisable()
     error.op = error.op or label
     error.location = error.location or session.where(location)
@@ -135,9 +138,9 @@ def located(session: VmSession, error: TensordError, location: int, label: str) 
 
 
 def forget_places(session: VmSession, array: Any) -> None:
-    """The number of a refused line or span stands for none, and not for what had the number before."""
+    """Forget the old locations and spans under the numbers that a refused message would have set."""
     for message in messages_of(array):
-        line: Any = name_fields(message, Location)  # whatever their declarations say of their fields
+        line: Any = name_fields(message, Location)  # Any: the fields are not checked
         span: Any = name_fields(message, Span)
         if line is not None and type(line.number) is int:
             session.locations.forget(line.number)
@@ -146,15 +149,15 @@ def forget_places(session: VmSession, array: Any) -> None:
 
 
 def kept(error: TensordError, name: str) -> TensordError:
-    """An error as a session keeps it: without its traceback, and with its message cut to LONGEST characters."""
+    """The error as a session stores it: without traceback, and with its message cut to LONGEST characters."""
     message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
     return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)
 
 
 def refusal_of(array: Any, failure: Exception) -> TensordError | None:
-    """The client's error behind what admission has raised: its message is damaged, or asks for what it may not have.
+    """The client's error behind an exception of admission: the message is damaged, or was refused.
 
-    None if the message is sound and the error none of ours: a fault of the engine.
+    None if the message is well-formed and the exception no TensordError: a bug of the engine.
     """
     try:
         decode_message(array)
@@ -164,5 +167,5 @@ def refusal_of(array: Any, failure: Exception) -> TensordError | None:
 
 
 def name_of(array: Any) -> str:
-    """The kind of a message, for people."""
+    """The kind of a message, for error messages."""
     return MessageKind(array[0]).name.lower() if has_kind(array) else "message"

@@ -1,4 +1,8 @@
-"""Admission of programs, links and runs."""
+"""Admission of programs, links and runs of routines.
+
+A run is admitted as one instruction if its program is a single compiled segment; otherwise its steps and segments are
+admitted one after the other (`Unfolding`), before the session's next message.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ from .quotas import check_operands
 from .rejection import kept
 from .segments import UNBOUNDED, Segments
 
-PATIENCE = 1  # runs of a routine that are op by op, before it is compiled
+PATIENCE = 1  # runs of a routine op by op before it is compiled
 
 
 class Routines:
@@ -54,7 +58,7 @@ class Routines:
         self.rejection = effects.rejection
         self.segments = Segments(scheduler, residency)
         self.patience = PATIENCE
-        self.in_group = False  # is a group being admitted, which is done without a pause?
+        self.in_group = False  # a group is admitted without a pause
 
     def program(self, session: VmSession, message: ProgramPart) -> None:
         """Add to a program."""
@@ -65,7 +69,7 @@ class Routines:
         link(session, message, self.scheduler.devices)
 
     def convention(self, session: VmSession, message: Convention) -> None:
-        """Note how a routine is called."""
+        """Store the calling convention of a routine."""
         try:
             keep_convention(session, message)
         except TensordError as error:
@@ -81,18 +85,20 @@ class Routines:
                 forget_plan(session, template.signature)
 
     def begin_group(self) -> None:
-        """A group is being admitted from now on, without a pause: little is compiled, and the rest runs op by op."""
+        """Begin the admission of a group, which has no pause: only a few steps are compiled, the rest runs op by op."""
         self.in_group = True
         self.segments.left = LONGEST
 
     def end_group(self) -> None:
-        """The group has been admitted."""
+        """End the admission of a group."""
         self.in_group = False
         self.segments.left = UNBOUNDED
 
     def check_group(self, session: VmSession, messages: Sequence[Any]) -> None:
-        """QuotaError if the runs of a group have more steps together than one program may have: a group is admitted
-        without a pause."""
+        """QuotaError if the runs of a group together have more steps than one program may have.
+
+        The limit is that of a program because a group is admitted without a pause.
+        """
         steps = steps_of_runs(session, messages)
         if steps > STEPS:
             raise QuotaError(f"runs of {steps} steps in one group; {STEPS} are allowed: make smaller groups")
@@ -100,7 +106,7 @@ class Routines:
     # -- runs ------------------------------------------------------------------------------------------------------
 
     def run(self, session: VmSession, message: Run) -> None:
-        """Run a routine: its ops are admitted one by one, before the session's next message."""
+        """Admit a run as one instruction, or begin its unfolding."""
         try:
             refuse_cancelled(session)
             routine = routine_of(session, message.routine)
@@ -126,7 +132,7 @@ class Routines:
         session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)
 
     def trace(self, session: VmSession, routine: SessionProgram, message: Run) -> tuple[int, ...]:
-        """What a trace says of a run while it is admitted op by op."""
+        """The entry of a trace for a run that is admitted op by op."""
         scheduler = self.scheduler
         if not scheduler.ring.enabled:
             return ()
@@ -149,7 +155,7 @@ class Routines:
     def finish(
         self, session: VmSession, routine: SessionProgram, ids: Ids, message: Run, trace: tuple[int, ...] = ()
     ) -> None:
-        """Give the results their own ids."""
+        """Give the results the ids that the message names, after the last step."""
         self.scheduler.note_run(session, trace)
         program = routine.program
         pairs = zip(program.returned, message.outputs, strict=True)
@@ -160,11 +166,11 @@ class Routines:
     def rename(self, session: VmSession, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids, all at once: (old, new)."""
         for tensor, new in [(session.tensors.pop(old, None), new) for old, new in pairs]:
-            if tensor is not None:  # else the session had no room for one more id, and has heard of it
+            if tensor is not None:  # otherwise the step was refused for want of an id, and reported
                 enter(session, new, tensor)
 
     def reject(self, session: VmSession, message: Run, error: TensordError) -> None:
-        """Refuse a run: its results, and what it would have written, get the error, and so do its side effects."""
+        """Refuse a run: poison its results and the tensors that it would have written, and refuse its side effects."""
         rejection, routine = self.rejection, session.routines.get(message.routine)
         error = rejection.rejected(session, error, message.location, "run")
         results: list[tuple[Meta | None, DeviceState | None]] = []
@@ -183,7 +189,7 @@ class Routines:
                 self.effects.refuse_effect(session, error, number, request, message.location)
 
     def sign(self, session: VmSession, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op of a routine, under that number if it is not 0; its number."""
+        """Make the signature of a routine's op, and return its number. `number`: the number to reuse; 0 for none."""
         step = routine.program.steps[position]
         operands, targets = metas_of(routine.program, position)
         if not number:
@@ -192,7 +198,7 @@ class Routines:
         try:
             check_operands(session, len(operands))
             plan = Plan(find(step.op), step.attributes, operands, device, targets, self.infer, session.id)
-        except Exception as error:  # as where a client sends a signature: nothing that it asks for may stop others
+        except Exception as error:  # as for a client's signature: no program may stop other sessions
             damage = ProtocolError(f"{step.op} cannot be run: {type(error).__name__}: {error}")
             session.plans[number] = kept(error if isinstance(error, TensordError) else damage, step.op)
             routine.refused.add(position)
@@ -206,8 +212,11 @@ class Routines:
 
 
 def are_apart(session: VmSession, program: Program, outside: Sequence[int]) -> bool:
-    """May a run on these tensors be that of a program after its passes? They see to it for parameters and captured
-    tensors as the program has them, none of which is written under one name and known by another."""
+    """Whether a run on these tensors may use the program after its passes.
+
+    The passes assume the metas in the program, and that no tensor that is written appears twice among the parameters
+    and captured tensors.
+    """
     tensors = [session.tensors.get(id_) for id_ in outside]
     for tensor, source in zip(tensors, chain(program.parameters, program.captured), strict=True):
         if tensor is None or tensor.meta is not source.meta:
@@ -216,7 +225,7 @@ def are_apart(session: VmSession, program: Program, outside: Sequence[int]) -> b
 
 
 class SessionRuns:
-    """What the runs of one session ask of the engine: `unfolding.Engine`."""
+    """The requests of one session's runs to the engine: the implementation of `unfolding.Engine`."""
 
     def __init__(self, routines: Routines, session: VmSession) -> None:
         self.routines = routines
@@ -224,7 +233,7 @@ class SessionRuns:
         self.iterations = session.limits.iterations
 
     def prepare(self, routine: SessionProgram) -> Iterator[None]:
-        """Cut a program that has run often enough to be compiled, and find its fusions."""
+        """Cut a program that has run often enough into pieces, and find its fusions, in slices."""
         segments = self.routines.segments
         prepares = self.compiles(routine) and segments.may_prepare(routine)
         for _ in segments.prepare(self.session, routine) if prepares else ():
@@ -232,24 +241,24 @@ class SessionRuns:
             yield
 
     def rest(self) -> None:
-        """Others have their turn before the run goes on."""
+        """Let other sessions have a turn before the run goes on."""
         if self.session.unfolding is not None:
             self.session.unfolding.rests = True
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
-        """The pieces of a program that has run often enough to be compiled; else all of it."""
+        """The pieces of a program; one piece with all steps if the program is not to be compiled yet."""
         if self.compiles(routine) and routine.pieces is not None:
             return self.routines.segments.pieces(self.session, routine)
         return (range(len(routine.program.steps)),)
 
     def compiles(self, routine: SessionProgram) -> bool:
-        """May its steps run as segments?"""
+        """Whether the program's steps may run as segments."""
         if routine.compiled is None:  # a block of control flow
             self.routines.segments.adopt(self.session, routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
     def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
-        """Admit a segment, if it can run as one."""
+        """Admit a piece as a segment; False if it must run op by op."""
         segments = self.routines.segments
         if not self.compiles(routine):
             return False
@@ -263,11 +272,11 @@ class SessionRuns:
         return admitted
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op."""
+        """Make the signature of an op, and return its number (`Routines.sign`)."""
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
-        """Read a value; the run goes on once it is there."""
+        """Read a value, for which the run waits."""
         session, routines = self.session, self.routines
         try:
             refuse_cancelled(session)
@@ -291,7 +300,7 @@ class SessionRuns:
         self.routines.rename(self.session, pairs)
 
     def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
-        """Poison what a step was to make and to write."""
+        """Poison the results and targets of a step, with `error`, or with the error of `answer`."""
         session, routines = self.session, self.routines
         rejection = routines.rejection
         if error is None and answer is not None:
@@ -304,8 +313,8 @@ class SessionRuns:
             return
         for id_, meta, home in results.made:
             rejection.poison(session, id_, error, meta, routines.scheduler.devices[home])
-        # A cancelled run spares what others hold, if no loop has begun to write it. A value that was cancelled before
-        # does not, like any op's operand.
+        # A cancelled run spares the targets that others hold, unless a loop has begun to write them. A run that failed
+        # because of a cancelled operand does not spare them, as no op does.
         spares = session.cancelled is not None and not results.begun
         poison = rejection.poison_existing if spares else rejection.poison_value
         for tensor in filter(None, map(session.tensors.get, results.written)):

@@ -1,11 +1,10 @@
-"""Running a small segment where it is admitted, as small ops are (`inline`).
+"""Running a small segment at admission, as `inline` does for small ops.
 
-If all of its operands are there, healthy and finished, nothing else uses what it writes, and its results and its arena
-fit at once, then an instruction would find nothing to wait for. It would be made only to be dropped in the same pass,
-at several times the cost of a short segment. If a kernel fails, an instruction is made after all: it goes on from
-there, and settles which results are whose.
+If all operands are healthy and finished, nothing else uses the targets, and the results and the arena fit now, an
+instruction would have nothing to wait for, and would cost several times as much as a short segment. If a kernel fails,
+an instruction is made after all: it continues after the failure, and decides which results are poisoned.
 
-On a device that launches a segment of any size is a list of launches, each with a number (`vm.model.launches`).
+On a device that launches, a segment of any size is a list of launches, each with a number (`vm.model.launches`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from .at_once import (
     writable,
 )
 
-# The place of a slice, how many calls were left in it behind one that has failed, and the error of that.
+# The position of the slice with the failed call, the number of calls left in the slice, and the error.
 Failure: TypeAlias = tuple[int, int, BaseException]
 
 
@@ -51,7 +50,7 @@ class RunsAtOnce:
     def __init__(self, scheduler: Scheduler, residency: Residency) -> None:
         self.scheduler = scheduler
         self.residency = residency
-        self.limit = 0  # of the work of a run, set by the engine
+        self.limit = 0  # the most work of a run; set by the engine
 
     def run(
         self,
@@ -62,7 +61,7 @@ class RunsAtOnce:
         location: int,
         stamps: Stamps | None = None,
     ) -> bool:
-        """Run a segment; False, and nothing is changed, if it cannot run at once."""
+        """Run a segment; False, with nothing changed, if it cannot run now."""
         plan, recipe = segment.plan, segment.recipe
         launches = plan.device.launches
         if launches is None and not (plan.stream.inline and recipe.work <= self.limit and is_small(segment)):
@@ -98,8 +97,10 @@ class RunsAtOnce:
         *,
         own: bool,
     ) -> bool:
-        """Run a segment with these operands; False, and nothing is changed, if there is no memory. `own`: is its arena
-        what all runs at admission have? Else it is the last of the buffers."""
+        """Run a segment with these operands; False, with nothing changed, if memory is short.
+
+        `own`: the segment uses the arena that its runs at admission share; otherwise its arena is the last buffer.
+        """
         plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
         buffers = self.allocate(segment, own=own)
         if buffers is None:
@@ -155,7 +156,7 @@ class RunsAtOnce:
         return True
 
     def allocate(self, segment: Segment, *, own: bool) -> list[Any] | None:
-        """Memory for the results, and last for an arena, unless it is there; None if not all of it is free."""
+        """Allocate the results and, unless `own`, an arena as the last buffer; None if memory is short."""
         backend = segment.plan.device.backend
         found: list[Any] = []
         for nbytes in segment.sizes if own else (*segment.sizes, segment.recipe.arena):
@@ -170,7 +171,7 @@ class RunsAtOnce:
     def define(
         self, session: VmSession, segment: Segment, buffers: Sequence[Any], ids: Ids, location: int
     ) -> list[Copy]:
-        """The results, in that memory; their copies."""
+        """Define the results in these buffers, and return their copies."""
         plan, residency = segment.plan, self.residency
         device, account, maker, now = plan.device, session.account, plan.maker, self.scheduler.now
         found = []
@@ -183,7 +184,7 @@ class RunsAtOnce:
         return found
 
     def go_on(self, instruction: RunInstruction, failure: Failure, launches: Launches | None) -> None:
-        """A kernel has failed: do the rest that does not depend on it."""
+        """After a kernel's failure, run the calls that do not depend on it, and end the instruction."""
         for status in (Status.READY, Status.DISPATCHED):
             instruction.move(status)
         if launches is not None:
@@ -201,11 +202,11 @@ class RunsAtOnce:
 
 
 class Operands:
-    """The operands of a run from outside.
+    """The operands that a run takes from outside its segment.
 
-    `arrays`: by slot; `strides`: of those that are read, None for a packed one; `copies`: those that it reads, and last
-    those that it writes, which are in `written`, too, and their storages in `storages`; `passing`: the slots of those
-    that do not stay bound, views among them.
+    `arrays`: by slot; `strides`: of the operands that are read, None for a packed operand; `copies`: the copies that
+    are read, then those that are written; `written`, `storages`: the copies that are written, and their storages;
+    `passing`: the slots of arrays that a replay must not keep bound, views among them.
     """
 
     __slots__ = ("arrays", "copies", "passing", "storages", "strides", "written")
@@ -219,7 +220,7 @@ class Operands:
         self.passing = passing
 
     def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
-        """Find them; False if one is not there, healthy and finished, or if others use what is to be written."""
+        """Find the operands; False if one is not healthy and finished, or if something else uses a target."""
         device, tensors, outside = segment.plan.device, session.tensors, ids.outside
         arrays, copies, inputs = self.arrays, self.copies, len(outside)
         for variable, meta, packed, _ in segment.reads:
@@ -243,7 +244,7 @@ class Operands:
         return True
 
     def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
-        """Find what is to be written: nobody else has it, and it has one name alone."""
+        """Find the targets; False if something else uses one, or if one is an operand twice."""
         device, tensors, outside, inputs = segment.plan.device, session.tensors, ids.outside, len(ids.outside)
         arrays, written, storages = self.arrays, self.written, self.storages
         for variable, meta, _, _ in segment.written:
@@ -261,11 +262,11 @@ class Operands:
 
 
 def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -> Failure | None:
-    """Call, or launch, one kernel after the other; the first failure."""
+    """Call, or launch, all kernels in order; return the first failure, or None."""
     rest: Any = ()
     place = 0
     try:
-        for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - where it failed
+        for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - the position of a failure
             rest = iter(calls) if stamps is None else timed(calls, stamps)
             if launches is None:
                 for kernel, arguments in rest:
@@ -278,7 +279,7 @@ def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -
 
 
 def launch_all(calls: Iterator[Any], order: Order) -> None:
-    """Launch kernels one after the other, each with a number, as that has which could not be launched."""
+    """Launch kernels in order. A kernel that could not be launched counts as a launch, too."""
     for kernel, arguments in calls:
         try:
             kernel(*arguments)
@@ -287,12 +288,12 @@ def launch_all(calls: Iterator[Any], order: Order) -> None:
 
 
 def is_small(segment: Segment) -> bool:
-    """Is each kernel small, and without temporaries?"""
+    """Whether every kernel is small and has no temporaries."""
     return segment.recipe.largest <= segment.plan.device.inline_work and not segment.recipe.scratch
 
 
 def has_room(session: VmSession, segment: Segment, *, own: bool) -> bool:
-    """Do results, arena and temporaries fit at once, and in the session's quotas? `own`: the arena may be there."""
+    """Whether results, arena and temporaries fit now, and into the session's quotas. `own`: the arena may exist."""
     plan, account, need = segment.plan, session.account, segment.need + segment.recipe.scratch
     device, backend = plan.device, plan.device.backend
     need -= segment.recipe.arena if own and segment.long else 0

@@ -1,4 +1,8 @@
-"""Admission of a segment: the RunRoutine instruction, if its operands are as it was compiled for."""
+"""Segments of routines: cutting and compiling them, and admitting a run of one as a RunRoutine instruction.
+
+A run whose operands, memory or quotas do not fit the compiled form is turned away; its steps are then admitted op by
+op.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
 
 UNBOUNDED = 1 << 60
-PREPARED = 4  # steps are cut and looked at for fusions in the time in which one is compiled
+PREPARED = 4  # cutting and searching fusions takes a quarter of the time of compiling, per step
 
 FindFusions: TypeAlias = Callable[[Program, Sequence[Terms | None]], Iterable[list[Fusion]]]
 Compile: TypeAlias = Callable[[Program, Piece, Sequence[Plan], Sequence[Fusion], frozenset[str]], Recipe | None]
@@ -49,14 +53,14 @@ class Segments:
         self.residency = residency
         self.at_once = RunsAtOnce(scheduler, residency)
         self.details = scheduler.ring.details
-        self.left = UNBOUNDED  # steps that may be compiled before others have their turn
+        self.left = UNBOUNDED  # steps that may still be compiled in this group
         self.after_passes: Callable[[Program, frozenset[str]], Improved] = ImprovedPrograms().of
         self.shared = CompiledPrograms()
         self.compile: Compile = compile_segment
         self.find_fusions: FindFusions = finding_fusions
 
     def pieces(self, session: VmSession, routine: SessionProgram) -> Sequence[Piece]:
-        """The pieces of a routine; as a whole, op by op, as long as an op was refused its signature."""
+        """The pieces of a routine; a single one, for running op by op, while the signature of a step is refused."""
         if routine.refused:
             return (range(len(routine.program.steps)),)
         if routine.pieces is None:
@@ -65,18 +69,18 @@ class Segments:
         return routine.pieces or ()
 
     def may_prepare(self, routine: SessionProgram) -> bool:
-        """Is it cut into pieces, or may it be now?"""
+        """Whether the routine is cut into pieces, or may be cut now."""
         return routine.pieces is not None or self.spend(len(routine.program.steps) // PREPARED)
 
     def spend(self, steps: int) -> bool:
-        """May so many steps be compiled now? If they are too many for any group, then as the first in one."""
+        """Whether so many steps may be compiled now; too many for any group are allowed as the first in a group."""
         if steps > self.left and self.left < LONGEST:
             return False
         self.left -= steps
         return True
 
     def prepare(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
-        """Find the fusions of a routine, and cut it into pieces, if that was not done, a slice at a time."""
+        """Find the fusions of a routine and cut it into pieces, unless done before, one slice at a time."""
         if routine.refused:
             return
         if routine.fusions is None:
@@ -85,7 +89,7 @@ class Segments:
             yield from self.cut(session, routine)
 
     def cut(self, session: VmSession, routine: SessionProgram) -> Iterator[None]:
-        """Cut a routine into pieces."""
+        """Cut a routine into pieces, one slice at a time."""
         found: list[Piece] = []
         work, fusions = partial(self.work, session, routine), self.fusions(routine)
         for pieces in cutting(routine.program, work, fusions, routine.devices):
@@ -96,8 +100,10 @@ class Segments:
             routine.compiled.pieces = routine.pieces
 
     def adopt(self, session: VmSession, routine: SessionProgram, patience: int) -> None:
-        """Apply the passes, and take over what some session has compiled of the same program. If that is all of it, the
-        first run need not be op by op."""
+        """Apply the passes, and share the parts that any session has compiled for the same program.
+
+        If all parts are compiled already, even the first run need not be op by op.
+        """
         self.improve(session, routine)
         if routine.improved is not None:
             self.adopt(session, routine.improved, patience)
@@ -107,7 +113,7 @@ class Segments:
             routine.runs = patience
 
     def improve(self, session: VmSession, routine: SessionProgram) -> None:
-        """Apply the passes on programs, unless steps may fail for their devices: each has an error of its own line."""
+        """Apply the passes on programs, unless a step may fail on its device: its error must name its own line."""
         program, backends = routine.program, [self.scheduler.devices[name].backend for name in routine.devices]
         if session.strict or lacks(program, [backend.missing for backend in backends]):
             return
@@ -118,14 +124,14 @@ class Segments:
             routine.improved = routine.after(found.program)
 
     def work(self, session: VmSession, routine: SessionProgram, position: int) -> int:
-        """The work of a step, if it may run inside a segment of its device; else -1."""
+        """The work of a step that may run inside a segment; -1 for any other step."""
         plan = plan_at(session, routine, position)
         if plan is None or why_apart(plan):
             return -1
         return plan.work + work_of_time(plan.device.backend.time_of(plan.work))
 
     def segment(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Segment | None:
-        """The compiled segment of a piece; None if it can only run op by op, or is not to be compiled now."""
+        """The compiled segment of a piece; None if it can only run op by op, or cannot be compiled now."""
         found: Segment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments and self.spend(len(piece)):
             program = routine.program
@@ -138,9 +144,9 @@ class Segments:
         return found
 
     def recipe(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Recipe | None:
-        """The recipe of a piece, of any session that has compiled it; None if it can only run op by op."""
+        """The recipe of a piece, which all sessions share; None if the piece can only run op by op."""
         compiled: Compiled = routine.compiled
-        shared = compiled.pieces is routine.pieces  # else recipes there may be of other pieces
+        shared = compiled.pieces is routine.pieces  # otherwise the shared recipes may be for other pieces
         if shared and piece.start in compiled.recipes:
             return compiled.recipes[piece.start]
         plans = [plan_at(session, routine, position) for position in piece]
@@ -153,7 +159,7 @@ class Segments:
         return recipe
 
     def note(self, session: VmSession, routine: SessionProgram, recipe: Recipe) -> None:
-        """Tell the trace what has been compiled."""
+        """Add the compiled segment to the trace."""
         ring = self.scheduler.ring
         if ring.enabled:
             segment = segment_record(routine.program, recipe)
@@ -167,7 +173,7 @@ class Segments:
         return routine.fusions or ()
 
     def fuse(self, routine: SessionProgram) -> Iterator[None]:
-        """Find the fusions of a routine's program."""
+        """Find the fusions of a routine's program, one slice at a time."""
         found: list[Fusion] = []
         terms = [self.scheduler.devices[name].backend.fusion_terms() for name in routine.devices]
         for fusions in self.find_fusions(routine.program, terms) if FUSION in routine.passes else ():
@@ -184,9 +190,9 @@ class Segments:
         numbers: Sequence[Scalar],
         location: int,
     ) -> bool:
-        """Admit a run of a piece; False if it has to run op by op. Then nothing is changed, but where other values are.
+        """Admit a run of a piece; False if it has to run op by op: then only other values may have been moved.
 
-        `ids`: of the variables; it defines those that the segment makes.
+        `ids`: the ids of the program's variables; the results are defined under them.
         """
         segment = self.segment(session, routine, piece)
         if segment is None:
@@ -215,14 +221,14 @@ class Segments:
         kept = len(bound)
         try:
             self.issue(session, segment, tensors, ids, numbers, location, stamps)
-        except QuotaError:  # an operand stops over where the session has its share: the step that needs it is told
+        except QuotaError:  # an operand's stopover exceeds a share: the step that needs the operand reports it
             del bound[kept:]
             return segment.turn_away("memory or a quota was short")
         self.share_views(session, segment, ids)
         return True
 
     def share_views(self, session: VmSession, segment: Segment, ids: Ids) -> None:
-        """Let the views that leave the segment take effect, and release what was made for them alone."""
+        """Define the views among the segment's results, and release the bases that only the views need."""
         recipe = segment.recipe
         for variable, base, offset, strides, meta in recipe.views:
             view = share(session.tensors[ids[base]], meta, offset, strides, segment.plan.device)
@@ -233,7 +239,7 @@ class Segments:
             self.residency.unshare(tensor)
 
     def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[Tensor]) -> bool:
-        """May operands be brought to the device, and is there a way?"""
+        """Whether absent operands may be brought to the device, and a route exists."""
         try:
             for tensor in absent:
                 self.residency.check_route(tensor, device)
@@ -244,9 +250,10 @@ class Segments:
     def has_room(
         self, session: VmSession, device: DeviceState, segment: Segment, tensors: Sequence[Tensor], location: int
     ) -> bool:
-        """Do arena, results and operands fit the device, as planned, and the session's quotas?
+        """Whether arena, results and operands fit into the device's planned memory, and into the session's quotas.
 
-        Where values are evicted, others leave for a run; elsewhere no replica does: op by op it needs less at once.
+        A device with a tier below evicts other values to make room. A device without one does not even drop replicas:
+        op by op, the run needs less memory at a time.
         """
         recipe = segment.recipe
         made, written = segment.plan.outputs[len(recipe.written) :], tensors[len(recipe.reads) :]
@@ -283,13 +290,13 @@ class Segments:
         location: int,
         stamps: Stamps | None = None,
     ) -> None:
-        """Make and admit the instruction. `stamps`: for the times of its calls."""
+        """Make and admit the instruction. `stamps`: to record the times of its calls, if any."""
         residency, scheduler, recipe, plan = self.residency, self.scheduler, segment.recipe, segment.plan
         device, count = plan.device, len(recipe.reads)
         cause = Cause(session, location)
         reads = residency.operands(tensors[:count], device, cause)
         outputs = [residency.target(tensor, device, True, cause) for tensor in tensors[count:]]
-        for tensor in tensors[count:]:  # some have storages of their own since
+        for tensor in tensors[count:]:  # `target` may have given a tensor a new storage
             note_maker(tensor.storage, plan.maker, location, scheduler.now)
         updated = [binding.copy for binding in outputs]
         scheduler.ids += 1
@@ -317,7 +324,7 @@ class Segments:
             residency.drop_orphans()
 
     def keep_stamps(self, instruction: Instruction) -> None:
-        """The run has ended: keep the times of its calls, if it has made all of them."""
+        """Add the times of a run's calls to the trace, if the run has made all of them."""
         if isinstance(instruction, RunInstruction) and instruction.stamps is not None:
             times = instruction.stamps.times
             if len(times) == 2 * len(instruction.segment.recipe.calls):
@@ -325,7 +332,7 @@ class Segments:
 
 
 def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]) -> list[Tensor] | None:
-    """The operands, if each is there, with its meta, packed where it has to be, and nothing written has two names."""
+    """The operands; None if one is missing or has another meta, is not packed but must be, or is a target twice."""
     tensors = [tensor for tensor in found if tensor is not None]
     if len(tensors) < len(found) or any(t.meta is not meta for t, meta in zip(tensors, metas, strict=True)):
         return None
@@ -347,9 +354,9 @@ def bytes_to_bring(
     tensors: Sequence[Tensor],
     written: Collection[Tensor],
 ) -> int:
-    """Bytes of the copies that a device needs of operands that are elsewhere, and of what may not be overwritten."""
+    """The bytes of new copies on a device: of absent operands, and of targets that cannot be overwritten."""
     absent: list[Tensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
-    if absent:  # moves begin, too
+    if absent:  # bringing an operand begins the session's moves, too
         absent += [moved for moved in session.moves if moved.home is device and device not in moved.storage.copies]
     found: dict[Any, int] = {}
     for tensor in absent:
@@ -360,7 +367,7 @@ def bytes_to_bring(
 
 
 def has_failed(tensor: Tensor) -> bool:
-    """Is its value an error for certain, or was it one? Then it has no memory of which one could write a part."""
+    """Whether the value is an error, or was one: such a tensor has no memory, so no part of it can be written."""
     storage = tensor.storage
     return any(
         copy.nbytes < storage.nbytes or (copy.writer is None and copy.poison is not None)
@@ -369,7 +376,7 @@ def has_failed(tensor: Tensor) -> bool:
 
 
 def why_apart(plan: Plan) -> str:
-    """Why an op is in no segment of its device; nothing if it may be."""
+    """The reason why an op is in no segment of its device; empty if it may be."""
     device = plan.device
     if not device.backend.segments:
         return f"{device.name} runs op by op"
@@ -377,7 +384,7 @@ def why_apart(plan: Plan) -> str:
 
 
 def why_alone(session: VmSession, routine: SessionProgram, position: int) -> str:
-    """Why a step is a piece by itself."""
+    """The reason why a step is a piece by itself, for reports."""
     program, plan = routine.program, plan_at(session, routine, position)
     found = why_outside(program, position)
     if found or plan is None:
@@ -388,7 +395,7 @@ def why_alone(session: VmSession, routine: SessionProgram, position: int) -> str
 
 
 def plan_at(session: VmSession, routine: SessionProgram, position: int) -> Plan | None:
-    """The plan of a step, if it has one by now."""
+    """The plan of a step; None if it has none yet."""
     template = routine.templates[position]
     plan = None if template is None else session.plans.get(template.signature)
     return plan if isinstance(plan, Plan) else None

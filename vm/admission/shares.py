@@ -1,16 +1,16 @@
-"""Shares: values that clients read where they lie, in the memory of a GPU.
+"""Shares: values that clients read in place, in the memory of a GPU.
 
-A share is an export (`exports`): it has an id of its own, a later write goes elsewhere, and its memory stays as it is
-until the id is released.
+A share is an export (`exports`): it has an id of its own, later writes go to another storage, and its memory stays
+unchanged until the id is released.
 
-- A client in the machine's own process gets the array itself. If the value is there in the order of launches only, an
-  event comes with it, for which the client's stream waits; so neither end waits on the host.
-- A client in another process gets a block, whose handle shows all of the block and nothing else: blocks have no other
-  session's bytes (`streams/cuda/ipc`). The value is copied there on the device, once for each session and version of
-  the value, and the answer comes when the copy is complete. So what such a client writes to its block changes no
-  tensor. A session that ends may leave a client that reads on: its blocks are kept until that process has ended.
+- A client in the machine's process gets the array itself. If the value is launched but not finished, the client also
+  gets an event for its stream to wait for, so that neither end waits on the host.
+- A client in another process gets a block, whose handle exposes that block and nothing else: a block holds no bytes of
+  other sessions (`streams/cuda/ipc`). The value is copied into the block on the device, once for each session and
+  version of the value, and the answer comes when the copy is complete. So writes of the client to its block change no
+  tensor. The client may read on after its session has ended, so blocks are kept until its process has ended.
 
-No message names an address, a handle or a size: a client can only ask for the values that its ids name.
+No message contains an address, a handle or a size: a client can only ask for the values of its own ids.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tens
 from .quotas import check_tensors
 from .rejection import Rejection
 
-KNOWN: Final = 64  # blocks that a session may have before those that are gone are forgotten
+KNOWN: Final = 64  # known blocks of a session beyond which released ones are forgotten
 INSTEAD: Final = "numpy() gives a copy on the host"
 
 
 class Lent(NamedTuple):
-    """A value in a block: the tensor that has it, and the block as its client gets it."""
+    """A value in a block: its tensor, and the description of the block for the client."""
 
     tensor: Tensor
     place: tuple[Any, ...]
@@ -64,7 +64,7 @@ class Shares:
         self.rejection = rejection
 
     def share(self, session: VmSession, message: Share) -> None:
-        """Answer with the value's place at home, as of this place in program order."""
+        """Answer with the value at this place in program order, in the memory of the tensor's home."""
         id_, request, location, export = message
         try:
             refuse_cancelled(session)
@@ -86,7 +86,7 @@ class Shares:
     # -- in the machine's own process ------------------------------------------------------------------------------
 
     def lend(self, session: VmSession, export: Tensor, request: int, location: int) -> None:
-        """Answer with an array over the copy at home."""
+        """Answer with an array on the copy at home."""
         source = self.residency.bring(export, export.home, Cause(session, location))
         self.keep(session, export, source)
         if not self.lend_now(session, source, request, location):
@@ -94,7 +94,7 @@ class Shares:
             self.answer_when_there(session, export, source, (request, location), lambda array: (lend(array), None))
 
     def lend_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
-        """Answer at once if the value is there in the order of launches."""
+        """Answer at once if the value is finished or launched; False otherwise."""
         copy, tensor, _, _ = source
         device, launches = copy.device, copy.device.launches
         if launches is None or copy.writer is not None or copy.poison is not None or copy.buffer is None:
@@ -116,7 +116,7 @@ class Shares:
     # -- in another process ----------------------------------------------------------------------------------------
 
     def lend_block(self, session: VmSession, base: Tensor, message: Share) -> None:
-        """Answer with a block that has the value: one that the session has already, or a new one."""
+        """Answer with a block that holds the value: a known block of the session, or a new one."""
         key = key_of(base)
         known = None if key is None else session.blocks.get(key)
         if known is None or not is_whole(known.tensor):
@@ -133,7 +133,7 @@ class Shares:
             self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.place)
 
     def lend_new_block(self, session: VmSession, base: Tensor, message: Share) -> None:
-        """Answer with a new block once the value is copied there."""
+        """Answer with a new block, once the value is copied into it."""
         _, request, location, id_ = message
         home, meta, cause = base.home, base.meta, Cause(session, location)
         if meta is None:
@@ -144,7 +144,7 @@ class Shares:
         storage = Storage(block.nbytes, home, copy)
         hold(copy, storage)
         export = Tensor(meta, storage, home)
-        export.strides = meta.strides  # a part of its storage, which is the whole block
+        export.strides = meta.strides  # a view of the storage, which is the whole block
         define(session, id_, export)
         note_maker(storage, SHARED, location, self.scheduler.now)
         target = Binding(copy, export, 0, export.strides)
@@ -171,7 +171,7 @@ class Shares:
         self.residency.tiers.admit(instruction)
 
     def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
-        """A block for a value, if quotas and memory allow it; what its process has left open counts."""
+        """A block for a value, if quotas and memory allow it. Blocks that the client's process has left open count."""
         if session.block_user is None and session.watch_process is not None:
             session.block_user = session.watch_process()
         user = session.block_user
@@ -192,7 +192,7 @@ class Shares:
             raise MetadataError(f"{error.message}; {INSTEAD}") from None
 
     def note(self, session: VmSession, base: Tensor, lent: Lent) -> None:
-        """Note a block, so that the session gets it again for the same value."""
+        """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.blocks, key_of(base)
         if len(blocks) >= KNOWN:
             for gone in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
@@ -203,7 +203,7 @@ class Shares:
     # -- both ------------------------------------------------------------------------------------------------------
 
     def keep(self, session: VmSession, export: Tensor, source: Binding) -> None:
-        """Keep the memory until the export is released."""
+        """Keep the memory of an export until it is released."""
         map_copy(source.copy)
         export.bound = True
         self.residency.exports[export] = Export(source.copy, export.storage, session)
@@ -211,7 +211,10 @@ class Shares:
     def answer_when_there(
         self, session: VmSession, export: Tensor, source: Binding, asked: tuple[int, int], answer: Any
     ) -> None:
-        """Answer a request, from a location, when the value is complete. `answer` gets its array, touching no byte."""
+        """Answer a request when the value is complete.
+
+        `asked`: the request and its location; `answer`: from the value's array to the answer, without a copy.
+        """
         request, location = asked
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "share", export.home, location)
         instruction.inputs = (source,)
@@ -225,7 +228,7 @@ class Shares:
 
 
 def key_of(tensor: Tensor) -> tuple[Any, ...] | None:
-    """What is another one for each value of each part of a storage; None for a value that is not at home."""
+    """A key that is unique for each value of each view of a storage; None for a value that is not at home."""
     copy = tensor.storage.copies.get(tensor.home)
     if copy is None or copy.poison is not None:
         return None
@@ -233,16 +236,16 @@ def key_of(tensor: Tensor) -> tuple[Any, ...] | None:
 
 
 def is_whole(tensor: Tensor) -> bool:
-    """Is a value still in its block, or about to come there?"""
+    """Whether a block still holds its value, or is about to."""
     storage = tensor.storage
     copy = storage.copies.get(tensor.home)
     return storage.sharers > 0 and copy is not None and copy.poison is None
 
 
 def refuse_unshared(session: VmSession, tensor: Tensor) -> None:
-    """MetadataError unless the session may read the value in the memory of its home."""
+    """MetadataError unless the session may read the value in its home's memory."""
     home = tensor.home
     if home.backend.cuda_number is None:
-        raise MetadataError(f"the tensor is on {home.name}, whose memory is no GPU's; {INSTEAD}")
+        raise MetadataError(f"the tensor is on {home.name}, whose memory is not a GPU's; {INSTEAD}")
     if session.unshared and not session.reads_in_place:
         raise MetadataError(f"this client gets no memory of {home.name}, {session.unshared}; {INSTEAD}")

@@ -278,7 +278,7 @@ def test_the_error_counts_what_stands_for_refused_results(bare: Bare) -> None:
     x, _ = client.upload([1.0]), client.upload([2.0])
     for _ in range(2):
         refused = client.call("negative", x)
-    with pytest.raises(QuotaError, match="may have 2 and has 3, those that stand for refused results included"):
+    with pytest.raises(QuotaError, match="may have 2 and has 3, including the ids of refused results"):
         client.fetch(refused)
 
 

@@ -238,7 +238,7 @@ def test_what_cannot_be_shared_is_refused_and_the_export_fails_with_that(machine
             client.answer(50)
     else:
         request, export = client.ask(x)
-        with pytest.raises(MetadataError, match=r"whose memory is no GPU's; numpy\(\) gives a copy"):
+        with pytest.raises(MetadataError, match=r"whose memory is not a GPU's; numpy\(\) gives a copy"):
             client.answer(request)
         assert export in client.session.tensors
     client.close()
