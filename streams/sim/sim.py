@@ -12,8 +12,8 @@ NumPy arrays laid over it, so that it costs them nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Annotated, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.schema.opdef import Array
 from ..device import Buffer, Device, Eviction
-from ..faults import Fault, Faults
+from ..faults import Fault
 from ..host.host import GIB, HostDevice, Memory
 from ..options import (
     BANDWIDTH,
@@ -87,30 +87,17 @@ class SimOptions:
             return max(self.compute_delay, work / self.compute_rate if self.compute_rate else 0.0)
         return self.latency + (nbytes / self.bandwidth if self.bandwidth else 0.0)
 
+    def pace(self, kind: StreamKind) -> Callable[[Task], float] | None:
+        """The `delay` of a task on a stream of that kind; None if no task has one."""
+        if not self.delay(kind, 1, 1):
+            return None
+        return lambda task: self.delay(kind, task.bytes_moved, task.work)
+
 
 class SimMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
     """A block of a sim device's memory; `owner` is the device's name."""
 
     owner: str = ""
-
-
-class SimStream(WorkerStream):
-    """A stream of a sim device."""
-
-    def __init__(
-        self, device: str, kind: StreamKind, index: int, sink: Sink, *, faults: Faults, options: SimOptions
-    ) -> None:
-        super().__init__(device, kind, index, sink, faults, may_inline=options.inline)
-        self.events = True
-        self.late_errors = options.late_errors
-        self.paced = options.delay(kind, 1, 1) > 0
-        self._delay: Final = options.delay
-
-    def intercept(self, task: Task) -> None:
-        begun, cancelled = perf_counter(), task.cancelled
-        super().intercept(task)
-        if not cancelled:
-            self.pause(begun + self._delay(self.kind, task.bytes_moved, task.work) - perf_counter())
 
 
 class SimDevice(HostDevice):
@@ -132,7 +119,11 @@ class SimDevice(HostDevice):
             self.inject(fault)
 
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
-        return SimStream(self.name, kind, index, sink, faults=self.faults, options=self.options)
+        options = self.options
+        pace = options.pace(kind)
+        stream = WorkerStream(self.name, kind, index, sink, self.faults, may_inline=options.inline, pace=pace)
+        stream.events, stream.late_errors = True, options.late_errors
+        return stream
 
     def reaches(self, other: Device) -> bool:
         return isinstance(other, SimDevice) and self.options.peer and other.options.peer

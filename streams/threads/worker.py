@@ -21,8 +21,8 @@ Guarantees
 
 Who owns what
     Only the stream's thread touches `_done` and `_late`, writes `_current` and calls the sink; any thread may read
-    `_current`. `held`, `intercepted` and `inline` are written under the lock of the device's interceptor, and read
-    without that lock: a change takes effect at the next task.
+    `_current`. `held`, `interfered`, `intercepted` and `inline` are written under the lock of the device's interceptor,
+    and read without that lock: a change takes effect at the next task.
 
 Rejected
     - A condition variable around a deque: 1.1 us per batch where SimpleQueue takes 0.1, for the same semantics.
@@ -35,10 +35,10 @@ Rejected
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic, perf_counter_ns
+from time import monotonic, perf_counter, perf_counter_ns
 from typing import Protocol
 
 import numpy as np
@@ -65,9 +65,9 @@ class Interceptor(Protocol):
 class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
 
-    `paced`: tasks take longer than their kernels, so that all pass `intercept`. `held`: the thread stops before its
-    next task. `intercepted`: the interceptor executes the tasks. `abandoned`: closing has given up on the running task;
-    no other task is executed.
+    `pace`: the seconds that a task takes at the least, if it is given; a cancelled task takes none. `held`: the thread
+    stops before its next task. `interfered`: the interceptor executes the tasks. `abandoned`: closing has given up on
+    the running task; no other task is executed. `intercepted`: one of these, so that all tasks pass `intercept`.
     """
 
     def __init__(
@@ -79,10 +79,12 @@ class WorkerStream(Stream):
         interceptor: Interceptor,
         *,
         may_inline: bool = True,
+        pace: Callable[[Task], float] | None = None,
     ) -> None:
         super().__init__(device, kind, index)
         self.may_inline = may_inline
-        self.paced = False
+        self.pace = pace
+        self.interfered = False
         self.inline = may_inline
         self.held = False
         self.abandoned = False
@@ -133,7 +135,8 @@ class WorkerStream(Stream):
     def refresh(self, *, interfered: bool) -> None:
         """Derive `intercepted` and `inline` from the stream's state and `interfered`. Called under the interceptor's
         lock."""
-        self.intercepted = interfered or self.paced or self.abandoned
+        self.interfered = interfered
+        self.intercepted = interfered or self.pace is not None or self.abandoned
         self.inline = self.may_inline and not (self.held or self.intercepted)
 
     def hold(self) -> None:
@@ -272,7 +275,13 @@ class WorkerStream(Stream):
         if self.abandoned:
             task.fail(KernelError(f"{self.name} was closed before {task.label} ran"))
             return
-        self._interceptor.execute(self, task)
+        begun, pace = perf_counter(), None if task.cancelled else self.pace
+        if self.interfered:
+            self._interceptor.execute(self, task)
+        else:
+            task.execute()
+        if pace is not None:
+            self.pause(begun + pace(task) - perf_counter())
 
     def pause(self, seconds: float) -> None:
         """Sleep on the stream's thread, at most until the stream is closed."""

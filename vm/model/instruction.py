@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...interpreter.errors import CancelledError, TensordError, kernel_error, text_of, without_frames
 from ...interpreter.opcodes import TRAITS, Opcode
@@ -75,8 +75,11 @@ class Instruction:
 
     `reads` and `writes` are the copies it accesses; a copy in both is updated in place. `hard` counts sources that
     have to be done first, `soft` those for which dispatch order or an event may be enough, `unlaunched` the soft ones
-    that are not dispatched yet, `pending` the input metas that are not known yet.
+    that are not dispatched yet, `pending` the input metas that are not known yet. `composite`: it has parts, which are
+    tasks of its stream while something interferes with that.
     """
+
+    composite: ClassVar[bool] = False
 
     __slots__ = (
         "admitted",
@@ -315,11 +318,6 @@ class Instruction:
     def reports(self) -> bool:
         """Is what its kernel refuses known after the kernel?"""
         return self.plan is not None and self.plan.reports
-
-    @property
-    def composite(self) -> bool:
-        """Has it parts that its stream takes for tasks? Asked where something interferes with the stream's tasks."""
-        return False
 
     def poisoned_operand(self) -> TensordError | None:
         """The poison of the first poisoned operand."""

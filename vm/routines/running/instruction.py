@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ....interpreter.errors import TensordError, kernel_error, text_of, without_frames
 from ....interpreter.opcodes import Opcode
@@ -210,6 +210,8 @@ class RunInstruction(Instruction):
     it was launched at admission. `late`: the errors of copies that it has read, and of its calls, that were known after
     it."""
 
+    composite: ClassVar[bool] = True
+
     __slots__ = ("careful", "late", "numbers", "order", "origins", "place", "poison", "replay", "segment", "stamps")
 
     def __init__(
@@ -235,11 +237,6 @@ class RunInstruction(Instruction):
         self.late: list[tuple[int, TensordError | Refusal]] = []
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
-
-    @property
-    def composite(self) -> bool:
-        """Its ops are tasks of its stream, while something interferes with that."""
-        return True
 
     def poisoned_operand(self) -> TensordError | None:
         """None: what fails the run as a whole fails results, too, that depend on no poisoned operand."""

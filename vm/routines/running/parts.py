@@ -44,6 +44,8 @@ class Part:
         self.label = label
         self.work = work
         self.todo = todo
+        self.blocking = self.reports = False  # no kernel of a segment waits for the device, or goes on with other data
+        self.composite = False
         self.id = run.id
         self.bytes_moved = 0
         self.quick = False
@@ -51,20 +53,6 @@ class Part:
         self.event: Any = None
         self.started = 0
         self.finished = 0
-
-    @property
-    def blocking(self) -> bool:
-        """Does its kernel wait for the device? None in a segment does."""
-        return False
-
-    @property
-    def reports(self) -> bool:
-        """No kernel of a segment goes on with other data."""
-        return False
-
-    @property
-    def composite(self) -> bool:
-        return False
 
     @property
     def cancelled(self) -> bool:
