@@ -34,7 +34,7 @@ import numpy as np
 from ..interpreter.concurrency.background import DOZE, Background
 from ..interpreter.concurrency.bell import Bell
 from ..interpreter.concurrency.interrupts import SHIELD
-from ..interpreter.concurrency.leader_followers import LeaderFollowers
+from ..interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
 from ..interpreter.concurrency.shielded_lock import ShieldedLock
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
@@ -291,22 +291,26 @@ class VirtualMachine(Runtime):
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Drive and sleep until the predicate holds; False after `timeout` seconds."""
+        return self.wait_for(Until(predicate), timeout)
+
+    def wait_for(self, awaited: Awaited, timeout: float | None = None) -> bool:
+        """Drive and sleep until something is done; False after `timeout` seconds."""
         self.refuse_driver()
-        if predicate() and not self.lock.locked():  # else a pass is under way, which still holds what it finishes
+        if awaited.done and not self.lock.locked():  # else a pass is under way, which still holds what it finishes
             return True
         self.drive()
-        return predicate() or self.waiting.wait(predicate, timeout)
+        return awaited.done or self.waiting.wait(awaited, timeout)
 
-    def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+    def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
-        if not (self.engine.finished or predicate() or self.closed or self.look(predicate)):
+        if not (self.engine.finished or awaited.done or self.closed or self.look(awaited)):
             with SHIELD.interruptible:
                 self.bell.sleep(timeout)
         self.drive()
 
-    def look(self, predicate: Callable[[], bool]) -> bool:
+    def look(self, awaited: Awaited) -> bool:
         """Look for a moment whether devices pass the fences that nobody watches, since to sleep and to be woken takes
-        longer. True once the predicate holds; else other threads watch them from now on."""
+        longer. True once what is awaited is done; else other threads watch them from now on."""
         engine = self.engine
         until = 0.0
         while engine.unwatched:
@@ -315,12 +319,12 @@ class VirtualMachine(Runtime):
                 engine.poll()
             if engine.finished or engine.in_run():
                 self.drive()
-                if predicate():
+                if awaited.done:
                     return True
             elif time.monotonic() > until:
                 with self.locked():  # a watching thread reports soon, perhaps while this one has the lock
                     engine.watch()
-        return predicate()
+        return awaited.done
 
     def unattended(self) -> None:
         """Check for completions now that no thread leads: they woke a leader that is gone."""

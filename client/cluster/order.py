@@ -20,7 +20,7 @@ from ..requests.answers import seconds
 from ..session.order import making_room
 from ..session.parts import Parts, listed
 from ..tensor.tensor import Tensor
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.procedures import side_by_side
 from ..waiting.steps import Awaiting, Steps, Within, Work
 from .facet import ClusterFacet, whole

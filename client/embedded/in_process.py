@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,9 +17,9 @@ from ...interpreter.wire.messages import Message
 from ...streams.device import Device, libraries_of
 from ...vm.machine import VirtualMachine
 from ...vm.model.session import Called
-from ..transport.callers import Callers, refuse_stalled, resting
+from ..transport.callers import Callers, resting
 from ..transport.host_readers import HostReaders, lent
-from ..transport.interface import Reply
+from ..transport.replies import Replies, Reply
 
 
 def plain_array(meta: Meta) -> NDArray[Any]:
@@ -54,8 +53,8 @@ class InProcessTransport:
         self.maps = self.eager = self.away = False
         self.opens_files, self.names_files = True, False
         self._lender = object()  # what lends host arrays: they outlive the transport
-        self._replies: dict[int, Reply] = {}
-        self._numbers = itertools.count(1)
+        self._replies = Replies()
+        self.request = self._replies.request
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None
 
     @property
@@ -91,11 +90,6 @@ class InProcessTransport:
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         self._tell_loss = tell
 
-    def request(self) -> tuple[int, Reply]:
-        number, reply = next(self._numbers), Reply()
-        self._replies[number] = reply
-        return number, reply
-
     def ending(self) -> None:
         """Nothing to do: to send a batch takes no time."""
 
@@ -112,20 +106,10 @@ class InProcessTransport:
     def _wake(self) -> None:
         """Wake the threads that wait for replies."""
 
-    def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
-        reply = self._replies.pop(request, None)
-        if hasattr(value, "__next__"):  # slices, for those who have others to serve meanwhile
-            value = [one for part in value for one in part]
-        if reply is not None:
-            if error is not None:
-                error.heard = True
-            reply.set(value, error)
-
     def _lose_replies(self, error: TensordError) -> None:
         """Fail all open replies: no answers will come."""
         self._tell_loss(error)
-        for reply in list(self._replies.values()):
-            reply.set(None, error)
+        self._replies.lose(error)
 
 
 PINNED_ARRAY = 1 << 20  # bytes from which on an upload's memory is what a device copies from directly
@@ -154,7 +138,7 @@ class EmbeddedTransport(InProcessTransport):
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         if type(value) is not Called:
-            super()._answer(request, value, error)
+            self._replies.answer(request, value, error)
         elif value.values is None:
             self.callers.over(value.number)
         else:
@@ -184,13 +168,7 @@ class EmbeddedTransport(InProcessTransport):
         return self.machine.has_room(self._session, share)
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        if reply.done:
-            return True
-        stalled = self.callers.stalled
-        ended = resting(lambda: self.machine.wait_until(lambda: reply.done or stalled(), timeout))
-        if not reply.done:
-            refuse_stalled(self.callers)
-        return ended
+        return reply.done or self.callers.wait(self.machine.wait_for, reply, timeout)
 
     def rouse(self, idle_flush: Callable[[], bool]) -> None:
         machine = self.machine

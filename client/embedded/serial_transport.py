@@ -19,7 +19,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ...vm.serial.machine import SerialMachine
 from ..transport.callers import Callers
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from .in_process import InProcessTransport
 
 PATIENCE: Final = 1.0  # seconds until a new thread runs: it never does in a process that is ending
@@ -40,7 +40,7 @@ class SerialTransport(InProcessTransport):
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         """Copy an array, which the caller may write to."""
-        super()._answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
+        self._replies.answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
 
     def distrust(self) -> None:
         """Nothing to do: all that is sent is checked."""

@@ -18,7 +18,7 @@ from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
 from ..sharing.names import listed_names
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Within
 from .savings import KEPT, Savings, Writing

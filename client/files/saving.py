@@ -42,7 +42,7 @@ from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
 from ..tensor.tensor import Tensor
 from ..tensor.waiting import learn
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Work
 from .loading import machine_of

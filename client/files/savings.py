@@ -19,7 +19,7 @@ from ...interpreter.errors import TensordError
 from ..outbox.outbox import Outbox
 from ..process.forks import FORKS
 from ..requests.printing import EXIT
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 
 PATIENCE: Final = 5.0  # seconds after which the end of a session says what it waits for
 LOG: Final = logging.getLogger("tensord.client")

@@ -23,7 +23,7 @@ from ..tensor.display import FONT, LONGEST_HTML, value_text
 from ..tensor.display import state_of as state_of_part
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Steps, Within
 from .form import Form, places

@@ -23,8 +23,8 @@ from ..requests.printing import line_of
 from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from ..transport.host_functions import HostFunction
-from ..transport.interface import Reply
 from ..transport.outgoing import AtLine
+from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
 

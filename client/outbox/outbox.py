@@ -30,7 +30,8 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, w
 from ...interpreter.wire.messages import KINDS, RELEASE, Atomic, NamedMessage, encode_message
 from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
-from ..transport.interface import FORKED, ClosedTransport, Reply
+from ..transport.interface import FORKED, ClosedTransport
+from ..transport.replies import Reply
 from .atomic import AtomicBlock
 from .batches import Closed, Group
 from .callbacks import SLICE, Lock

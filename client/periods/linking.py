@@ -22,7 +22,7 @@ from ...interpreter.wire.messages import (
     encode_message,
 )
 from ..outbox.outbox import Outbox
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from .history import line_in
 from .period import ATTRIBUTES, DEVICE, METAS, NUMBER, OP, TARGETS, Period, Results, Signatures
 

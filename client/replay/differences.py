@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 
 # Of results of a GPU against the host's: sums in another order are off by some roundings of the largest element.
 BOUND_OF_GPUS: Final = 64.0

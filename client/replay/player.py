@@ -31,7 +31,7 @@ from ...interpreter.wire.messages import (
     encode_message,
 )
 from ...interpreter.wire.roles import OUTPUTS, ids_of
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from .differences import Difference, between, outcome
 from .missing import MissingValues
 from .script import Begin, End, Missing, RecordedMessage, steps

@@ -13,7 +13,8 @@ from ...interpreter.types.device_names import kind_of
 from ...interpreter.wire.addresses import for_client
 from ...interpreter.wire.messages import Fetch, NamedMessage, encode_message
 from ..embedded.local import MachineRequest, connect_local
-from ..transport.interface import Reply, Transport
+from ..transport.interface import Transport
+from ..transport.replies import Reply
 from .translation import on_devices
 
 ENGINES: Final = ("vm", "serial")

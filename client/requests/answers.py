@@ -16,7 +16,7 @@ from ...interpreter.wire.messages import Fetch, Query, Sync, Wait
 from ...interpreter.wire.segments import SHARED_FROM
 from ..locations.locations import located
 from ..outbox.outbox import Build, Outbox
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Answers:
 
     def ask_ready(self, tensor: Handle) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
-        return self._outbox.ask(lambda request, at: Wait((tensor._id,), request, at))
+        return self._outbox.ask(partial(Wait, (tensor._id,)))
 
     def await_ready(self, tensor: Handle, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""

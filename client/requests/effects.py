@@ -13,7 +13,7 @@ from ..locations.locations import located
 from ..outbox.callbacks import refusing
 from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
 

@@ -24,7 +24,7 @@ from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.process_end import AT_END
 from ..outbox.outbox import Outbox
 from ..process.forks import FORKS
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from .effects import Effects
 
 PATIENCE = 5.0  # seconds that the end of a session waits for its prints

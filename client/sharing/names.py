@@ -16,7 +16,7 @@ from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
 from ..tensor.reading import mark_shared
 from ..tensor.tensor import Tensor
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.steps import Pause, Steps, Within
 from .global_names import behind
 

@@ -16,7 +16,7 @@ from ...interpreter.types.meta import Meta
 from ..core.core import Core
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 
 
 class Gone:

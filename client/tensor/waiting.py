@@ -15,7 +15,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError, TensordError
 from ...interpreter.types.meta import Meta, Scalar
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps, on_thread
 from . import reading

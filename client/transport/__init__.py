@@ -2,6 +2,7 @@
 
 - `seeking`: how a daemon is looked for; `keys`: the client's keys
 - `interface`: what a session needs of any transport
+- `replies`: the answers to requests
 - `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
   frames out and in
 - `gpus`: the numbers that a daemon's GPUs have here

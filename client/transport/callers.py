@@ -35,6 +35,7 @@ from typing import Any, Final, TypeVar
 
 from numpy.typing import NDArray
 
+from ...interpreter.concurrency.leader_followers import Awaited, Until
 from ...interpreter.errors import ProtocolError, TensordError
 from ..locations.locations import user_line
 from .host_functions import HostFunction, failure_of, read_only
@@ -95,11 +96,19 @@ class Callers:
             with self._changed:
                 self._running += 1
 
-    def stalled(self) -> bool:
-        """Does a coroutine have to run on the event loop whose thread this is?"""
-        if self.loop is None or not any(future is not None for future in list(self._open.values())):
-            return False
-        return asyncio._get_running_loop() is self.loop  # noqa: SLF001 - documented, for such questions
+    def wait(self, wait: Callable[[Awaited, float | None], bool], awaited: Awaited, timeout: float | None) -> bool:
+        """Wait for a machine, by the given function. ProtocolError on the thread of the session's event loop, if a
+        coroutine has to run there."""
+        if self.loop is None or asyncio._get_running_loop() is not self.loop:  # noqa: SLF001 - documented
+            return resting(lambda: wait(awaited, timeout))
+        ended = resting(lambda: wait(Until(lambda: awaited.done or self.has_coroutines()), timeout))
+        if not awaited.done and self.has_coroutines():
+            raise ProtocolError(STALLED, location=user_line())
+        return ended
+
+    def has_coroutines(self) -> bool:
+        """Are there coroutines that run, or have to?"""
+        return any(future is not None for future in list(self._open.values()))
 
     def close(self) -> None:
         """Call nothing from now on. Does not wait for functions that run."""
@@ -241,9 +250,3 @@ def resting(wait: Callable[[], T]) -> T:
     """Wait for a machine. On a thread that calls functions, others of its session may run meanwhile."""
     callers = _calling.get(threading.get_ident())
     return wait() if callers is None else callers.rest(wait)
-
-
-def refuse_stalled(callers: Callers) -> None:
-    """ProtocolError if a wait on this thread keeps a coroutine from running."""
-    if callers.stalled():
-        raise ProtocolError(STALLED, location=user_line())

@@ -25,9 +25,9 @@ from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, REPLIES, WELCOME, decode_error
 from .callers import Callers
 from .host_functions import HostFunction
-from .interface import Reply
 from .link import LONGEST, end_of
 from .outgoing import Outgoing, SideEffect
+from .replies import Reply
 from .segments import MappedResults
 
 ACK_EVERY = 8

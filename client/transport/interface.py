@@ -7,61 +7,16 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from ...interpreter.errors import ConnectionLost, TensordError, without_frames
+from ...interpreter.errors import ConnectionLost, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ..locations.locations import user_line
 from .callers import Callers
+from .replies import Reply
 
 CLOSED = "the session is closed"
 FORKED = "this session belongs to another process; connect again after a fork"
-
-
-class Reply:
-    """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it.
-
-    Without a lock, of which each request would need a new one: a callback that comes while the answer is set is called
-    by whichever of the two threads takes it from the list.
-    """
-
-    __slots__ = ("_callbacks", "done", "error", "value")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.value: Any = None
-        self.error: TensordError | None = None
-        self._callbacks: list[Callable[[], None]] = []
-
-    def set(self, value: Any, error: TensordError | None) -> None:
-        """Set the answer; only the first one counts."""
-        if self.done:
-            return
-        self.value = value
-        self.error = None if error is None else without_frames(error)
-        self.done = True
-        if self._callbacks:
-            self._call_back()
-
-    def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once done; at once if it is already."""
-        self._callbacks.append(callback)
-        if self.done:
-            self._call_back()
-
-    def _call_back(self) -> None:
-        while self._callbacks:
-            try:
-                callback = self._callbacks.pop(0)
-            except IndexError:  # another thread has taken it
-                return
-            callback()
-
-    def result(self) -> Any:
-        """The value; raises the error. Only once done."""
-        if self.error is not None:
-            raise self.error.reraisable()
-        return self.value
 
 
 class Transport(Protocol):

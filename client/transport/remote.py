@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.concurrency.background import DOZE, Background
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.concurrency.leader_followers import LeaderFollowers
+from ...interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
 from ...interpreter.errors import ConnectionLost, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
@@ -39,13 +39,14 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
-from .callers import Callers, refuse_stalled, resting
+from .callers import Callers, resting
 from .gpus import number_of
 from .host_readers import lent
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
-from .interface import FORKED, Reply
+from .interface import FORKED
 from .link import ENDS, LINGER_MS, Link
 from .outgoing import Outgoing
+from .replies import Reply
 from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
 
@@ -206,7 +207,8 @@ class RemoteTransport:
     def await_credit(self) -> None:
         if not self._has_credit(self._window, self._window_bytes):
             # The daemon tells of half a window at a time, and still has the other half to do: enough to go on with.
-            self._wait_until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes), None)
+            enough = Until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes))
+            resting(lambda: self._wait(enough, None))
 
     def has_room(self, share: float) -> bool:
         return self._has_credit(self._window * share, self._window_bytes * share)
@@ -254,25 +256,19 @@ class RemoteTransport:
         return number, reply
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        if reply.done:
-            return True
-        stalled = self.callers.stalled
-        ended = self._wait_until(lambda: reply.done or stalled(), timeout)
-        if not reply.done:
-            refuse_stalled(self.callers)
-        return ended
+        return reply.done or self.callers.wait(self._wait, reply, timeout)
 
-    def _wait_until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+    def _wait(self, awaited: Awaited, timeout: float | None) -> bool:
         self._enter()
-        return resting(lambda: self.waiting.wait(predicate, timeout))
+        return self.waiting.wait(awaited, timeout)
 
-    def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+    def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until messages arrive or the bell rings; then take the messages. Called by the leader."""
         limit = None if timeout is None else ceil(max(timeout, 0.0) * 1000)
         lock = self.lock
         lock.acquire()
         try:
-            if predicate() or self.waiting.closed:
+            if awaited.done or self.waiting.closed:
                 return
             self._receive(lock.poll(self._link.poll, limit))
             self._read_at = time.monotonic()

@@ -30,7 +30,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import TensordError
 from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 from .helper import start, started
 from .steps import Awaiting, Elsewhere, Room, Steps, Wait, Within, Work
 

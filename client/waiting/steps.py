@@ -28,7 +28,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ..transport.interface import Reply
+from ..transport.replies import Reply
 
 if TYPE_CHECKING:
     from ..outbox.callbacks import Lock

@@ -1,20 +1,20 @@
 """Leader and followers: one of the waiting threads does the work that ends the waits.
 
-Theory of operation. A thread waits until a predicate holds, and work has to be done before it can hold: completions are
-retired by driving the engine, answers are read from a socket. The first thread that waits takes the role of the
-*leader*: it sleeps where the work arrives, and does the work (`Duty.serve`) until its own wait is over. A thread that
-waits while another one leads is a *follower*: it sleeps on a bell of its own. A thread that has done work, as the
-leader or not, calls `wake`, which wakes each thread whose predicate holds now. A leader whose wait is over hands the
+Theory of operation. A thread waits for something to be done (`Awaited`: a reply, say), for which there is work to do:
+completions are retired by driving the engine, answers are read from a socket. The first thread that waits takes the
+role of the *leader*: it sleeps where the work arrives, and does the work (`Duty.serve`) until its own wait is over. A
+thread that waits while another one leads is a *follower*: it sleeps on a bell of its own. A thread that has done work,
+as the leader or not, calls `wake`, which wakes each thread whose wait is over. A leader whose wait is over hands the
 role on: it releases the role and wakes followers until it has woken one whose wait is not over; that one leads next.
 Where no follower is left, the duty is told (`Duty.unattended`), and may wake a background thread.
 
 Guarantees.
 
-- No thread sleeps while its predicate holds, as long as each change that makes it true is followed by `wake`. A thread
-  is listed before it looks at its predicate for the last time, so one of the two sees the other.
+- No thread sleeps once its wait is over, as long as each change that ends one is followed by `wake`. A thread is listed
+  before it looks for the last time whether its wait is over, so one of the two sees the other.
 - No thread waits without a leader. A follower looks at the role after it was listed; a leader releases the role before
   it looks at the list. A follower that is woken to lead, and leaves instead (timeout, Ctrl-C), hands the role on, too.
-- A wait ends when its predicate holds, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost when
+- A wait ends when what it is for is done, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost when
   `close` is called.
 - Ctrl-C is raised in the sleeps and nowhere else (see `interrupts`), so the role is never left taken.
 - A wait looks for signals twice a second at least. One that arrives between Python's check for signals and the sleep in
@@ -37,15 +37,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..errors import ConnectionLost
 from .bell import Bell
 from .interrupts import SHIELD
 
-Predicate = Callable[[], bool]
-
 SLICE = 0.5  # seconds after which a waiting thread looks for signals
+
+
+class Awaited(Protocol):
+    """What a thread waits for. Any thread may look whether it is done."""
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Until:
+    """A predicate, as something to wait for."""
+
+    __slots__ = ("_predicate",)
+
+    def __init__(self, predicate: Callable[[], bool]) -> None:
+        self._predicate = predicate
+
+    @property
+    def done(self) -> bool:
+        """Does the predicate hold?"""
+        return self._predicate()
 
 
 class Duty(Protocol):
@@ -54,11 +73,11 @@ class Duty(Protocol):
     def ring(self) -> None:
         """Wake the leader, or the next one."""
 
-    def serve(self, predicate: Predicate, timeout: float | None) -> None:
+    def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until there is work, until rung, or for `timeout` seconds; then do the work.
 
-        Checks, before the sleep, the predicate and whether the waits are closed, and returns at once if so. Sleeps
-        inside `SHIELD.interruptible`. May return early.
+        Looks, before the sleep, whether the leader's wait is over or all waits are closed, and returns at once if so.
+        Sleeps inside `SHIELD.interruptible`. May return early.
         """
 
     def unattended(self) -> None:
@@ -68,10 +87,10 @@ class Duty(Protocol):
 class Follower:
     """A thread that sleeps while another one leads."""
 
-    __slots__ = ("bell", "predicate")
+    __slots__ = ("awaited", "bell")
 
-    def __init__(self, predicate: Predicate) -> None:
-        self.predicate = predicate
+    def __init__(self, awaited: Awaited) -> None:
+        self.awaited = awaited
         self.bell = Bell()
 
 
@@ -82,19 +101,19 @@ class LeaderFollowers:
         self._duty = duty
         self._over = over
         self.role = threading.Lock()  # held by the leader
-        self.leader: tuple[Predicate, int] | None = None  # predicate and ident of a leader that waits
+        self.leader: tuple[Awaited, int] | None = None  # what a leader waits for, and its ident
         self.followers: list[Follower] = []
         self.closed = False
 
-    def wait(self, predicate: Predicate, timeout: float | None = None) -> bool:
-        """Wait until the predicate holds, and lead if no other thread does; False after `timeout` seconds."""
+    def wait(self, awaited: Awaited, timeout: float | None = None) -> bool:
+        """Wait until something is done, and lead if no other thread does; False after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        mine = (predicate, threading.get_ident())
+        mine = (awaited, threading.get_ident())
         with SHIELD:
             below = self.leader
             nested = leads = below is not None and below[1] == mine[1]  # in a signal handler
             try:
-                while not predicate():
+                while not awaited.done:
                     if self.closed:
                         raise ConnectionLost(self._over)
                     rest = SLICE
@@ -104,10 +123,10 @@ class LeaderFollowers:
                             return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
-                        self.leader = mine  # before `serve` looks: a thread that makes the predicate true later rings
-                        self._duty.serve(predicate, rest)
+                        self.leader = mine  # before `serve` looks: a thread that ends the wait later rings
+                        self._duty.serve(awaited, rest)
                     else:
-                        self._follow(predicate, rest)
+                        self._follow(awaited, rest)
                 return True
             finally:
                 if nested:
@@ -124,7 +143,7 @@ class LeaderFollowers:
         if not self.role.acquire(blocking=False):
             return False
         try:
-            self._duty.serve(never, timeout)
+            self._duty.serve(NEVER, timeout)
         finally:
             self.role.release()
             self._hand_on()
@@ -138,14 +157,14 @@ class LeaderFollowers:
     def wake(self) -> None:
         """Wake the threads whose wait is over. Called after work was done.
 
-        A leader that did the work checks its own predicate, unless it sleeps below the signal handler that did it.
+        A leader that did the work looks at its own wait, unless it sleeps below the signal handler that did it.
         """
         leader = self.leader
         looks = leader is None or (leader[1] == threading.get_ident() and not SHIELD.sleeping)
-        if leader is not None and not looks and (self.closed or leader[0]()):
+        if leader is not None and not looks and (self.closed or leader[0].done):
             self._duty.ring()
         for follower in list(self.followers):
-            if self.closed or follower.predicate():
+            if self.closed or follower.awaited.done:
                 follower.bell.ring()
 
     def close(self, over: str | None = None) -> None:
@@ -156,11 +175,11 @@ class LeaderFollowers:
         for follower in list(self.followers):
             follower.bell.ring()
 
-    def _follow(self, predicate: Predicate, timeout: float) -> None:
-        follower = Follower(predicate)
+    def _follow(self, awaited: Awaited, timeout: float) -> None:
+        follower = Follower(awaited)
         self.followers.append(follower)
         try:
-            if self.role.locked() and not (predicate() or self.closed):
+            if self.role.locked() and not (awaited.done or self.closed):
                 with SHIELD.interruptible:
                     follower.bell.sleep(timeout)
         finally:
@@ -173,11 +192,9 @@ class LeaderFollowers:
         if self.followers:
             for follower in list(self.followers):
                 follower.bell.ring()
-                if not follower.predicate():
+                if not follower.awaited.done:
                     return
         self._duty.unattended()
 
 
-def never() -> bool:
-    """The predicate of a round of work that no thread waits for."""
-    return False
+NEVER: Final = Until(lambda: False)  # of a round of work that no thread waits for

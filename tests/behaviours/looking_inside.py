@@ -11,7 +11,7 @@ import numpy as np
 
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
-from tensord.interpreter.concurrency.leader_followers import never
+from tensord.interpreter.concurrency.leader_followers import NEVER
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.tensor import Copy
 from tensord.vm.tracing.record import Record
@@ -50,13 +50,13 @@ def held(session: Session, device: str, which: str) -> Iterator[None]:
 def until(session: Session, predicate: Any) -> None:
     """Drive the machine until something holds.
 
-    The machine itself gets another predicate: it calls those of its waits on any thread, also under its lock, where one
-    that asks the session something would wait for itself.
+    The machine itself waits for something else: it looks on any thread whether its waits are over, also under its lock,
+    where a predicate that asks the session something would wait for itself.
     """
     machine, deadline = machine_of(session), time.monotonic() + WAIT
     while not predicate():
         assert time.monotonic() < deadline, "it never came true"
-        machine.wait_until(never, ROUND)
+        machine.wait_for(NEVER, ROUND)
 
 
 def moved(session: Session) -> dict[str, tuple[int, int]]:

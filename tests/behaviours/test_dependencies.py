@@ -255,7 +255,7 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
             session._core.calls._signatures.entries,
         )
         outbox = session._core.outbox
-        mine = (outbox.messages, outbox.locations.sites, session._core.transport._replies, machine.recent_errors)
+        mine = (outbox.messages, outbox.locations.sites, session._core.transport._replies.open, machine.recent_errors)
         return (*map(len, (*queues, *tables, *mine)), outbox._released.qsize(), len(engine.infer))
 
     before = sizes(3000)

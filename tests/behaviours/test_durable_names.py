@@ -19,7 +19,7 @@ import pytest
 import tensord as td
 from tensord.client.requests.answers import Answers
 from tensord.client.tensor.tensor import Tensor
-from tensord.client.transport.interface import Reply
+from tensord.client.transport.replies import Reply
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
 from tensord.streams.faults import Fault, FaultKind

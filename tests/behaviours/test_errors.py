@@ -249,7 +249,7 @@ def test_cancel_reports_a_long_chain_at_once_and_the_running_kernel_finishes(mak
 
     waiter = threading.Thread(target=wait_for_the_end)
     waiter.start()
-    until(session, lambda: session._core.transport._replies)
+    until(session, lambda: session._core.transport._replies.open)
     session.cancel()
     waiter.join(WAIT)
     assert len(told) == 1

@@ -15,10 +15,10 @@ from ..each_case import each_case
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "small op": Counts(62, 26, 25, 5),
-    "sim op": Counts(320, 53, 110, 24),
+    "small op": Counts(62, 26, 24, 4),
+    "sim op": Counts(296, 53, 87, 12),
     "sim op, daemon": Counts(302, 43, 90, 6),
-    "run": Counts(118, 42, 43, 4),
+    "run": Counts(118, 42, 42, 3),
     "eviction": Counts(614, 64, 206, 39),
     "checkpoint": Counts(882, 75, 228, 29),
 }

@@ -161,4 +161,4 @@ def unanswered(session: Session) -> Any:
     """Requests that wait for an answer."""
     transport = session._core.transport
     incoming = getattr(transport, "_incoming", None)
-    return transport._replies if incoming is None else incoming.replies
+    return transport._replies.open if incoming is None else incoming.replies

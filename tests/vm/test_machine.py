@@ -17,6 +17,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.concurrency.interrupts import SHIELD
+from tensord.interpreter.concurrency.leader_followers import NEVER
 from tensord.interpreter.concurrency.shielded_lock import ShieldedLock
 from tensord.vm import machine as module
 from tensord.vm.admission.cancellation import PIECE
@@ -155,7 +156,7 @@ def test_after_a_fault_of_the_engine_everybody_is_told_and_nothing_is_taken(make
     machine = session._core.transport.machine
     for thread in threads:
         thread.start()
-    while len(session._core.transport._replies) < len(threads):  # both have asked
+    while len(session._core.transport._replies.open) < len(threads):  # both have asked
         threading.Event().wait(0.001)
     breakable(machine)
     with pytest.raises(td.ConnectionLost, match="after a fault of its own: RuntimeError: made by the test"):
@@ -346,7 +347,7 @@ def test_a_thread_to_which_another_one_leaves_a_run_carries_it_on_or_hands_it_on
     monkeypatch.setattr(machine, "hand_on", lambda: done.append("hands on"))
     monkeypatch.setattr(type(machine.engine), "in_run", lambda _self: True)
     monkeypatch.setattr(type(machine.engine), "unwatched", property(lambda _self: not done))
-    machine.look(lambda: False)
+    machine.look(NEVER)
     with machine.locked():
         pass
     monkeypatch.undo()

@@ -15,8 +15,8 @@ from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
 from ...session.connect import USUAL, ConnectOptions, connect, connect_daemon
 from ...session.session import Session
-from ...transport.interface import Reply
 from ...transport.link import SILENCE, hangs
+from ...transport.replies import Reply
 
 PERIOD: Final = 1.0  # seconds between two such questions
 

@@ -121,7 +121,7 @@ def test_waiting_and_asking_inside_are_errors_at_that_line(session: Session, wai
         assert "test_atomic.py" in (caught.value.location or "")
         x += 1.0
     assert x.tolist() == [3.0]
-    assert session._core.transport._replies == {}
+    assert session._core.transport._replies.open == {}
 
 
 def test_publish_inside_returns_at_once_and_takes_effect_with_the_group(make_session: Callable[..., Session]) -> None:

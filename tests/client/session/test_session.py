@@ -62,7 +62,7 @@ def test_closing_while_kernels_run_ends_their_waits(make_session, monkeypatch):
     session.flush()
     assert gate.entered.wait(WAIT)
     waiter.start()
-    assert machine_of(session).wait_until(lambda: session._core.transport._replies, WAIT)
+    assert machine_of(session).wait_until(lambda: session._core.transport._replies.open, WAIT)
     session.close()
     waiter.join(WAIT)
     assert type(ended[0]) in {td.ConnectionLost, td.CancelledError}

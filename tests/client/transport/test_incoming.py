@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tensord.client.transport.incoming import Incoming, call_back
-from tensord.client.transport.interface import Reply
 from tensord.client.transport.outgoing import SideEffect
+from tensord.client.transport.replies import Reply
 from tensord.interpreter.errors import ConnectionLost, KernelError, ProtocolError
 from tensord.interpreter.wire.frames import ARRAY, ERROR, VALUE
 

@@ -20,6 +20,7 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.transport.remote import BUSY_FLUSH, IDLE_FLUSH
+from tensord.interpreter.concurrency.leader_followers import NEVER, Awaited
 
 from ...daemon import Daemon
 from ...each_case import each_case
@@ -239,7 +240,7 @@ def test_ctrl_c_in_a_wait_leaves_the_session_usable(session, daemon, wait):
         "sync": lambda _: session.sync(),
         "shape": lambda tensor: tensor.shape,
         "stats": lambda _: session.stats(),
-        "credit": lambda _: session._core.transport._wait_until(lambda: False, None),
+        "credit": lambda _: session._core.transport._wait(NEVER, None),
     }
     with paused(daemon):
         y = session.call("unique_values", [x])[0]
@@ -408,15 +409,15 @@ def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkey
     """It would find the daemon idle with the second one."""
     transport = session._core.transport
     session.sync()
-    conditions: list[Callable[[], bool]] = []
-    monkeypatch.setattr(transport, "_wait_until", lambda condition, _timeout: conditions.append(condition))
+    waits: list[Awaited] = []
+    monkeypatch.setattr(transport, "_wait", lambda awaited, _timeout: waits.append(awaited))
     window, outgoing, incoming = transport._window, transport._outgoing, transport._incoming
     monkeypatch.setattr(outgoing, "sent", incoming.consumed + window + 200)
     transport.await_credit()
-    (condition,) = conditions
-    assert not condition()
+    (enough,) = waits
+    assert not enough.done
     monkeypatch.setattr(incoming, "consumed", incoming.consumed + window // 2)
-    assert condition()
+    assert enough.done
 
 
 def test_the_background_looks_less_often_while_the_session_sends_by_itself(session, monkeypatch):

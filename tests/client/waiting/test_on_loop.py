@@ -14,7 +14,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session.session import Session
-from tensord.client.transport.interface import Reply
+from tensord.client.transport.replies import Reply
 from tensord.client.waiting.helper import started
 from tensord.client.waiting.steps import Work
 

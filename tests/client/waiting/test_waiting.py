@@ -52,7 +52,7 @@ def test_several_threads_wait_for_one_result_and_all_are_told(session):
         for thread in threads:
             thread.start()
         machine = machine_of(session)
-        assert machine.wait_until(lambda: len(session._core.transport._replies) == 6, WAIT)
+        assert machine.wait_until(lambda: len(session._core.transport._replies.open) == 6, WAIT)
     for thread in threads:
         thread.join(WAIT)
     assert told == [2.0] * 6
@@ -70,7 +70,7 @@ def test_a_waiter_with_a_timeout_leaves_the_others_waiting(session):
     y = x + x
     thread = threading.Thread(target=lambda: told.append(y.numpy()[0]))
     thread.start()
-    assert machine_of(session).wait_until(lambda: len(session._core.transport._replies) == 1, WAIT)
+    assert machine_of(session).wait_until(lambda: len(session._core.transport._replies.open) == 1, WAIT)
     with pytest.raises(TimeoutError, match=r"0\.01 s"):
         y.wait(0.01)
     device.resume("compute")

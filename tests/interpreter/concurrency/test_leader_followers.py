@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tensord.interpreter.concurrency import leader_followers
 from tensord.interpreter.concurrency.bell import Bell
 from tensord.interpreter.concurrency.interrupts import SHIELD
-from tensord.interpreter.concurrency.leader_followers import LeaderFollowers
+from tensord.interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
 from tensord.interpreter.errors import ConnectionLost
 
 from ...each_case import each_case
@@ -36,9 +36,9 @@ class Letters:
     def ring(self) -> None:
         self.bell.ring()
 
-    def serve(self, predicate: Callable[[], bool], timeout: float | None) -> None:
+    def serve(self, awaited: Awaited, timeout: float | None) -> None:
         self.servers.append(threading.get_ident())
-        if not (self.arrived or predicate() or self.waiting.closed):
+        if not (self.arrived or awaited.done or self.waiting.closed):
             with SHIELD.interruptible:
                 self.asleep.release()
                 self.bell.sleep(timeout)
@@ -54,8 +54,8 @@ class Letters:
         self.arrived.extend(letters)
         self.ring()
 
-    def has(self, letter: str) -> Callable[[], bool]:
-        return lambda: letter in self.boxes
+    def has(self, letter: str) -> Until:
+        return Until(lambda: letter in self.boxes)
 
     def assert_nobody_is_left(self) -> None:
         assert self.waiting.followers == []
@@ -74,17 +74,18 @@ class Waiting:
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
-    def _has(self) -> bool:
+    @property
+    def done(self) -> bool:
         if threading.current_thread() is self.thread:
             if self.fails.is_set():
                 raise ValueError("it leaves")
-            if any(follower.predicate == self._has for follower in self._post.waiting.followers):
+            if any(follower.awaited is self for follower in self._post.waiting.followers):
                 self.listed.set()
         return self._letter in self._post.boxes
 
     def _run(self) -> None:
         try:
-            self.result = self._post.waiting.wait(self._has, self._timeout)
+            self.result = self._post.waiting.wait(self, self._timeout)
         except (ConnectionLost, ValueError) as error:
             self.result = error
 
@@ -195,7 +196,7 @@ def test_a_leader_that_leaves_wakes_all_before_the_one_that_leads_next(
             post.boxes.add("a")
         return told.is_set()
 
-    leader = threading.Thread(target=post.waiting.wait, args=(leaves,))
+    leader = threading.Thread(target=post.waiting.wait, args=(Until(leaves),))
     leader.start()
     assert post.asleep.acquire(timeout=WAIT)
     first, second = follower_of(post, "a"), follower_of(post, "b")
@@ -225,7 +226,7 @@ def test_a_predicate_that_comes_true_before_the_sleep_is_seen(post: Letters) -> 
             post.boxes.add("a")
         return "a" in post.boxes
 
-    assert post.waiting.wait(late, WAIT)
+    assert post.waiting.wait(Until(late), WAIT)
     assert not post.asleep.acquire(blocking=False)
 
 
@@ -246,7 +247,7 @@ def test_a_follower_that_is_listed_after_the_leader_left_does_not_sleep(post: Le
         post.bring("a")
 
     release = threading.Timer(0, leave)
-    assert post.waiting.wait(has, WAIT)
+    assert post.waiting.wait(Until(has), WAIT)
 
 
 def test_the_end_of_a_wait_without_followers_is_told(post: Letters) -> None:
@@ -358,7 +359,7 @@ def test_ctrl_c_at_any_look_comes_in_the_sleep(post: Letters, look: int) -> None
 
     post.bell.ring()  # so that there are several rounds
     with pytest.raises(KeyboardInterrupt):
-        post.waiting.wait(has, WAIT)
+        post.waiting.wait(Until(has), WAIT)
 
 
 @pytest.mark.usefixtures("shield")
@@ -377,7 +378,7 @@ def test_ctrl_c_while_a_follower_sleeps_leaves_no_follower(post: Letters) -> Non
         return False
 
     with pytest.raises(KeyboardInterrupt):
-        post.waiting.wait(has, WAIT)
+        post.waiting.wait(Until(has), WAIT)
     assert post.waiting.followers == []
     post.bring("a")
     assert leader.end() is True

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tensord.client.transport.interface import Reply
+from tensord.client.transport.replies import Reply
 from tensord.interpreter.errors import KernelError
 
 
