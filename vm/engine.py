@@ -72,8 +72,9 @@ LIVE = 4096  # unfinished instructions of a session beyond which a run, which ma
 class Engine:
     """Runs the messages of all sessions over a set of devices.
 
-    Set by the runtime: `admission.answer`, which answers QUERY messages, and `report`, which is told of errors, of each
-    once, at the end of the step in which the error arose.
+    Set by the runtime: `admission.answer`, which answers QUERY messages, `admission.holders`, which names what has a
+    device's memory, and `report`, which is told of errors, of each once, at the end of the step in which the error
+    arose.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class Engine:
         self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
-        self._endings, self._reports = self.scheduler.endings, self.scheduler.reports
+        self._endings, self._wanted = self.scheduler.endings, self.scheduler.wanted
+        self._reports = self.scheduler.reports
         self.report: Callable[[VmSession, TensordError], None] = drop_report
         dispatcher = self.scheduler.dispatcher
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
@@ -179,7 +181,7 @@ class Engine:
         if self._fenced:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
-        busy = busy or self._due or self._beginning or self._endings or self._reports
+        busy = busy or self._due or self._beginning or self._endings or self._wanted or self._reports
         if not busy and not (self.held and self.in_run()):
             return False
         try:
@@ -198,13 +200,13 @@ class Engine:
             self.recorders.begin(self.directory.sessions, self.pending)
         if self.finished:
             scheduler.release_finished()
-            while self._endings:
+            while self._endings or self._wanted:
                 self.admission.conclude()
                 scheduler.release_finished()
             for device in self.tiers.values():
                 if device.backend.lost is not None and not device.abandoned:
                     abandon_lost([device], self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)
-        if self._endings:
+        if self._endings or self._wanted:
             self.admission.conclude()
         while self._doomed:
             scheduler.retire_doomed()
@@ -219,7 +221,7 @@ class Engine:
             dispatcher.go_on()
         if self._ready or dispatcher.refills:
             dispatcher.dispatch_ready()
-        while self._endings:
+        while self._endings or self._wanted:
             self.admission.conclude()
             dispatcher.dispatch_ready()
         if dispatcher.batches:

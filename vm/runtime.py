@@ -87,7 +87,7 @@ class Runtime:
         self.engine.report = self.report
         self.engine.admission.answer = self.answer
         self.places = Places(self.engine)
-        self.engine.scheduler.dispatcher.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
+        self.engine.admission.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
         self.about = About(
             self.places,
             Process(),

@@ -7,7 +7,7 @@ import pytest
 
 import tensord as td
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.scheduler.scheduler import REPLANS
+from tensord.vm.placement.late_room import REPLANS
 
 from .looking_inside import WAIT, allocated, assert_sound, device_of, held, machine_of, ones, records, until
 

@@ -361,6 +361,7 @@ def held_by(engine: Any) -> dict[str, Any]:
         "held": engine.held,
         "finished": scheduler.finished,
         "bound": scheduler.bound,
+        "wanted": scheduler.wanted,
         "ready": dispatcher.ready,
         "doomed": dispatcher.doomed,
         "batches": dispatcher.batches,

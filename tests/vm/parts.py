@@ -138,7 +138,7 @@ class Parts(Bare):
         """What is ready goes to its stream."""
         self.scheduler.retire_doomed()
         self.dispatcher.dispatch_ready()
-        while self.scheduler.endings:
+        while self.scheduler.endings or self.scheduler.wanted:
             self.engine.admission.conclude()
             self.dispatcher.dispatch_ready()
         self.dispatcher.flush()

@@ -68,6 +68,7 @@ from ...interpreter.wire.messages import (
 )
 from ..memory.pins import end_pins, pin, unpin
 from ..model.charges import check_bytes
+from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession, rest_of_run
@@ -124,6 +125,7 @@ class Admission:
         self.directory = directory
         self.infer = infer
         self.answer: Answer = know_nothing
+        self.holders: Callable[[DeviceState], str] = name_nobody  # set by the runtime: what has a device's memory
         self.names = names = Names(scheduler, residency, directory)
         self.rejection = rejection = Rejection(scheduler, residency, scheduler.devices)
         self.cancellation = Cancellation(scheduler, residency, names, directory)
@@ -174,7 +176,8 @@ class Admission:
         }
         dispatcher = scheduler.dispatcher
         run_inline = inline.run_and_leave if scheduler.launching else inline.run
-        self._steps = (run_inline, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready, scheduler.endings)
+        due = scheduler.endings, scheduler.wanted
+        self._steps = (run_inline, scheduler.bound, dispatcher.ready, dispatcher.dispatch_ready, *due)
         for kind in LIMITED:
             self.handlers[kind] = within_limits(self.handlers[kind])
 
@@ -184,7 +187,7 @@ class Admission:
         Return True once all messages are admitted. Return False after a RUN that must be unfolded, which the caller
         does next (`rest_of_run`), and where the session has launched as far ahead of its device as it may.
         """
-        run_inline, bound, ready, dispatch_ready, endings = self._steps
+        run_inline, bound, ready, dispatch_ready, endings, wanted = self._steps
         scheduler, trusted, unfolding = self.scheduler, session.trusted, session.unfolding
         rest = iter(arrays)
         while (array := run_inline(session, rest)) is not END:
@@ -206,7 +209,7 @@ class Admission:
             bound.clear()
             if ready:
                 dispatch_ready()
-            while endings:
+            while endings or wanted:
                 self.conclude()
                 dispatch_ready()
             scheduler.latest = scheduler.clock()
@@ -215,11 +218,15 @@ class Admission:
         return True
 
     def conclude(self) -> None:
-        """Perform the actions at the ends of instructions: answer, count, release, continue what waited for them."""
-        endings = self.scheduler.endings
-        while endings:
-            then, instruction = endings.popleft()
-            then(instruction)
+        """Perform the actions at the ends of instructions: answer, count, release, continue what waited for them. Then
+        make the room that others want."""
+        endings, wanted = self.scheduler.endings, self.scheduler.wanted
+        while endings or wanted:
+            if endings:
+                then, instruction = endings.popleft()
+                then(instruction)
+            else:
+                self.residency.late_room.make(wanted.popleft(), self.holders)
 
     def take_ops(self, session: VmSession, messages: Sequence[Any]) -> bool:
         """Admit an atomic group of calls and releases from this process, without the checks that other messages need.
@@ -470,3 +477,8 @@ def target_meta(wire: Any) -> Meta | None:
 def know_nothing(_session: VmSession, what: str, _arguments: Sequence[Any]) -> Any:
     """Refuse every question; a runtime puts its own function in place of this one."""
     raise ProtocolError(f"this machine does not answer questions about {what!r}")
+
+
+def name_nobody(_device: DeviceState) -> str:
+    """The clause where nobody knows what has a device's memory."""
+    return ""

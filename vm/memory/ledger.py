@@ -13,7 +13,7 @@ here too, in whatever order they become ready.
   instruction all that its session makes on the device counts as one.
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
   memory tries the oldest again. The oldest live instruction of the device has others leave beyond the plan
-  (`Scheduler.replan`), and fails if it does not fit even then.
+  (`placement.late_room`), and fails if it does not fit even then.
 
 Rejected: reserving in order of readiness (two half-admitted programs deadlock or fail where either would have fitted),
 and reserving at admission (a long pending list would hold memory that it needs only later).

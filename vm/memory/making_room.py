@@ -80,13 +80,13 @@ def gather(device: DeviceState, storages: Iterable[Storage]) -> None:
 def evict_idle(
     room: Room,
     freed: Callable[[DeviceState], None],
-    evict: Callable[[Copy, Storage], bool],
-    begin: Callable[[], bool],
+    evict: Callable[[Copy, Storage], Instruction | None],
+    begin: Callable[[Instruction], bool],
 ) -> bool:
     """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until the bytes that are
     needed will come free. False if there are not enough of them.
 
-    `evict` plans a transfer, which `begin` hands over at once; False if it cannot.
+    `evict` plans a transfer, None if it cannot; `begin` hands that over at once, False if it cannot.
     """
     device, need = room.device, room.need
     for copy, storage in victims(device, room.account, room.spare):
@@ -96,9 +96,9 @@ def evict_idle(
             note_dropped(copy, storage)
             forget(copy, storage)
             freed(device)
-        elif may_evict(copy, storage) and evict(copy, storage):
+        elif may_evict(copy, storage) and (transfer := evict(copy, storage)) is not None:
             drop_replica(copy, storage)
-            if not begin():
+            if not begin(transfer):
                 return False
         else:
             continue

@@ -30,6 +30,7 @@ from ..model.reason import RETURN
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Copy, Moved, Storage, Tensor, made
 from ..scheduler.scheduler import Scheduler
+from .late_room import LateRoom
 from .loaded_files import LoadedFiles
 from .routes import Routes, is_in_pieces
 from .tiers import Tiers, bytes_of
@@ -61,6 +62,7 @@ class Residency:
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
         self.tiers = Tiers(scheduler, self.transfers, self.new_copy)
+        self.late_room = LateRoom(scheduler, self.tiers)
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
         """A new copy of that many bytes on a device, with the memory planned that it takes there."""

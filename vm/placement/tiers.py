@@ -39,7 +39,6 @@ class Tiers:
         self.new_copy = new_copy
         self.refusals = Refusals()
         self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
-        scheduler.evict, scheduler.metas.make_share = self.evict, self.make_late_share
 
     def admit(self, instruction: Instruction) -> None:
         """Admit an instruction that may make memory, behind what leaves its device for that."""
@@ -88,13 +87,6 @@ class Tiers:
         if not device.short and device.tiers:
             gather(device, self.scheduler.storages())
         return self._let_leave(Room(device, spare, account, need, own=True), cause)
-
-    def make_late_share(self, instruction: Instruction, nbytes: int) -> None:
-        """Data have decided on the size of a result since the instruction was admitted: let copies of its session leave
-        the plan, which is that after all that has been admitted by now. Instructions that use them do so first."""
-        spare = {*instruction.reads, *instruction.writes, *self.scheduler.bound}
-        cause = Cause(instruction.author, instruction.location)
-        self.make_share_of(instruction.device, spare, instruction.session.account, cause, nbytes)
 
     def _let_leave(self, room: Room, cause: Cause) -> bool:
         """Let copies leave until what is wanted fits, unless it is known that none may."""

@@ -6,5 +6,6 @@
 - `fair_queue`: how many instructions one session may queue on a stream
 - `errors`: errors that follow RAW edges; `results`: results whose shape depends on data
 - `pending_metas`: metas that depend on data
+- `wanted`: what an instruction lacks, for the driver of a step
 - `lost_devices`: the handling of a lost device
 """

@@ -14,12 +14,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from ...interpreter.errors import TensordError
 from ...streams.stream import Stream, StreamKind
 from ..memory.binding import bind_arguments
 from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
-from ..memory.reservation import is_first, is_stuck, need_of, out_of_memory, reserve
+from ..memory.reservation import is_stuck, need_of, reserve
 from ..model.device_state import DeviceState
 from ..model.instruction import COMPILING, HELD_BY_FAIRNESS, PENDING, Instruction, Status
 from ..model.launches import strides_of
@@ -28,24 +27,19 @@ from ..model.session_queue import SessionQueue
 from ..model.tensor import Copy
 from .edges import touched_copies
 from .fair_queue import Backlog, has_room, queue_of, waiting_in
+from .wanted import Wanted
 
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
 
 
 DISK: Final = frozenset((StreamKind.READ, StreamKind.WRITE, StreamKind.SAVE))
 
-# A clause about what has the memory of a device, for an error.
-Holders = Callable[[DeviceState], str]
-# Evicts for an instruction that is stuck for so many bytes; False if it cannot.
-Replan = Callable[[Instruction, int], bool]
-
 
 class Dispatcher:
     """Dispatches ready instructions.
 
-    `executed` takes those that the driving thread has run, `failed` those that cannot run, even after a `replan`.
-    `endings`: what is due before anything else is dispatched. `holders`, set by the runtime, names what has a device's
-    memory.
+    `executed` takes those that the driving thread has run. `endings` and `wanted`: what is due before anything else is
+    dispatched; `wanted` takes what a stuck one lacks.
     """
 
     def __init__(
@@ -53,17 +47,14 @@ class Dispatcher:
         devices: Mapping[str, DeviceState],
         clock: Callable[[], int],
         executed: Callable[[Instruction], None],
-        failed: Callable[[Instruction, TensordError], None],
-        replan: Replan,
         endings: Collection[object],
+        wanted: deque[Wanted],
     ) -> None:
         self.devices = devices
         self.clock = clock
         self.executed = executed
-        self.failed = failed
-        self.replan = replan
         self.endings = endings
-        self.holders: Holders = name_nobody
+        self.wanted = wanted
         # Where ops are launched at admission.
         self.order_memory: Callable[[Instruction, Stream], None] | None = None
         self.await_launches: Callable[[DeviceState], bool] | None = None
@@ -109,12 +100,12 @@ class Dispatcher:
     # -- dispatching -----------------------------------------------------------------------------------------------
 
     def dispatch_ready(self) -> None:
-        """Dispatch the ready instructions, and those that their dispatch makes ready, until an end has consequences."""
+        """Dispatch the ready instructions, and those that their dispatch makes ready, until an end has consequences or
+        room is wanted."""
         while self.refills:  # first, since instructions in a session's queue are older
             self.refill(self.refills.popitem()[0])
-        ready = self.ready
-        endings = self.endings
-        while ready and not endings:
+        ready, endings, wanted = self.ready, self.endings, self.wanted
+        while ready and not endings and not wanted:
             self.dispatch(ready.popleft())
 
     def refill(self, queue: SessionQueue) -> None:
@@ -146,8 +137,8 @@ class Dispatcher:
             instruction.stream = chosen
             if self.await_launches is not None and self.await_launches(instruction.device):
                 return
-            if is_stuck(instruction) and not self.replan(instruction, need_of(instruction)) and is_first(instruction):
-                self.failed(instruction, out_of_memory(instruction, self.holders(instruction.device)))
+            if is_stuck(instruction):
+                self.wanted.append(Wanted(instruction, need_of(instruction)))
             return
         instruction.dispatched = self.now
         if not instruction.traits.copies:  # a transfer's record is about the device whose stream carries it
@@ -242,11 +233,6 @@ class Dispatcher:
         queue.leave(instruction)
         if queue.waiting:
             self.refills[queue] = None
-
-
-def name_nobody(_device: DeviceState) -> str:
-    """The clause where nobody knows."""
-    return ""
 
 
 def choose_stream(instruction: Instruction) -> Stream | None:

@@ -7,6 +7,7 @@ poisons like a kernel's error. Metas are write-once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from ...interpreter.errors import TensordError
@@ -18,31 +19,35 @@ from ..memory.reservation import most_of, need_alone, scratch_of, too_large
 from ..model.charges import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
 from ..model.tensor import Binding, Copy, Tensor
-
-MakeShare = Callable[[Instruction, int], None]
+from .wanted import Wanted
 
 
 class PendingMetas:
-    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched.
-
-    `make_share`, set by placement, lets values of an instruction's session leave its device, for so many bytes more of
-    its results.
-    """
+    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched,
+    `wanted` what their results lack of their session's share."""
 
     def __init__(
         self,
         infer: InferCache,
         failed: Callable[[Instruction, TensordError], None],
         ready: Callable[[Instruction], None],
+        wanted: deque[Wanted],
     ) -> None:
         self.infer = infer
         self.failed = failed
         self.ready = ready
-        self.make_share: MakeShare = make_none
+        self.wanted = wanted
 
     def resolve(self, tensor: Tensor, meta: Meta) -> None:
         """Set a tensor's meta and the sizes of its copies, and resolve the metas that depend on it."""
-        stack = [(tensor, meta)]
+        self._resolve_all([(tensor, meta)])
+
+    def resolve_wanting(self, instruction: Instruction) -> None:
+        """Its session's values leave for the results of an instruction, as far as they may: resolve those."""
+        instruction.pending -= 1
+        self._resolve_all(self._resolve_instruction(instruction, asked=True))
+
+    def _resolve_all(self, stack: list[tuple[Tensor, Meta]]) -> None:
         while stack:
             tensor, meta = stack.pop()
             tensor.meta = meta
@@ -56,12 +61,14 @@ class PendingMetas:
                 if dependent.pending == 0 and dependent.error is None:
                     stack.extend(self._resolve_instruction(dependent))
 
-    def _resolve_instruction(self, instruction: Instruction) -> list[tuple[Tensor, Meta]]:
+    def _resolve_instruction(self, instruction: Instruction, *, asked: bool = False) -> list[tuple[Tensor, Meta]]:
         """Infer the outputs, now that all input metas are known. Returns the result metas that become known."""
         resolved: list[tuple[Tensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
-            self._check_sizes(instruction, metas)
+            if not self._check_sizes(instruction, metas, asked=asked):
+                instruction.pending += 1  # until `resolve_wanting`
+                return resolved
         except TensordError as error:
             self.failed(instruction, error)
             return resolved
@@ -79,26 +86,33 @@ class PendingMetas:
         self.ready(instruction)
         return resolved
 
-    def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None]) -> None:
-        """For sizes that depend on data: QuotaError if they exceed a quota of the session, or may do so;
-        DeviceMemoryError if their device is not that large."""
-        if instruction.plan is not None:
-            made = zip(instruction.outputs, metas, strict=True)
-            nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
-            known = need_alone(instruction)
-            if known + nbytes > instruction.device.backend.limit:
-                raise too_large(instruction, nbytes, known - scratch_of(instruction))
-            self.check_quotas(instruction, nbytes, nbytes + most_of(instruction))
+    def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None], *, asked: bool) -> bool:
+        """For sizes that depend on data: as `check_quotas`, and DeviceMemoryError if their device is not that large."""
+        if instruction.plan is None:
+            return True
+        made = zip(instruction.outputs, metas, strict=True)
+        nbytes = sum(m.nbytes for b, m in made if b.tensor.meta is None and m is not None)
+        known = need_alone(instruction)
+        if known + nbytes > instruction.device.backend.limit:
+            raise too_large(instruction, nbytes, known - scratch_of(instruction))
+        return self.check_quotas(instruction, nbytes, nbytes + most_of(instruction), asked=asked)
 
-    def check_quotas(self, instruction: Instruction, nbytes: int, share: int) -> None:
-        """QuotaError if a session may not have so many bytes more, or not so large a `share` more of their device. Its
-        values leave for that, as they do at admission."""
+    def check_quotas(self, instruction: Instruction, nbytes: int, share: int, *, asked: bool) -> bool:
+        """QuotaError if a session may not have so many bytes more, or not so large a `share` more of their device.
+
+        Its values leave for the share, as they do at admission: False where that is wanted first. Then this is `asked`
+        again.
+        """
         account, device = instruction.session.account, instruction.device
         check_bytes(instruction.session, nbytes)
-        if share > 0 and not has_share(account, device, share):
-            self.make_share(instruction, share)
+        if share <= 0 or has_share(account, device, share):
+            return True
+        if asked:
             leaving = undecided(account, device, instruction)
             check_share(account, device, share, leaving, full_below(device, account, share))
+        else:
+            self.wanted.append(Wanted(instruction, share, share=True))
+        return asked
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """The metas of the results, now that the input metas are known; sets the plan that fits them."""
@@ -122,10 +136,6 @@ class PendingMetas:
             error = instruction.failure_of(binding.copy)
             if error is not None and binding.tensor.meta is None:
                 yield error, fail_meta(binding.tensor, error)
-
-
-def make_none(_instruction: Instruction, _nbytes: int) -> None:
-    """No values leave, as long as nobody places anything."""
 
 
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
@@ -9,21 +12,20 @@ from ..memory.allocation import adopt
 from ..memory.kept import kept_back
 from ..memory.ledger import plan_most
 from ..memory.release import release
-from ..memory.reservation import is_first, is_stuck
+from ..memory.reservation import is_stuck
 from ..model.charges import has_share
 from ..model.instruction import Instruction
 from ..model.tensor import Binding
-from .dispatch import Holders, Replan
 from .pending_metas import PendingMetas, learn_size
+from .wanted import Wanted
 
 
-def adopt_results(
-    metas: PendingMetas, instruction: Instruction, holders: Holders, replan: Replan, *, last: bool
-) -> bool:
+def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, asked: bool) -> bool:
     """Adopt the arrays that a `mut2` kernel returned: resolve their metas, account for their memory.
 
-    False if an array does not fit yet: earlier instructions may still release memory, and so may their ends, unless
-    this is the `last` thing to be done.
+    False if an array does not fit yet. Room is wanted then, unless earlier instructions may still release memory, or
+    their ends may: this is not the `last` thing to be done. `asked`: the session's share was lacking for the next
+    result, and its values leave as far as they may.
     """
     plan = instruction.plan
     if plan is None:
@@ -31,38 +33,56 @@ def adopt_results(
     if not plan.op.dynamic or instruction.error is not None:
         instruction.results = None
         return True
-    for binding, array in zip(instruction.outputs, instruction.results, strict=True):
-        copy = binding.copy
-        if isinstance(array, BaseException) or copy.buffer is not None:
+    for place, (binding, array, nbytes) in enumerate(results_to_come(instruction)):
+        try:
+            more, again = nbytes - instruction.most, asked and not place
+            if binding.tensor.meta is None and not metas.check_quotas(instruction, nbytes, more, asked=again):
+                return False
+        except QuotaError as error:
+            fail_result(instruction, binding, error)
             continue
-        meta = Meta.of(tuple(array.shape), array.dtype)
-        if is_over_quota(metas, instruction, binding, meta):
-            continue
-        copy.buffer = adopt(instruction, array)
-        if copy.buffer is None and release_used_up(instruction):
-            copy.buffer = adopt(instruction, array)
-        stuck = copy.buffer is None and last and is_stuck(instruction)
-        if stuck and replan(instruction, meta.nbytes):
-            copy.buffer = adopt(instruction, array)
-            stuck = False
-        if copy.buffer is not None:
-            instruction.used = copy.device.backend.allocated
-            plan_most(instruction, max(instruction.most - meta.nbytes, 0))  # the size of this one counts instead
-            learn_size(binding.tensor, meta.nbytes)
-        elif stuck and is_first(instruction):
-            backend = copy.device.backend
-            used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
-            kept = kept_back(copy.device, instruction.author.account)
-            text = (
-                f"{instruction.label}: its result of {exact_size(meta.nbytes)} does not fit on {backend.name}: "
-                f"{used}{kept}{holders(copy.device)}"
-            )
-            fail_result(instruction, binding, DeviceMemoryError(text))
-        else:
+        if not adopt_one(instruction, binding, array, nbytes):
+            if last and is_stuck(instruction):
+                metas.wanted.append(Wanted(instruction, nbytes))
             return False
     resolve_adopted(metas, instruction)
     instruction.results = None
     return True
+
+
+def results_to_come(instruction: Instruction) -> Iterator[tuple[Binding, Any, int]]:
+    """The results that are neither adopted nor failed yet, each with its array and bytes."""
+    for binding, array in zip(instruction.outputs, instruction.results, strict=True):
+        copy = binding.copy
+        done = copy.buffer is not None or copy in (instruction.failures or ())
+        if not done and not isinstance(array, BaseException):
+            yield binding, array, Meta.of(tuple(array.shape), array.dtype).nbytes
+
+
+def adopt_one(instruction: Instruction, binding: Binding, array: Any, nbytes: int) -> bool:
+    """Adopt one array; False if it does not fit."""
+    copy = binding.copy
+    copy.buffer = adopt(instruction, array)
+    if copy.buffer is None and release_used_up(instruction):
+        copy.buffer = adopt(instruction, array)
+    if copy.buffer is None:
+        return False
+    instruction.used = copy.device.backend.allocated
+    plan_most(instruction, max(instruction.most - nbytes, 0))  # the size of this one counts instead
+    learn_size(binding.tensor, nbytes)
+    return True
+
+
+def fail_next_result(instruction: Instruction, holders: str) -> None:
+    """The next result fails, since it does not fit. `holders`: as for `out_of_memory`."""
+    binding, _, nbytes = next(results_to_come(instruction))
+    backend = binding.copy.device.backend
+    used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
+    kept = kept_back(binding.copy.device, instruction.author.account)
+    what = f"{instruction.label}: its result of {exact_size(nbytes)}"
+    fail_result(
+        instruction, binding, DeviceMemoryError(f"{what} does not fit on {backend.name}: {used}{kept}{holders}")
+    )
 
 
 def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
@@ -71,7 +91,7 @@ def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
     if instruction.most:
         plan_most(instruction, 0)
     if not has_share(instruction.session.account, instruction.device, 0):  # it counted, but nothing was refused for it
-        metas.make_share(instruction, 0)
+        metas.wanted.append(Wanted(instruction, 0, share=True))
     for binding, array in zip(instruction.outputs, instruction.results, strict=True):
         if binding.tensor.meta is None and binding.copy.buffer is not None:
             metas.resolve(binding.tensor, Meta.of(tuple(array.shape), array.dtype))
@@ -83,20 +103,6 @@ def release_used_up(instruction: Instruction) -> bool:
     for copy in used_up:
         release(copy, over=1)
     return bool(used_up)
-
-
-def is_over_quota(metas: PendingMetas, instruction: Instruction, binding: Binding, meta: Meta) -> bool:
-    """Does one result of a dynamic op exceed the session's quota? If so, fail that result."""
-    failed = instruction.failures or {}
-    if binding.copy in failed:
-        return True
-    try:
-        if binding.tensor.meta is None:
-            metas.check_quotas(instruction, meta.nbytes, meta.nbytes - instruction.most)
-    except QuotaError as error:
-        fail_result(instruction, binding, error)
-        return True
-    return False
 
 
 def fail_result(instruction: Instruction, binding: Binding, failure: TensordError) -> None:

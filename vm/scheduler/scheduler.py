@@ -6,9 +6,10 @@
 
 Its `dispatcher` hands ready instructions to streams.
 
-What the end of an instruction means is the business of the room that made it, and who hears of an error that of the
-runtime; both are above. So a step calls neither, but leaves `endings` and `reports` to its driver, and a loop of steps
-stops where there are endings. The driver (`engine`, `admission`) sees to them before the next step.
+What the end of an instruction means is the business of the room that made it, where else values may be that of
+placement, and who hears of an error that of the runtime; all are above. So a step calls none of them, but leaves
+`endings`, `wanted` and `reports` to its driver, and a loop of steps stops where there are endings, or room is wanted.
+The driver (`engine`, `admission`) sees to them before the next step.
 
 Only the thread that drives the engine calls these methods. Streams append executed instructions to `finished`, a deque,
 from their own threads.
@@ -27,19 +28,14 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.binding import bind_arguments
-from ..memory.ledger import expect, has_spare, plan_most, settle, wait_for_memory, waits_long
-from ..memory.making_room import Room, end_standby, evict_idle, gather
-from ..memory.reservation import (
-    beside_results,
-    is_first,
-    is_stuck,
-    out_of_memory,
-)
+from ..memory.ledger import expect, plan_most, settle, wait_for_memory, waits_long
+from ..memory.making_room import end_standby
+from ..memory.reservation import beside_results, is_stuck, out_of_memory
 from ..model.device_state import DeviceState
-from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.instruction import PENDING, Instruction, Status
 from ..model.launches import Fence, Launches, strides_of
-from ..model.reason import REPLAN, Reason
-from ..model.session import Cause, VmSession
+from ..model.reason import Reason
+from ..model.session import VmSession
 from ..model.tally import Tally
 from ..model.tensor import Binding, Copy, Storage
 from ..tracing.ring import Ring
@@ -47,12 +43,8 @@ from . import edges, errors
 from .dispatch import Dispatcher
 from .fences import Fences
 from .pending_metas import PendingMetas
-from .results import adopt_results
-
-REPLANS = 4  # for one instruction: each may fail
-
-# Plans the transfer of a copy to the first of the tiers with room for it, for a line of a session; None if none has.
-Evict = Callable[[Cause, Copy, Storage, str, Sequence[DeviceState]], Instruction | None]
+from .results import adopt_results, fail_next_result
+from .wanted import Wanted
 
 
 class Scheduler:
@@ -91,24 +83,22 @@ class Scheduler:
         self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
-        # For the driver: instructions that have retired or are doomed, each with what is to be done then; and errors,
-        # each once, at its origin.
+        # For the driver: instructions that have retired or are doomed, each with what is to be done then; what others
+        # lack to go on; and errors, each once, at its origin.
         self.endings: deque[tuple[Callable[[Instruction], None], Instruction]] = deque()
+        self.wanted: deque[Wanted] = deque()
         self.reports: deque[tuple[VmSession, TensordError]] = deque()
-        self.evict: Evict = evict_nothing  # set by `placement.tiers`, for what was not planned at admission
         self.storages = storages  # gives all that handles and names reach
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
         self._completing = False  # the loop in `complete` is running
-        self.dispatcher = dispatcher = Dispatcher(
-            tiers, clock, self.complete, self.fail_waiting, self.replan, self.endings
-        )
+        self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.endings, self.wanted)
         if self.launching:
             dispatcher.order_memory = self.fences.order_memory
             dispatcher.await_launches = self.fences.await_launches
             dispatcher.launch_here = self.fences.launch_here
         self.try_ready = dispatcher.try_ready
         self.retry = dispatcher.retry
-        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready)
+        self.metas = PendingMetas(infer, self.fail_waiting, self.try_ready, self.wanted)
 
     # -- passes ----------------------------------------------------------------------------------------------------
 
@@ -123,9 +113,10 @@ class Scheduler:
         self.now = self.dispatcher.now = now
 
     def release_finished(self) -> None:
-        """Retire what streams reported, in the order of their reports, until an end has consequences."""
-        finished, reported, endings = self.finished, self.dispatcher.reported, self.endings
-        while finished and not endings:
+        """Retire what streams reported, in the order of their reports, until an end has consequences or room is
+        wanted."""
+        finished, reported, endings, wanted = self.finished, self.dispatcher.reported, self.endings, self.wanted
+        while finished and not endings and not wanted:
             instruction = finished.popleft()
             reported(instruction)
             self.complete(instruction)
@@ -226,59 +217,30 @@ class Scheduler:
             need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
             expect(device, instruction, None if instruction.pending else need)
 
-    def replan(self, instruction: Instruction, nbytes: int) -> bool:
-        """The plan did not hold, since an eviction failed or data decided on a size: nothing that was planned frees the
-        memory that the instruction waits for. Evict what no unfinished instruction accesses; is there enough?"""
-        device, cause = instruction.device, Cause(instruction.author, instruction.location)
-        tiers = device.tiers
-        if not tiers:
-            return False
-        if not device.short:
-            gather(device, self.storages())
-        instruction.replans += is_first(instruction)
-        if instruction.replans > REPLANS:
-            return False
-        transfers: list[Instruction] = []
-
-        def evict(copy: Copy, storage: Storage) -> bool:
-            ready = [tier for tier in tiers if has_spare(tier, tier.backend.footprint(storage.nbytes))]
-            transfer = self.evict(cause, copy, storage, REPLAN, ready)
-            if transfer is not None:
-                transfers.append(transfer)
-            return transfer is not None
-
-        def begin() -> bool:
-            transfer = transfers[-1]
-            self.dispatcher.dispatch(transfer)
-            return transfer.status not in PENDING or bool(transfer.held & HELD_BY_FAIRNESS)
-
-        backend, spare = device.backend, {*instruction.reads, *instruction.writes}
-        need = nbytes - (backend.limit - backend.allocated)
-        return evict_idle(Room(device, spare, cause.session.account, need), self.retry, evict, begin)
-
     # -- completion ------------------------------------------------------------------------------------------------
 
-    def complete(self, instruction: Instruction) -> None:
+    def complete(self, instruction: Instruction, *, asked: bool = False) -> None:
         """An instruction was executed. Its status is final once its sources' are, and its results have memory.
 
         Completing one may complete others that were executed before it. A work list, since such chains are long.
+        `asked`: as for `adopt_results`.
         """
         if self._completing:
             self._executed.append(instruction)
             return
         self._completing = True
         try:
-            self._complete_one(instruction)
+            self._complete_one(instruction, asked)
             while self._executed:
                 self._complete_one(self._executed.popleft())
         finally:
             self._completing = False
 
-    def _complete_one(self, instruction: Instruction) -> None:
+    def _complete_one(self, instruction: Instruction, asked: bool = False) -> None:
         if instruction.scratch:
             give_back(instruction)
         if not instruction.soft:
-            if self._finish(instruction):
+            if self._finish(instruction, asked):
                 return
             wait_for_memory(instruction)
             if self.endings:  # they may free some
@@ -289,10 +251,9 @@ class Scheduler:
             for device in {copy.device for copy in instruction.reads + instruction.writes}:
                 self.retry(device)
 
-    def _finish(self, instruction: Instruction) -> bool:
+    def _finish(self, instruction: Instruction, asked: bool) -> bool:
         """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
-        last = not self.endings
-        if not adopt_results(self.metas, instruction, self.dispatcher.holders, self.replan, last=last):
+        if not adopt_results(self.metas, instruction, last=not self.endings, asked=asked):
             return False
         if instruction.traits.tolerant:
             instruction.settle_late_errors()
@@ -304,6 +265,24 @@ class Scheduler:
     def _try_again(self, instruction: Instruction) -> None:
         """The ends before this one have had their consequences: is there memory for its results now?"""
         self.retry(instruction.device)
+
+    def go_on(self, instruction: Instruction) -> None:
+        """What an instruction lacked of its session's share it has now, as far as values may leave for that."""
+        if instruction.retired or instruction.error is not None:
+            return
+        if instruction.status is Status.EXECUTED:
+            self.complete(instruction, asked=True)
+        else:
+            self.metas.resolve_wanting(instruction)
+
+    def give_up(self, instruction: Instruction, holders: str) -> None:
+        """What an instruction lacks of memory cannot be had: its next result fails, or all of it where it has not run.
+        `holders`: as for `out_of_memory`."""
+        if instruction.status is Status.EXECUTED:
+            fail_next_result(instruction, holders)
+            self.complete(instruction)
+        else:
+            self.fail_waiting(instruction, out_of_memory(instruction, holders))
 
     def count(self, instruction: Instruction) -> None:
         """Count an instruction that has its last status."""
@@ -477,7 +456,3 @@ def note_warm(instruction: Instruction) -> None:
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
     """The reply sink of a session that asks nothing."""
-
-
-def evict_nothing(*_what: object) -> None:
-    """Nothing is evicted, as long as nobody places anything."""

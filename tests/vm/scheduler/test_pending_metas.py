@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from tensord.interpreter.errors import KernelError, QuotaError, TensordError
@@ -14,6 +16,7 @@ from tensord.vm.model.plan import Plan
 from tensord.vm.model.tensor import Binding, Tensor
 from tensord.vm.placement.views import alias
 from tensord.vm.scheduler.pending_metas import PendingMetas, await_metas, fail_meta
+from tensord.vm.scheduler.wanted import Wanted
 
 from ..parts import Parts, copy_of
 
@@ -31,9 +34,9 @@ class Resolver:
     def __init__(self, parts: Parts) -> None:
         self.errors: dict[Instruction, TensordError] = {}
         self.runnable: list[Instruction] = []
-        metas = PendingMetas(parts.engine.infer, self.errors.__setitem__, self.runnable.append)
-        metas.make_share = parts.residency.tiers.make_late_share
-        self.resolve, self.fail = metas.resolve, metas.fail
+        self.wanted: deque[Wanted] = deque()
+        metas = PendingMetas(parts.engine.infer, self.errors.__setitem__, self.runnable.append, self.wanted)
+        self.resolve, self.fail, self.resolve_wanting = metas.resolve, metas.fail, metas.resolve_wanting
 
 
 @pytest.fixture
@@ -115,6 +118,40 @@ class TestResolving:
         instruction.error = KernelError("cancelled, perhaps")
         resolver.resolve(x, THREE)
         assert (y.meta, resolver.runnable, resolver.errors) == (None, [], {})
+
+
+class TestShares:
+    """Where a device has a ceiling, and the session's share has no room for a result of 24 bytes."""
+
+    @pytest.fixture
+    def waiting(self, parts: Parts, resolver: Resolver) -> tuple[Instruction, Tensor]:
+        x = pending(parts)
+        instruction, y = call(parts, "negative", x)
+        parts.here.ceiling = 100
+        parts.session.account.shares[parts.here] = 90
+        resolver.resolve(x, THREE)
+        return instruction, y
+
+    def test_what_is_lacking_is_wanted_and_the_result_waits_for_it(
+        self, resolver: Resolver, waiting: tuple[Instruction, Tensor]
+    ) -> None:
+        instruction, y = waiting
+        assert list(resolver.wanted) == [Wanted(instruction, 24, share=True)]
+        assert (y.meta, instruction.pending, resolver.runnable, resolver.errors) == (None, 1, [], {})
+
+    def test_once_others_have_left_it_goes_on(
+        self, parts: Parts, resolver: Resolver, waiting: tuple[Instruction, Tensor]
+    ) -> None:
+        instruction, y = waiting
+        parts.session.account.shares[parts.here] = 0
+        resolver.resolve_wanting(instruction)
+        assert (y.meta, instruction.pending, resolver.runnable) == (THREE, 0, [instruction])
+
+    def test_it_fails_if_they_have_not(self, resolver: Resolver, waiting: tuple[Instruction, Tensor]) -> None:
+        instruction, y = waiting
+        resolver.resolve_wanting(instruction)
+        assert isinstance(resolver.errors[instruction], QuotaError)
+        assert (y.meta, len(resolver.wanted)) == (None, 1)
 
 
 class TestFailing:
