@@ -223,7 +223,8 @@ class Engine:
             dispatcher.dispatch_ready()
         while self._endings or self._wanted:
             self.admission.conclude()
-            dispatcher.dispatch_ready()
+            if self._ready:
+                dispatcher.dispatch_ready()
         if dispatcher.batches:
             dispatcher.flush()
         if self._leaving:

@@ -282,7 +282,7 @@ class VirtualMachine(Runtime):
     def sink(self, tasks: Sequence[Task]) -> None:
         """A stream reports finished instructions. Called on its thread."""
         self.engine.finished.extend(tasks)
-        if self.lock.locked():
+        if self.lock.owner:
             return  # the thread that holds the lock checks again
         if self.waiting.role.locked():
             self.bell.ring()
@@ -296,7 +296,7 @@ class VirtualMachine(Runtime):
     def wait_for(self, awaited: Awaited, timeout: float | None = None) -> bool:
         """Drive and sleep until something is done; False after `timeout` seconds."""
         self.refuse_driver()
-        if awaited.done and not self.lock.locked():  # else a pass is under way, which still holds what it finishes
+        if awaited.done and not self.lock.owner:  # else a pass is under way, which still holds what it finishes
             return True
         self.drive()
         return awaited.done or self.waiting.wait(awaited, timeout)

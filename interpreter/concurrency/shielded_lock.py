@@ -36,10 +36,6 @@ class ShieldedLock:
         self._waiting: list[tuple[Bell, float]] = []  # of each thread that waits: rung once it is in; since when
         self.owner = 0
 
-    def locked(self) -> bool:
-        """Is a thread inside?"""
-        return self.owner != 0
-
     def wanted(self) -> bool:
         """Does a thread wait to enter?"""
         return bool(self._waiting)

@@ -16,8 +16,8 @@ from ..each_case import each_case
 ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(62, 26, 24, 4),
-    "sim op": Counts(296, 53, 87, 12),
-    "sim op, daemon": Counts(302, 43, 90, 6),
+    "sim op": Counts(295, 50, 80, 12),
+    "sim op, daemon": Counts(293, 42, 80, 5),
     "run": Counts(118, 42, 42, 3),
     "eviction": Counts(614, 64, 206, 39),
     "checkpoint": Counts(882, 75, 228, 29),

@@ -211,7 +211,8 @@ class Admission:
                 dispatch_ready()
             while endings or wanted:
                 self.conclude()
-                dispatch_ready()
+                if ready:
+                    dispatch_ready()
             scheduler.latest = scheduler.clock()
             if session.unfolding is not unfolding or session.flooded:
                 return False

@@ -1,6 +1,6 @@
-"""Releasing memory, which only these three functions do.
+"""Releasing memory, which only these functions do.
 
-- `end_use`: an access of a copy has ended;
+- `end_uses`: an instruction has ended, and `end_use` one access of a copy;
 - `release`: release the copy's buffer as far as that is allowed;
 - `release_drained`: a stream is drained, so the buffers that only its later instructions could reuse are free for all.
 
@@ -19,8 +19,19 @@ from __future__ import annotations
 from ...streams.stream import Stream
 from ..model.charges import uncount
 from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from ..model.tensor import Copy
 from .ledger import expect_late
+
+
+def end_uses(instruction: Instruction) -> None:
+    """End the accesses of an instruction that has ended, one of each copy."""
+    queued = 0 if instruction.queue is None else 1
+    for copy in instruction.reads:
+        if copy not in instruction.writes:
+            end_use(copy, queued)
+    for copy in instruction.writes:
+        end_use(copy, queued)
 
 
 def end_use(copy: Copy, queued: int) -> None:

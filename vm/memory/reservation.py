@@ -1,4 +1,4 @@
-"""Reserving memory at dispatch. Only the driving thread binds copies to buffers."""
+"""The memory that instructions make: expected at admission, reserved at dispatch by the driving thread."""
 
 from __future__ import annotations
 
@@ -8,11 +8,35 @@ from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, Status
+from ..model.reason import Reason
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .kept import full_below, kept_back
-from .ledger import may_reserve, oldest, settle, settle_but, wait_for_memory
+from .ledger import expect, may_reserve, oldest, plan_most, settle, settle_but, wait_for_memory
 from .overwriting import forward
+
+
+def expect_memory(instruction: Instruction) -> None:
+    """At admission: tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the
+    most that results may have whose size data decide."""
+    scratch, most = scratch_of(instruction), most_of(instruction)
+    new = [b.copy for b in instruction.outputs if b.copy.buffer is None and is_maker(instruction, b.copy)]
+    if new or scratch or (instruction.pending and may_need_scratch(instruction)):
+        if most:
+            plan_most(instruction, most)
+        need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
+        expect(instruction.device, instruction, None if instruction.pending else need)
+
+
+def is_maker(instruction: Instruction, copy: Copy) -> bool:
+    """Is it the first live instruction to write the copy, and so the one that reserves the memory?"""
+    return copy.uses == 1 or not any(c == copy.id and r is not Reason.WAR for _, r, c, _ in instruction.edges)
+
+
+def may_need_scratch(instruction: Instruction) -> bool:
+    """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
+    plan = instruction.plan
+    return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
 
 
 def reserve(instruction: Instruction) -> bool:
@@ -58,12 +82,6 @@ def most_of(instruction: Instruction) -> int:
 def scratch_of(instruction: Instruction) -> int:
     """The bytes of its kernel's temporaries."""
     return instruction.beside if instruction.plan is None else instruction.plan.scratch
-
-
-def beside_results(instruction: Instruction) -> tuple[int, int]:
-    """The bytes of its kernel's temporaries, and what its results may have whose size depends on data."""
-    plan = instruction.plan
-    return (instruction.beside, 0) if plan is None else (plan.scratch, plan.most)
 
 
 def take(instruction: Instruction, needy: list[Binding]) -> bool:

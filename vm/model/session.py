@@ -243,11 +243,8 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
             return
 
 
-class Cause:
+class Cause(NamedTuple):
     """The cause of what placement plans: a session that asks for it, at a `location` of its program, by number."""
 
-    __slots__ = ("location", "session")
-
-    def __init__(self, session: VmSession, location: int) -> None:
-        self.session = session
-        self.location = location
+    session: VmSession
+    location: int

@@ -26,7 +26,7 @@ from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
 from ..model.tensor import Copy
 from .edges import touched_copies
-from .fair_queue import Backlog, has_room, queue_of, waiting_in
+from .fair_queue import Backlog, enter, has_room, leave, queue_of, waiting_in
 from .wanted import Wanted
 
 INLINE_BYTES = 1 << 18  # copies up to this size may run on the driving thread
@@ -152,7 +152,7 @@ class Dispatcher:
         if stream is None or queue is None:
             self.run_inline(instruction)
         else:
-            queue.enter(instruction)
+            enter(queue, instruction)
             self.hand_over(instruction, stream)
         self.retry(instruction.device)
 
@@ -195,7 +195,6 @@ class Dispatcher:
 
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
         """Append to the stream's batch; soft successors may be dispatched now."""
-        stream.queued += 1
         if instruction.soft:
             elide(instruction, stream)
         if self.order_memory is not None:
@@ -223,14 +222,13 @@ class Dispatcher:
 
     def reported(self, instruction: Instruction) -> None:
         """A stream has reported the instruction, so its session may have room for another one there."""
-        stream, queue = instruction.stream, instruction.queue
-        if stream is None or queue is None:
+        queue = instruction.queue
+        if queue is None:
             raise AssertionError(f"{instruction!r} was reported, but no stream had it")
-        stream.queued -= 1
-        device = self.devices[stream.device]
+        leave(queue, instruction)
+        device, stream = queue.device, queue.stream
         if not stream.queued and device.reusable:
             release_drained(device, stream)
-        queue.leave(instruction)
         if queue.waiting:
             self.refills[queue] = None
 

@@ -6,7 +6,7 @@ for every access in the list (WAW, WAR; RAW if it also reads) and replaces it. A
 
 from __future__ import annotations
 
-from ..memory.release import end_use
+from ..memory.release import end_uses
 from ..model.instruction import Instruction
 from ..model.reason import Reason
 from ..model.tensor import Copy
@@ -68,22 +68,14 @@ def is_hard(source: Instruction, target: Instruction) -> bool:
 
 def release_accesses(instruction: Instruction) -> None:
     """Drop its accesses; the last use of a dead copy frees its buffer."""
-    queued = 0 if instruction.queue is None else 1
     for copy in instruction.reads:
         if copy.readers is not None:
             copy.readers.pop(instruction, None)
-        if copy not in instruction.writes and instruction.traits.holds_memory:
-            end_use(copy, queued)
     for copy in instruction.writes:
         if copy.writer is instruction:
             copy.writer = None
-        if instruction.traits.holds_memory:
-            end_use(copy, queued)
-
-
-def is_maker(instruction: Instruction, copy: Copy) -> bool:
-    """Is it the first live instruction to write the copy, and so the one that reserves the memory?"""
-    return copy.uses == 1 or not any(c == copy.id and r is not Reason.WAR for _, r, c, _ in instruction.edges)
+    if instruction.traits.holds_memory:
+        end_uses(instruction)
 
 
 def touched_copies(instruction: Instruction) -> tuple[Copy, ...]:

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from ...streams.stream import Stream
 from ..model.device_state import DeviceState
+from ..model.instruction import Instruction
 from ..model.session import VmSession
-from ..model.session_queue import UNKNOWN_WORK, SessionQueue
+from ..model.session_queue import SessionQueue
 
 DEPTH = 512  # instructions queued on one stream by one session that has the device to itself
 FEW = 4  # instructions, of any size, queued on one stream by one of several sessions
+UNKNOWN_WORK = 4_000_000  # element operations that a transfer counts for, since its duration is unknown
 PORTION = UNKNOWN_WORK  # work, in element operations, up to which a session may queue more: some 600 us
 AHEAD = 1_000_000_000  # the same for one that has the device to itself: some 100 ms
 
@@ -56,6 +58,26 @@ def has_room(queue: SessionQueue) -> bool:
     if queue.queued < FEW:
         return True
     return queue.queued < DEPTH and queue.work < (AHEAD if len(queue.device.users) < 2 else PORTION)
+
+
+def enter(queue: SessionQueue, instruction: Instruction) -> None:
+    """Count an instruction that the queue's stream gets."""
+    instruction.queue = queue
+    queue.stream.queued += 1
+    queue.queued += 1
+    queue.work += work_of(instruction)
+
+
+def leave(queue: SessionQueue, instruction: Instruction) -> None:
+    """Stop counting an instruction that the queue's stream has reported."""
+    queue.stream.queued -= 1
+    queue.queued -= 1
+    queue.work -= work_of(instruction)
+
+
+def work_of(instruction: Instruction) -> int:
+    """The instruction's weight, in element operations."""
+    return UNKNOWN_WORK if instruction.plan is None else instruction.plan.work
 
 
 def waiting_in(queue: SessionQueue | None) -> int:

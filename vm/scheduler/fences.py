@@ -35,7 +35,7 @@ from ..model.session import VmSession
 from ..model.tensor import Binding, Copy
 from . import edges
 from .dispatch import INLINE_BYTES, note_queued
-from .fair_queue import queue_of
+from .fair_queue import enter, queue_of
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
@@ -79,8 +79,7 @@ class Fences:
         scheduler, queue = self.scheduler, launches.queue
         scheduler.admit_launched(fence)
         fence.ready = fence.dispatched = fence.started = scheduler.clock()
-        queue.stream.queued += 1
-        queue.enter(fence)
+        enter(queue, fence)
         for copy in fence.reads:
             note_queued(copy, queue.stream)
         queue.stream.fence(fence)

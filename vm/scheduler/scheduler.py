@@ -28,9 +28,9 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.binding import bind_arguments
-from ..memory.ledger import expect, plan_most, settle, wait_for_memory, waits_long
+from ..memory.ledger import plan_most, settle, wait_for_memory, waits_long
 from ..memory.making_room import end_standby
-from ..memory.reservation import beside_results, is_stuck, out_of_memory
+from ..memory.reservation import expect_memory, is_stuck, out_of_memory
 from ..model.device_state import DeviceState
 from ..model.instruction import PENDING, Instruction, Status
 from ..model.launches import Fence, Launches, strides_of
@@ -158,7 +158,7 @@ class Scheduler:
                 value.tensor.bound = True
         self._consume(instruction)
         if (instruction.outputs or instruction.beside) and instruction.error is None:
-            self._expect_memory(instruction)
+            expect_memory(instruction)
         if instruction.error is not None and instruction.on_doom is not None:
             self.doom((instruction,), instruction.error)  # reports a lost value at once
         else:
@@ -204,18 +204,6 @@ class Scheduler:
         edges.consume(instruction)
         for copy in copies:
             copy.device.live[instruction] = None
-
-    def _expect_memory(self, instruction: Instruction) -> None:
-        """Tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the most that
-        results may have whose size data decide."""
-        scratch, most = beside_results(instruction)
-        new = [b.copy for b in instruction.outputs if b.copy.buffer is None and edges.is_maker(instruction, b.copy)]
-        if new or scratch or (instruction.pending and may_need_scratch(instruction)):
-            device = instruction.device
-            if most:
-                plan_most(instruction, most)
-            need = sum([max(copy.nbytes, 0) for copy in new]) + instruction.most + scratch
-            expect(device, instruction, None if instruction.pending else need)
 
     # -- completion ------------------------------------------------------------------------------------------------
 
@@ -438,12 +426,6 @@ class Scheduler:
             self.failed += 1
             session.errors += 1
             self.reports.append((session, error))
-
-
-def may_need_scratch(instruction: Instruction) -> bool:
-    """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
-    plan = instruction.plan
-    return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
 
 
 def note_warm(instruction: Instruction) -> None:

@@ -128,7 +128,7 @@ class SerialMachine:
 
     def look_again(self) -> None:
         """Process cancellations that came in while the lock was held, unless some thread holds the lock again."""
-        while self.cancellations and not self.lock.locked():
+        while self.cancellations and not self.lock.owner:
             with self.lock:
                 self.take_cancellations()
 

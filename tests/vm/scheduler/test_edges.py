@@ -6,9 +6,10 @@ import pytest
 
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
+from tensord.vm.memory.reservation import is_maker
 from tensord.vm.model.instruction import Status
 from tensord.vm.model.reason import Reason
-from tensord.vm.scheduler.edges import is_hard, is_maker, release_accesses, touched_copies
+from tensord.vm.scheduler.edges import is_hard, release_accesses, touched_copies
 
 from ..bare_engine import Bare
 from ..parts import Parts, copy_of

@@ -13,6 +13,7 @@ from tensord.vm import engine
 from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler import scheduler as module
+from tensord.vm.scheduler.fair_queue import leave
 
 from ..parts import Parts, copy_of, fail
 
@@ -126,8 +127,7 @@ class TestCompletion:
         stream.execute()
 
         def complete_other(_: Instruction) -> None:
-            stream.queued -= 1
-            second.queue.leave(second)  # type: ignore[union-attr]
+            leave(second.queue, second)  # type: ignore[arg-type]
             parts.scheduler.complete(second)
             order.append("first")
 
