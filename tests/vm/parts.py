@@ -13,7 +13,7 @@ from tensord.streams.host.cpu import CpuOptions
 from tensord.streams.sim.sim import SimOptions
 from tensord.vm.engine import Engine
 from tensord.vm.model.device_state import DeviceState
-from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.instruction import Instruction, InstructionEnd
 from tensord.vm.model.session import VmSession
 from tensord.vm.model.tensor import Binding, Copy, Tensor
 from tests.model.streams import ModelCpu, ModelSim, Steering
@@ -150,6 +150,22 @@ class Parts(Bare):
             stream.execute()
         stream.report(count)
         self.schedule()
+
+
+class ToldEnd(InstructionEnd):
+    """Calls a function when the instruction has retired."""
+
+    def __init__(self, tell: Callable[[Instruction], object]) -> None:
+        self.tell = tell
+
+    def retired(self, done: Instruction) -> None:
+        self.tell(done)
+
+
+class ToldAtDoom(ToldEnd):
+    """Calls a function when the instruction is doomed, or has retired."""
+
+    at_doom = True
 
 
 def copy_of(tensor: Tensor, device: DeviceState | None = None) -> Copy:

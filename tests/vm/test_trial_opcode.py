@@ -25,6 +25,7 @@ from tensord.interpreter.wire import forms, messages, roles
 from tensord.interpreter.wire.fields import LocationNumber, Request, UsedId
 from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import Call, Release, Signature, Upload, encode_message
+from tensord.vm.admission.exports import ReplyEnd
 from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
 from tensord.vm.model.instruction import Status
 from tensord.vm.model.session import Cause
@@ -95,11 +96,7 @@ def install(bare: Bare) -> None:
         instruction = scheduler.new_instruction(session, Opcode(NAME), "snapshot", tensor.home, location)
         instruction.inputs, instruction.reads = (operand,), (operand.copy,)
         instruction.kernel = lambda array: array.tolist()
-
-        def answer(done: Any) -> None:
-            session.reply(request, done.results, done.error)
-
-        instruction.on_retire = instruction.on_doom = answer
+        instruction.on_end = ReplyEnd(session, request)
         scheduler.admit(instruction)
 
     admission.handlers[KEY] = snapshot

@@ -15,7 +15,7 @@ machine's process, has made the array for the tensor alone. The upload stream wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from numpy.typing import NDArray
 
@@ -28,7 +28,7 @@ from ...interpreter.wire.messages import Fetch, Sync, Upload, Wait, decode_meta
 from ...streams.stream import StreamKind
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.launches import Fence
 from ..model.session import Cause, VmSession
 from ..model.signature import UPLOAD
@@ -38,7 +38,7 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .exports import Exports, answer_with_results, define_export
+from .exports import Exports, ReplyEnd, define_export
 from .inline import Inline, may_read_in_order
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
@@ -109,13 +109,7 @@ class Accesses:
         else:
             instruction.stream = device.backend.copy_stream(StreamKind.H2D)
             instruction.kernel = lambda target: device.backend.copy_in(target, payload)
-
-        def consumed(done: Instruction) -> None:
-            session.payload -= payload.nbytes
-            if done.error is None and not device.backend.host and instruction.payload is None:
-                device.count_move("h2d", meta.nbytes)
-
-        instruction.on_retire = consumed
+        instruction.on_end = UploadEnd(session, payload.nbytes)
         self.residency.tiers.admit(instruction)
 
     def fetch(self, session: VmSession, message: Fetch) -> None:
@@ -154,7 +148,7 @@ class Accesses:
             session.reply(request, result, None)
             return
         instruction = self.reading(session, tensor, source, "fetch", location)
-        answer_with_results(instruction, session, request, count_read, bytes_of(tensor))
+        instruction.on_end = FetchEnd(session, request, bytes_of(tensor))
         self.begin_reading(instruction, source)
 
     def begin_reading(self, instruction: Instruction, source: Binding) -> None:
@@ -173,14 +167,7 @@ class Accesses:
             answer.set(result)
             return answer
         instruction = self.reading(session, tensor, source, label, location)
-
-        def tell(done: Instruction) -> None:
-            count_read(done)
-            if done.error is not None:
-                done.error.heard = True  # the run's results carry the error
-            answer.set(done.results, done.error)
-
-        instruction.on_retire = instruction.on_doom = tell
+        instruction.on_end = AskEnd(answer)
         self.begin_reading(instruction, source)
         return answer
 
@@ -262,12 +249,7 @@ class Accesses:
         device = tensors[0].home
         instruction = self.scheduler.new_instruction(session, Opcode.WAIT, "wait", device, location)
         instruction.reads = copies
-        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
-
-        def answer(done: Instruction) -> None:
-            session.reply(request, [describe(tensor) for tensor in tensors], done.error)
-
-        instruction.on_retire = answer
+        instruction.on_end = WaitEnd(session, request, tensors)
         self.scheduler.admit(instruction)
 
     def awaited(self, tensor: Tensor, session: VmSession, location: int) -> Copy:
@@ -288,15 +270,82 @@ class Accesses:
         device = next(iter(self.scheduler.devices.values()))
         instruction = self.scheduler.new_instruction(session, Opcode.BARRIER, "sync", device, location)
         instruction.reads = tuple(moving)
-
-        def answer(done: Instruction) -> None:
-            if session.barrier is done:
-                session.barrier = None
-            failed, session.synced = session.errors - session.synced, session.errors
-            session.reply(request, failed, None)
-
-        instruction.on_retire = answer
+        instruction.on_end = SyncEnd(session, request)
         self.scheduler.admit_barrier(session, instruction)
+
+
+class UploadEnd(InstructionEnd):
+    """The bytes of an upload, of which `nbytes` count against the session, are in their place."""
+
+    __slots__ = ("nbytes", "session")
+
+    def __init__(self, session: VmSession, nbytes: int) -> None:
+        self.session = session
+        self.nbytes = nbytes
+
+    def retired(self, done: Instruction) -> None:
+        self.session.payload -= self.nbytes
+        if done.error is None and not done.device.backend.host and done.payload is None:
+            done.device.count_move("h2d", done.bytes_moved)
+
+
+class FetchEnd(ReplyEnd):
+    """Answers with a value that was read."""
+
+    __slots__ = ()
+
+    def retired(self, done: Instruction) -> None:
+        count_read(done)
+        super().retired(done)
+
+
+class AskEnd(InstructionEnd):
+    """Gives a run the value that it has asked for. The results of the run carry the error."""
+
+    __slots__ = ("answer",)
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    def retired(self, done: Instruction) -> None:
+        count_read(done)
+        if done.error is not None:
+            done.error.heard = True
+        self.answer.set(done.results, done.error)
+
+
+class WaitEnd(InstructionEnd):
+    """Answers with the metas of the tensors that were waited for."""
+
+    __slots__ = ("request", "session", "tensors")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, session: VmSession, request: int, tensors: Sequence[Tensor]) -> None:
+        self.session = session
+        self.request = request
+        self.tensors = tensors
+
+    def retired(self, done: Instruction) -> None:
+        metas = None if done.error is not None else [describe(tensor) for tensor in self.tensors]
+        self.session.reply(self.request, metas, done.error)
+
+
+class SyncEnd(InstructionEnd):
+    """Answers with the number of failures that no sync before has counted."""
+
+    __slots__ = ("request", "session")
+
+    def __init__(self, session: VmSession, request: int) -> None:
+        self.session = session
+        self.request = request
+
+    def retired(self, done: Instruction) -> None:
+        session = self.session
+        if session.barrier is done:
+            session.barrier = None
+        failed, session.synced = session.errors - session.synced, session.errors
+        session.reply(self.request, failed, None)
 
 
 def count_read(done: Instruction) -> None:

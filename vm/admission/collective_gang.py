@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ...interpreter.collectives.over_nodes import is_launchable
 from ...interpreter.collectives.request import ResolvedRequest
@@ -18,6 +18,7 @@ from ...streams.gangs.gang import Gang, Meeting
 from ...streams.gangs.turns import Turns
 from ...streams.library import CollectiveLibrary, Launch
 from ...streams.links.link_stream import LinkStream
+from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.session import Cause
@@ -25,6 +26,7 @@ from ..model.tensor import Binding
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from ..tracing.link_labels import launch_label
+from .collective_group import StepEnd
 from .collective_launch import LaunchedGroup
 from .quotas import check_offers
 
@@ -67,11 +69,11 @@ class GangGroup(LaunchedGroup):
     def label_of(self, name: str) -> str:
         return launch_label(name, [node for node in self.meeting.nodes if node != self.meeting.node])
 
-    def prepare(self, instruction: Instruction, launch: Launch) -> None:
+    def prepare(self, instruction: Instruction, launch: Launch) -> StepEnd:
         gang = Gang(launch, self.library, self.turns, self.meeting)
         instruction.remote = True
         instruction.kernel = partial(self.begin_gang, gang, instruction)
-        instruction.on_doom = partial(self.withdraw_gang, gang)
+        return GangEnd(instruction.device, gang)
 
     def begin_gang(self, gang: Gang, instruction: Instruction, *given: Any) -> None:
         """Join the launch: the operands on this node are ready. `given`: the arrays, and the callback."""
@@ -86,8 +88,18 @@ class GangGroup(LaunchedGroup):
             instruction.stream.progress[instruction.id] = gang
         gang.begin(self.operands(gang.launch, given[:-1]), given[-1])
 
-    def withdraw_gang(self, gang: Gang, instruction: Instruction) -> None:
-        """Withdraw this node's part: the instruction was doomed or revoked."""
-        self.cause.session.offered.discard(instruction.id)
-        if instruction.error is not None:
-            gang.withdraw(instruction.describe(instruction.error))
+
+class GangEnd(StepEnd):
+    """The end of a LAUNCH with other nodes; if it is doomed, this node's part is withdrawn."""
+
+    __slots__ = ("gang",)
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, carrier: DeviceState, gang: Gang) -> None:
+        super().__init__(carrier, StreamKind.JOINT)
+        self.gang = gang
+
+    def doomed(self, doomed: Instruction) -> None:
+        doomed.session.offered.discard(doomed.id)
+        if doomed.error is not None:
+            self.gang.withdraw(doomed.describe(doomed.error))

@@ -23,7 +23,7 @@ from ...streams.merging import merged_bytes
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import drop_copies
 from ..model.device_state import DeviceState, add_to
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause
 from ..model.signature import NOTHING
 from ..model.tensor import Binding, Copy
@@ -135,13 +135,7 @@ class Group:
         instruction.inputs = tuple(self.results.values())  # updated in place, without new memory
         instruction.reads, instruction.writes = (*self.tokens.values(), *unread, *results), results
         counted = self.scheduler.collectives.setdefault(str(self.given.kind), [0, 0])
-        nbytes = self.given.nbytes
-
-        def count(done: Instruction) -> None:
-            if done.error is None:
-                add_to(counted, nbytes)
-
-        instruction.on_retire = count
+        instruction.on_end = CollectiveEnd(counted, self.given.nbytes)
         self.residency.tiers.admit(instruction)
 
     # -- steps -----------------------------------------------------------------------------------------------------
@@ -181,7 +175,7 @@ class Group:
         instruction.reads, instruction.writes = (binding.copy, *self.tokens_read(source)), (staged.copy,)
         instruction.kernel = lambda array, target: copy_out(part(array, region, flat), target)
         stream = backend.copy_stream(StreamKind.P2P if here else StreamKind.D2H)
-        self.send(instruction, stream, device, 0 if here else nbytes)
+        self.send(instruction, stream, 0 if here else nbytes, StepEnd(device, stream.kind))
         return staged
 
     def scratch(self, region: Region, device: DeviceState) -> Binding:
@@ -210,21 +204,15 @@ class Group:
         instruction.kernel = kernel_of(
             self.given, step, origin.region, device.backend, origin.copy, in_place=origin.in_place
         )
-        self.send(instruction, device.backend.copy_stream(origin.kind), device, origin.nbytes)
+        end = StepEnd(device, origin.kind)
+        self.send(instruction, device.backend.copy_stream(origin.kind), origin.nbytes, end)
 
-    def send(self, instruction: Instruction, stream: Stream, carrier: DeviceState, nbytes: int) -> None:
-        """Admit a step on a stream; `carrier` is the device that counts the moved bytes."""
+    def send(self, instruction: Instruction, stream: Stream, nbytes: int, end: StepEnd) -> None:
+        """Admit a step, which moves so many bytes, on a stream."""
         instruction.stream = stream
         instruction.bytes_moved = nbytes
         instruction.limit = self.limit
-
-        def count(done: Instruction) -> None:
-            done.session.offered.discard(done.id)
-            if done.error is None and nbytes:
-                carrier.count_move(stream.kind.value, nbytes)
-                add_to(done.author.moved, nbytes)
-
-        instruction.on_retire = count
+        instruction.on_end = end
         self.residency.tiers.admit(instruction)
 
     def binding(self, place: ChunkRegion) -> Binding:
@@ -248,6 +236,36 @@ class Group:
     def tokens_read(self, place: ChunkRegion | None) -> list[Copy]:
         """The token to wait for before a region is read; none for an input."""
         return [] if place is None or place.is_input else [self.token(place)]
+
+
+class CollectiveEnd(InstructionEnd):
+    """All results of a collective are there, or none: `counted` counts the collective and its bytes."""
+
+    __slots__ = ("counted", "nbytes")
+
+    def __init__(self, counted: list[int], nbytes: int) -> None:
+        self.counted = counted
+        self.nbytes = nbytes
+
+    def retired(self, done: Instruction) -> None:
+        if done.error is None:
+            add_to(self.counted, self.nbytes)
+
+
+class StepEnd(InstructionEnd):
+    """A step of a collective has ended: its `carrier` counts the moved bytes by the `kind` of its stream."""
+
+    __slots__ = ("carrier", "kind")
+
+    def __init__(self, carrier: DeviceState, kind: StreamKind) -> None:
+        self.carrier = carrier
+        self.kind = kind
+
+    def retired(self, done: Instruction) -> None:
+        done.session.offered.discard(done.id)
+        if done.error is None and done.bytes_moved:
+            self.carrier.count_move(self.kind.value, done.bytes_moved)
+            add_to(done.author.moved, done.bytes_moved)
 
 
 def name_of(given: Collective, algorithm: str, number: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...interpreter.collectives.collective import Collective, CollectiveKind
 from ...interpreter.collectives.library import Calls, calls_of, element_of
@@ -26,7 +26,7 @@ from ..model.session import Cause
 from ..model.tensor import Binding, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
-from .collective_group import Group
+from .collective_group import Group, StepEnd
 
 WHOLE: Final = whole(())  # a token stands for the whole result
 
@@ -75,17 +75,17 @@ class LaunchedGroup(Group):
         instruction.writes = tuple([self.token(ChunkRegion(rank, WHOLE, 0)) for rank in self.devices])
         here = {rank: one.name for rank, one in self.devices.items()}
         launch = Launch(name, self.names, here, calls, element, self.request.reduction)
-        self.prepare(instruction, launch)
-        self.send(instruction, device.backend.copy_stream(StreamKind.JOINT), device, given.nbytes)
+        end = self.prepare(instruction, launch)
+        self.send(instruction, device.backend.copy_stream(StreamKind.JOINT), given.nbytes, end)
 
     def label_of(self, name: str) -> str:
         """The label of the LAUNCH."""
         return name
 
-    def prepare(self, instruction: Instruction, launch: Launch) -> None:
-        """Set the functions that begin the LAUNCH, and that withdraw it."""
+    def prepare(self, instruction: Instruction, launch: Launch) -> StepEnd:
+        """Set the kernel, which begins the launch, and return what the end of the LAUNCH means."""
         instruction.kernel = partial(self.begin, launch)
-        instruction.on_doom = partial(self.withdraw, launch)
+        return LaunchEnd(instruction.device, self.library, launch)
 
     def begin(self, launch: Launch, *given: Any) -> None:
         """Start the launch in the library. `given`: the arrays, and the callback."""
@@ -97,10 +97,21 @@ class LaunchedGroup(Group):
         results, inputs = dict(zip(self.devices, arrays[:ranks], strict=True)), arrays[ranks:]
         return operands_of(self.given, launch.calls, dict(zip(self.inputs, inputs, strict=True)), results)
 
-    def withdraw(self, launch: Launch, instruction: Instruction) -> None:
-        """Withdraw the launch from the library: the instruction was doomed or revoked."""
-        if instruction.error is not None:
-            self.library.withdraw(launch, instruction.error)
+
+class LaunchEnd(StepEnd):
+    """The end of a LAUNCH; a doomed one is withdrawn from the library."""
+
+    __slots__ = ("launch", "library")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, carrier: DeviceState, library: CollectiveLibrary, launch: Launch) -> None:
+        super().__init__(carrier, StreamKind.JOINT)
+        self.library = library
+        self.launch = launch
+
+    def doomed(self, doomed: Instruction) -> None:
+        if doomed.error is not None:
+            self.library.withdraw(self.launch, doomed.error)
 
 
 def operands_of(given: Collective, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:

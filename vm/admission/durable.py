@@ -19,7 +19,7 @@ from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
 from ..durability.restoring import Found, look
 from ..durability.taking import NOT_KEPT, CheckpointRequest, Checkpoints
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
 from ..model.session import VmSession
 from ..model.tensor import Storage, Tensor
@@ -129,10 +129,10 @@ class Durable:
             self.rejection.deny(session, error, request, 0, "restore")
             return
         asked = RestoreRequest(self, session, names, request)
-        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), asked.go_on)
+        self.on_disk(session, partial(look, path, number, frozenset(names), deep=deep), asked)
 
-    def on_disk(self, session: VmSession, kernel: Callable[[], Any], then: Callable[[Instruction], None]) -> None:
-        """Run `kernel` on the store's thread for files, then call `then` on the driving thread."""
+    def on_disk(self, session: VmSession, kernel: Callable[[], Any], end: InstructionEnd) -> None:
+        """Run `kernel` on the store's thread for files."""
         store = self.residency.store
         if store is None:
             raise AssertionError("checked by the caller")
@@ -141,7 +141,7 @@ class Durable:
         instruction.author = session
         instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
         instruction.kernel = kernel
-        instruction.on_retire = then
+        instruction.on_end = end
         self.scheduler.admit(instruction)
 
     def restoring(self, found: Found, names: Collection[str] = ()) -> RestoringInStore:
@@ -156,7 +156,7 @@ class Durable:
         return restoring.publish(self.scheduler.system_session)
 
 
-class RestoreRequest:
+class RestoreRequest(InstructionEnd):
     """A session's request to restore, which does one more piece each time its instruction has retired."""
 
     def __init__(self, durable: Durable, session: VmSession, names: Collection[str], request: int) -> None:
@@ -166,7 +166,7 @@ class RestoreRequest:
         self.request = request
         self.restoring: RestoringInStore | None = None
 
-    def go_on(self, done: Instruction) -> None:
+    def retired(self, done: Instruction) -> None:
         """Restore one piece, then queue the next one behind the work that has arrived meanwhile."""
         found, done.results = done.results, None
         if done.error is not None:
@@ -176,7 +176,7 @@ class RestoreRequest:
             if self.restoring is None:
                 self.restoring = self.durable.restoring(found, self.names)
             if self.restoring.go_on():
-                self.durable.on_disk(self.session, nothing, self.go_on)
+                self.durable.on_disk(self.session, nothing, self)
             else:
                 self.session.reply(self.request, self.restoring.publish(self.session), None)
         except TensordError as error:

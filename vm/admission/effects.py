@@ -9,19 +9,19 @@ client's threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.messages import Chain, Effect
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Tensor
 from ..scheduler.pending_metas import await_metas
 from .accesses import Accesses, bytes_of, count_read
-from .exports import answer_with_results
+from .exports import ReplyEnd
 from .host_calls import HostCalls, host_of
 from .lookup import refuse_cancelled, tensor_of
 from .rejection import Rejection, located
@@ -80,7 +80,7 @@ class Effects:
 
         instruction.kernel = call
         instruction.on_control = callback is not None
-        answer_with_results(instruction, session, request, nbytes=sum(map(bytes_of, tensors)), again=again)
+        instruction.on_end = ReplyEnd(session, request, sum(map(bytes_of, tensors)), again=again)
         self.scheduler.admit(instruction)
 
     def refuse_effect(self, session: VmSession, error: TensordError, chain: int, request: int, location: int) -> None:
@@ -108,11 +108,8 @@ class Effects:
         instruction.on_control = True
         if callback is not None:
             instruction.kernel = lambda: call_back(callback, found)
-
-        def put(done: Instruction) -> None:  # a kernel that returned an error would have failed
-            done.results = found if callback is None else None
-
-        answer_with_results(instruction, session, request, put, sum(map(bytes_of, tensors)), again)
+        nbytes = sum(map(bytes_of, tensors))
+        instruction.on_end = TolerantEnd(session, request, None if callback else found, nbytes, again=again)
         self.scheduler.admit(instruction)
 
     def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
@@ -122,17 +119,41 @@ class Effects:
         )
         signal = self.residency.new_copy(host, 0, 1)
         instruction.writes = (signal,)
-
-        def keep(done: Instruction) -> None:
-            count_read(done)
-            found[n] = done.results if done.error is None else done.error
-            done.results = None
-            if done.error is not None:
-                done.error.heard = True
-
-        instruction.on_retire = instruction.on_doom = keep
+        instruction.on_end = SignalEnd(found, n)
         self.scheduler.admit(instruction)
         return signal
+
+
+class TolerantEnd(ReplyEnd):
+    """Answers with the values and errors that were found. A kernel that returned an error would have failed."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, session: VmSession, request: int, found: list[Any] | None, nbytes: int, *, again: bool) -> None:
+        super().__init__(session, request, nbytes, again=again)
+        self.found = found
+
+    def retired(self, done: Instruction) -> None:
+        done.results = self.found
+        super().retired(done)
+
+
+class SignalEnd(InstructionEnd):
+    """Puts a value, or its error, in its place among those that were `found` for a side effect."""
+
+    __slots__ = ("found", "place")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, found: list[Any], place: int) -> None:
+        self.found = found
+        self.place = place
+
+    def retired(self, done: Instruction) -> None:
+        count_read(done)
+        results, done.results = done.results, None
+        self.found[self.place] = results if done.error is None else done.error
+        if done.error is not None:
+            done.error.heard = True
 
 
 def call_back(callback: Callable[..., Any] | None, arrays: Sequence[Any]) -> list[Any] | None:

@@ -10,8 +10,7 @@ through the export's own id (`memory.overwriting`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ from ..memory.binding import bind
 from ..memory.mapped import map_copy
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Again, Cause, VmSession
 from ..model.tensor import Binding, Tensor
 from ..placement.residency import Export, Residency
@@ -87,7 +86,7 @@ class Exports:
         instruction.kernel = sealed
         instruction.on_control = True  # the kernel copies nothing
         residency.exports[export] = mapping._replace(fetch=instruction)
-        answer_with_results(instruction, session, request)
+        instruction.on_end = ReplyEnd(session, request)
         scheduler.admit(instruction)
 
     def answer_now(self, session: VmSession, source: Binding, request: int, location: int) -> bool:
@@ -110,35 +109,28 @@ def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
     return export
 
 
-def answer_with_results(
-    instruction: Instruction,
-    session: VmSession,
-    request: int,
-    before: Callable[[Instruction], None] | None = None,
-    nbytes: int = 0,
-    again: bool = False,
-) -> None:
-    """Answer a request with the results of the instruction's kernel, or with the error as soon as it is known.
+class ReplyEnd(InstructionEnd):
+    """Answers a request with the results of the kernel, or with the error as soon as it is known.
 
-    `before`: called with the finished instruction before the answer. `nbytes`: the answer's bytes, which count until it
-    is given. `again`: the request stays open for another answer, except after an error.
+    `nbytes`: the answer's bytes, which count until it is given. `again`: the request stays open for another answer,
+    except after an error.
     """
-    session.answering += nbytes
 
-    def answer(done: Instruction) -> None:
-        session.answering -= nbytes
-        if before is not None:
-            before(done)
-        value = Again(done.results) if again else done.results
-        session.reply(request, None if done.error is not None else value, done.error)
-        done.results = None
+    __slots__ = ("again", "nbytes", "request", "session")
+    at_doom: ClassVar[bool] = True
 
-    def refuse(doomed: Instruction) -> None:
-        session.answering -= nbytes
-        session.reply(request, None, doomed.error)
+    def __init__(self, session: VmSession, request: int, nbytes: int = 0, *, again: bool = False) -> None:
+        self.session = session
+        self.request = request
+        self.nbytes = nbytes
+        self.again = again
+        session.answering += nbytes
 
-    instruction.on_retire = answer
-    instruction.on_doom = refuse
+    def retired(self, done: Instruction) -> None:
+        self.session.answering -= self.nbytes
+        results, done.results = done.results, None
+        value = None if done.error is not None else Again(results) if self.again else results
+        self.session.reply(self.request, value, done.error)
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

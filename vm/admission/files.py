@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from weakref import WeakSet
 
 from numpy.typing import NDArray
@@ -29,15 +29,16 @@ from ...streams.disk.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, FileOpener, VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
+from ..placement.loaded_files import LoadedFiles
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .exports import answer_with_results
+from .exports import ReplyEnd
 from .lookup import check_new, device_of, enter, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection, located
@@ -89,15 +90,20 @@ class Files:
                 self.begin_output(session, number, unopened(error))
             self.rejection.deny(session, error, request, 0, "save" if writes else "load")
             return
-        session.opened.add(file)
         self.opened.add(file)
         if isinstance(file, OutputFile):
+            session.opened.add(file)
             self.begin_output(session, number, file)
             session.reply(request, None, None)
             return
-        session.files[number] = file
-        self.residency.files.open.add(file)
+        self.enter(session, number, file)
         session.reply(request, list(file.identity), None)
+
+    def enter(self, session: VmSession, number: int, file: OpenFile) -> None:
+        """Let the session load tensors of the file under that number."""
+        session.files[number] = file
+        session.opened.add(file)
+        self.residency.files.open.add(file)
 
     def begin_output(self, session: VmSession, number: int, file: OutputFile) -> None:
         """Begin the chain of writes to a file. FLUSH reports the error of a file that could not be opened."""
@@ -111,21 +117,7 @@ class Files:
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.place(), 0)
         instruction.stream = store.backend.copy_stream(StreamKind.READ)
         instruction.kernel = partial(opened, session.open_file, place)
-
-        def keep(done: Instruction) -> None:
-            found, done.results = done.results, None
-            if done.error is not None:
-                session.reply(request, None, done.error)
-                return
-            file, header = found
-            session.files[number] = file
-            session.opened.add(file)
-            self.opened.add(file)
-            self.residency.files.open.add(file)
-            session.reply(request, told(header), None)
-
-        instruction.on_retire = keep
-        instruction.on_doom = lambda doomed: session.reply(request, None, doomed.error)
+        instruction.on_end = OpenEnd(self, session, number, request)
         self.scheduler.admit(instruction)
 
     def place(self) -> DeviceState:
@@ -196,16 +188,11 @@ class Files:
             await_metas(instruction)
             instruction.stream = stream
             instruction.kernel = partial(write_values, file, offset)
-            instruction.on_retire = self.look_at_files
+            instruction.on_end = SaveEnd(self.residency.files)
             self.scheduler.admit(instruction)
             del bound[kept:]  # after its write, the value may be evicted to make room for the next
             if source.copy.device is store and there is None:
                 drop_replica(source.copy, tensor.storage)
-
-    def look_at_files(self, done: Instruction) -> None:
-        """After a failed write, check the loaded files: the value may come from a file that has changed."""
-        if done.error is not None:
-            self.residency.files.look()
 
     def refuse(
         self, session: VmSession, error: TensordError, output: tuple[OutputFile, Copy] | None, location: int
@@ -230,7 +217,7 @@ class Files:
         instruction.reads = (link,)
         instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
         instruction.kernel = file.flush
-        answer_with_results(instruction, session, request)
+        instruction.on_end = ReplyEnd(session, request)
         self.scheduler.admit(instruction)
 
     def deferred(self, stretch: LoadedStretch, store: DeviceState, home: DeviceState, location: int) -> Tensor:
@@ -246,6 +233,42 @@ class Files:
         storage.placed = home.alone
         note_maker(storage, LOADED, location, self.scheduler.now)
         return Tensor(meta, storage, home)
+
+
+class OpenEnd(InstructionEnd):
+    """A file on the machine is open: enter it under the session's number, and answer with its entries."""
+
+    __slots__ = ("files", "number", "request", "session")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, files: Files, session: VmSession, number: int, request: int) -> None:
+        self.files = files
+        self.session = session
+        self.number = number
+        self.request = request
+
+    def retired(self, done: Instruction) -> None:
+        found, done.results = done.results, None
+        if done.error is not None:
+            self.session.reply(self.request, None, done.error)
+            return
+        file, header = found
+        self.files.opened.add(file)
+        self.files.enter(self.session, self.number, file)
+        self.session.reply(self.request, told(header), None)
+
+
+class SaveEnd(InstructionEnd):
+    """A value was written. If that failed, its file may have changed: look at the loaded files."""
+
+    __slots__ = ("files",)
+
+    def __init__(self, files: LoadedFiles) -> None:
+        self.files = files
+
+    def retired(self, done: Instruction) -> None:
+        if done.error is not None:
+            self.files.look()
 
 
 def is_readable_in_pieces(entry: TensorEntry | tuple[str, str], digest: bool) -> bool:

@@ -22,7 +22,7 @@ Rejected
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -35,7 +35,7 @@ from ...interpreter.wire.host_memory import is_clients
 from ...interpreter.wire.messages import Effect
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Called, Cause, HostCall, VmSession
 from ..model.signature import NOTHING
 from ..model.tensor import Binding, Copy, Tensor
@@ -43,7 +43,7 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .accesses import INDICES, bytes_of
+from .accesses import INDICES, UploadEnd, bytes_of
 from .lookup import check_new, define, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_results
 from .rejection import Rejection
@@ -102,15 +102,8 @@ class HostCalls:
             session.calls[call.id] = HostCall(asking.metas, asking.takes, ended)
             session.reply(message.request, Called(call.id, asking.sent(session), message.callback), None)
 
-        def over(done: Instruction) -> None:
-            asking.sent(session)
-            session.reply(message.request, Called(call.id, None, None), None)
-            waiting = session.calls.pop(call.id, None)
-            if waiting is not None:
-                waiting.ended(done.error)
-
         call.kernel = begin
-        call.on_retire = call.on_doom = over
+        call.on_end = HostCallEnd(session, message.request, asking)
         self.residency.tiers.admit(call)
 
     def read(self, cause: Cause, asking: Asking, operands: Sequence[Binding], host: DeviceState) -> Copy:
@@ -127,11 +120,8 @@ class HostCalls:
             host.refuse_vast(sum(array.nbytes for array in arrays), "the values of a host call")
             return [array.copy() for array in arrays]
 
-        def keep(done: Instruction) -> None:
-            asking.values, done.results = done.results, None
-
         reads.kernel = copied
-        reads.on_retire = keep
+        reads.on_end = OperandsEnd(asking)
         self.residency.tiers.admit(reads)
         return token
 
@@ -160,12 +150,8 @@ class HostCalls:
             made.payload = array.copy() if shared and array.dtype.kind in INDICES else array
             copy.client_mappings = int(made.payload is array and shared)
 
-        def count(done: Instruction) -> None:
-            if done.error is None and not host:
-                device.count_move("h2d", meta.nbytes)
-
         asking.takes.append(take)
-        made.on_retire = count
+        made.on_end = UploadEnd(cause.session, 0)
         if host:
             made.on_control = True
         else:
@@ -215,6 +201,38 @@ class Asking:
         session.answering -= self.nbytes
         values, self.values, self.nbytes = self.values, None, 0
         return values
+
+
+class OperandsEnd(InstructionEnd):
+    """The operands of a host call are copied."""
+
+    __slots__ = ("asking",)
+
+    def __init__(self, asking: Asking) -> None:
+        self.asking = asking
+
+    def retired(self, done: Instruction) -> None:
+        self.asking.values, done.results = done.results, None
+
+
+class HostCallEnd(InstructionEnd):
+    """A host call is over: the client is told, in case it still waits to be asked, or works at it."""
+
+    __slots__ = ("asking", "request", "session")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, session: VmSession, request: int, asking: Asking) -> None:
+        self.session = session
+        self.request = request
+        self.asking = asking
+
+    def retired(self, done: Instruction) -> None:
+        session = self.session
+        self.asking.sent(session)
+        session.reply(self.request, Called(done.id, None, None), None)
+        waiting = session.calls.pop(done.id, None)
+        if waiting is not None:
+            waiting.ended(done.error)
 
 
 def chain_of(session: VmSession, number: int) -> tuple[Copy, ...]:

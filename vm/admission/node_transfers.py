@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
@@ -33,7 +33,7 @@ from ...interpreter.wire.messages import Recv, Send
 from ...interpreter.wire.roles import messages_of, number_of
 from ...streams.links.link import Link, Links, Told
 from ..model.device_state import DeviceState, add_to
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.signature import NOTHING
 from ..model.tensor import Binding, Copy, Tensor
@@ -89,11 +89,30 @@ class Half:
             self.ended = True
             self._withdraw(self.transfer, error)
 
-    def doomed(self, instruction: Instruction) -> None:
-        """Withdraw the half, one of whose instructions was doomed or revoked."""
-        instruction.session.offered.discard(instruction.id)
-        if instruction.error is not None and not self.ended:
-            self.withdraw(instruction.describe(instruction.error))
+
+class HalfEnd(InstructionEnd):
+    """An instruction of a half has ended. `counted`: the statistics that count the bytes it has moved, for a `node`."""
+
+    __slots__ = ("counted", "half", "node")
+    at_doom: ClassVar[bool] = True
+
+    def __init__(self, half: Half, counted: dict[str, list[int]] | None, node: str) -> None:
+        self.half = half
+        self.counted = counted
+        self.node = node
+
+    def retired(self, done: Instruction) -> None:
+        if self.counted is None:
+            return
+        done.session.offered.discard(done.id)
+        if done.error is None:
+            add_to(self.counted.setdefault(self.node, [0, 0]), done.bytes_moved)
+            add_to(done.author.moved, done.bytes_moved)
+
+    def doomed(self, doomed: Instruction) -> None:
+        doomed.session.offered.discard(doomed.id)
+        if doomed.error is not None and not self.half.ended:
+            self.half.withdraw(doomed.describe(doomed.error))
 
 
 class Piece(NamedTuple):
@@ -317,16 +336,7 @@ class NodeTransfers:
         """Admit an instruction of a half. `counted`: the statistics that count the moved bytes for `node`."""
         instruction.stream = instruction.device.link
         instruction.kernel = kernel
-        instruction.on_doom = half.doomed
-        if counted is not None:
-
-            def count(done: Instruction) -> None:
-                done.session.offered.discard(done.id)
-                if done.error is None:
-                    add_to(counted.setdefault(node, [0, 0]), done.bytes_moved)
-                    add_to(done.author.moved, done.bytes_moved)
-
-            instruction.on_retire = count
+        instruction.on_end = HalfEnd(half, counted, node)
         self.residency.tiers.admit(instruction)
 
 

@@ -18,7 +18,7 @@ from ...interpreter.types.meta import Meta, Scalar
 from ..memory.overwriting import may_overwrite
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession
@@ -34,6 +34,7 @@ from ..routines.op_by_op.run import Ids
 from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
 from ..routines.running.replay import Stamps
 from ..scheduler.scheduler import Scheduler
+from ..tracing.ring import Ring
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
@@ -303,7 +304,7 @@ class Segments:
         instruction = RunInstruction(scheduler.ids, session, device, location, segment, numbers)
         instruction.received = scheduler.now
         if stamps is not None:
-            instruction.stamps, instruction.on_retire = stamps, self.keep_stamps
+            instruction.stamps, instruction.on_end = stamps, StampsEnd(scheduler.ring)
         for variable in recipe.made:
             tensor, copy = residency.new_tensor(segment.program.metas[variable], device)
             define(session, ids[variable], tensor)
@@ -323,12 +324,20 @@ class Segments:
         if residency.orphans:
             residency.drop_orphans()
 
-    def keep_stamps(self, instruction: Instruction) -> None:
-        """Add the times of a run's calls to the trace, if the run has made all of them."""
-        if isinstance(instruction, RunInstruction) and instruction.stamps is not None:
-            times = instruction.stamps.times
-            if len(times) == 2 * len(instruction.segment.recipe.calls):
-                self.scheduler.ring.keep_stamps(instruction.id, times)
+
+class StampsEnd(InstructionEnd):
+    """A run has ended whose calls were timed: keep their times, if it has made all of them."""
+
+    __slots__ = ("ring",)
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+
+    def retired(self, done: Instruction) -> None:
+        if isinstance(done, RunInstruction) and done.stamps is not None:
+            times = done.stamps.times
+            if len(times) == 2 * len(done.segment.recipe.calls):
+                self.ring.keep_stamps(done.id, times)
 
 
 def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]) -> list[Tensor] | None:

@@ -37,7 +37,7 @@ from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .at_once import keep_record
-from .exports import Exports, answer_with_results, define_export
+from .exports import Exports, ReplyEnd, define_export
 from .inline import ACCESS
 from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
@@ -163,11 +163,8 @@ class Shares:
 
         instruction.kernel = fill
 
-        def give(done: Instruction) -> None:
-            block.given = done.error is None
-
         self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
-        answer_with_results(instruction, session, request, give)
+        instruction.on_end = BlockEnd(session, request, block)
         self.residency.tiers.admit(instruction)
 
     def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
@@ -223,8 +220,22 @@ class Shares:
         instruction.kernel = answer
         instruction.on_control = True
         self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
-        answer_with_results(instruction, session, request)
+        instruction.on_end = ReplyEnd(session, request)
         self.residency.tiers.admit(instruction)
+
+
+class BlockEnd(ReplyEnd):
+    """Answers with a new block, which is the client's from then on."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, session: VmSession, request: int, block: Any) -> None:
+        super().__init__(session, request)
+        self.block = block
+
+    def retired(self, done: Instruction) -> None:
+        self.block.given = done.error is None
+        super().retired(done)
 
 
 def key_of(tensor: Tensor) -> tuple[Any, ...] | None:

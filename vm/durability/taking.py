@@ -27,7 +27,7 @@ from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
 from ..model.directory import Directory, Published, PublishedRoutine
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Tensor
 from ..placement.residency import Residency
@@ -172,7 +172,7 @@ class Checkpoints:
             transfers.caused_by(asked.session),
         ):  # the first refusal is known for all values
             self.read_all(reading, waits=target.path != self.durable)
-        self.commit(reading, partial(self.learn, reading, standing, groups, always=always))
+        self.commit(reading, CommitEnd(self, reading, standing, groups, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
         """These names, and the durable ones that were changed together with them since they were written."""
@@ -231,11 +231,11 @@ class Checkpoints:
         made.author, made.writes, made.stream = session, (link,), stream
         return made
 
-    def commit(self, reading: Reading, end: Callable[[Instruction], None]) -> None:
+    def commit(self, reading: Reading, end: CommitEnd) -> None:
         """Admit the instruction that ends the checkpoint."""
         commit = self.new_instruction(reading)
         commit.kernel = reading.job.commit
-        commit.on_retire = end
+        commit.on_end = end
         self.scheduler.admit(commit)
 
     def learn(
@@ -280,14 +280,6 @@ class Checkpoints:
         scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
         there, evicted = storage.current(), storage.evicted
 
-        def end(done: Instruction) -> None:
-            drop_snapshot(scheduler, snapshot)
-            residency.unshare(snapshot)
-            if done.error is not None:
-                done.error.heard = True
-                job.failed[name] = str(done.error)
-                residency.files.look()
-
         try:
             source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, reading.asked.location))
         except TensordError as error:
@@ -301,7 +293,7 @@ class Checkpoints:
         instruction.inputs, instruction.reads = (source,), (source.copy,)
         await_metas(instruction)
         instruction.kernel = partial(write_value, job, name, snapshot)
-        instruction.on_retire = end
+        instruction.on_end = ReadEnd(residency, job, name, snapshot)
         scheduler.admit(instruction)
         del scheduler.bound[kept:]  # it may leave for the next one, once it is written
         for copy in storage.current():
@@ -310,6 +302,51 @@ class Checkpoints:
         if storage.current() != there:
             residency.tiers.refusals.known.clear()
         storage.evicted = evicted
+
+
+class CommitEnd(InstructionEnd):
+    """A checkpoint has ended: `Checkpoints` learns of that."""
+
+    __slots__ = ("always", "checkpoints", "groups", "reading", "standing")
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        reading: Reading,
+        standing: Mapping[str, Stood],
+        groups: Sequence[Group],
+        *,
+        always: bool,
+    ) -> None:
+        self.checkpoints = checkpoints
+        self.reading = reading
+        self.standing = standing
+        self.groups = groups
+        self.always = always
+
+    def retired(self, done: Instruction) -> None:
+        self.checkpoints.learn(self.reading, self.standing, self.groups, done, always=self.always)
+
+
+class ReadEnd(InstructionEnd):
+    """A value has been read for a checkpoint, or could not be read: release its snapshot."""
+
+    __slots__ = ("job", "name", "residency", "snapshot")
+
+    def __init__(self, residency: Residency, job: CheckpointJob, name: str, snapshot: Tensor) -> None:
+        self.residency = residency
+        self.job = job
+        self.name = name
+        self.snapshot = snapshot
+
+    def retired(self, done: Instruction) -> None:
+        residency = self.residency
+        drop_snapshot(residency.scheduler, self.snapshot)
+        residency.unshare(self.snapshot)
+        if done.error is not None:
+            done.error.heard = True
+            self.job.failed[self.name] = str(done.error)
+            residency.files.look()
 
 
 def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:

@@ -1,7 +1,7 @@
 """The engine's objects and their invariants; nothing here decides anything.
 
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
-- `instruction`: instructions and their states; `reason`: why one waits for another
+- `instruction`: instructions and their states, and what the end of one means; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `remote_needs`: memory that is reserved there once another node
   has answered; `session_queue`: one session's queue on a stream
 - `launches`: what was launched at admission on a device, and how far the device has got

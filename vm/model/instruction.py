@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...interpreter.compilation import mypyc_attr
 from ...interpreter.errors import CancelledError, TensordError, kernel_error, text_of, without_frames
 from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
@@ -70,6 +71,28 @@ class IllegalTransition(Exception):  # noqa: N818 - named after what happened, n
     """The engine tried a transition that the table does not allow: a bug in the engine, never the user's fault."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class InstructionEnd:
+    """What the end of an instruction means to the room that made it.
+
+    Each kind of end is a class in the file that makes the instructions; its objects hold, as plain data, what one
+    message asked for. The scheduler only notes that an instruction has ended. The driver calls the object, once, after
+    the step (`Admission.conclude`). A kind is `at_doom` if somebody waits for the instruction: then its end comes as
+    soon as the instruction is doomed, and otherwise when the instruction has retired.
+    """
+
+    __slots__ = ()
+    at_doom: ClassVar[bool] = False
+
+    def retired(self, done: Instruction) -> None:
+        """Its status is final."""
+        raise NotImplementedError
+
+    def doomed(self, doomed: Instruction) -> None:
+        """It has an error, and its kernel will not run, or finishes unseen."""
+        self.retired(doomed)
+
+
 class Instruction:
     """The smallest unit of execution.
 
@@ -113,8 +136,7 @@ class Instruction:
         "location",
         "most",
         "on_control",
-        "on_doom",
-        "on_retire",
+        "on_end",
         "opcode",
         "origin",
         "outputs",
@@ -187,8 +209,7 @@ class Instruction:
         self.claim_token = [True]  # emptied by the stream that starts the instruction, or by a cancellation
         self.origin = False  # the error arose here, and is reported here
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
-        self.on_retire: Callable[[Instruction], None] | None = None
-        self.on_doom: Callable[[Instruction], None] | None = None
+        self.on_end: InstructionEnd | None = None
         self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
         self.beside = 0  # bytes of temporaries, where there is no plan that says it
         self.limit = 0  # nanoseconds that it may run; 0: any

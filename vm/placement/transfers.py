@@ -16,7 +16,7 @@ from ...streams.disk.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
 from ..model.device_state import DeviceState, add_to
-from ..model.instruction import Instruction
+from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Storage
 from ..scheduler.errors import makes_room
@@ -64,7 +64,7 @@ class Transfers:
         instruction.stream = self._carried_by(kind, carrier)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # known when bound
-        instruction.on_retire = lambda done: self._arrived(done, carrier, kind, storage)
+        instruction.on_end = TransferEnd(carrier, kind, storage, self.files)
         return instruction
 
     def copy(self, source: Binding, target: Binding, cause: Cause) -> Instruction:
@@ -93,18 +93,29 @@ class Transfers:
             return self.store.backend.copy_stream(kind)
         return carrier.backend.copy_stream(BY_STORE[kind])
 
-    def _arrived(self, done: Instruction, carrier: DeviceState, kind: StreamKind, storage: Storage) -> None:
-        """A transfer retired: count it where it was carried out, or take the copy that it left empty out of the map."""
-        copy = done.writes[0]
+
+class TransferEnd(InstructionEnd):
+    """A transfer has arrived: count it at its `carrier`. If it has failed, take the empty copy out of the map."""
+
+    __slots__ = ("carrier", "files", "kind", "storage")
+
+    def __init__(self, carrier: DeviceState, kind: StreamKind, storage: Storage, files: LoadedFiles) -> None:
+        self.carrier = carrier
+        self.kind = kind
+        self.storage = storage
+        self.files = files
+
+    def retired(self, done: Instruction) -> None:
+        copy, storage = done.writes[0], self.storage
         if done.error is None:
-            carrier.count_move(kind.value, done.bytes_moved)
+            self.carrier.count_move(self.kind.value, done.bytes_moved)
             add_to(done.author.moved, done.bytes_moved)
             if makes_room(done):
                 add_to(done.author.evicted, done.bytes_moved)
             return
         if copy.current and (len(storage.copies) > 1 or copy.view is not None):
             forget(copy, storage)
-        if kind is StreamKind.READ:
+        if self.kind is StreamKind.READ:
             self.files.look()
 
 

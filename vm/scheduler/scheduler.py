@@ -159,7 +159,7 @@ class Scheduler:
         self._consume(instruction)
         if (instruction.outputs or instruction.beside) and instruction.error is None:
             expect_memory(instruction)
-        if instruction.error is not None and instruction.on_doom is not None:
+        if instruction.error is not None and instruction.on_end is not None and instruction.on_end.at_doom:
             self.doom((instruction,), instruction.error)  # reports a lost value at once
         else:
             self.try_ready(instruction)
@@ -302,12 +302,12 @@ class Scheduler:
         if instruction.replaced:
             for device in end_standby(instruction):
                 self.retry(device)
-        if instruction.on_retire is not None:
-            self.endings.append((instruction.on_retire, instruction))
+        if instruction.on_end is not None:
+            self.endings.append((instruction.on_end.retired, instruction))
         if instruction.error is not None or instruction.failures is not None:
             self._spread(instruction)
         self._release_successors(instruction)
-        instruction.kernel = instruction.on_retire = instruction.on_doom = None  # closures refer back to it
+        instruction.kernel = instruction.on_end = None  # they may refer back to it
         instruction.arguments = instruction.event_sources = ()
 
     def _leave(self, instruction: Instruction) -> None:
@@ -414,11 +414,11 @@ class Scheduler:
         self.doom([instruction], instruction.error)
 
     def _end_doomed(self, instruction: Instruction) -> None:
-        """It is over for those that wait for it, though it keeps its place: `on_doom` is due, not `on_retire` later."""
-        on_doom, instruction.on_doom = instruction.on_doom, None
-        if on_doom is not None:
-            instruction.on_retire = None
-            self.endings.append((on_doom, instruction))
+        """It keeps its place, but those that wait for it are told now, and not when it retires."""
+        end = instruction.on_end
+        if end is not None and end.at_doom:
+            instruction.on_end = None
+            self.endings.append((end.doomed, instruction))
 
     def tell(self, session: VmSession, error: TensordError | None) -> None:
         """Report an error once, at its origin."""

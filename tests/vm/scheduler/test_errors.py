@@ -10,7 +10,7 @@ from tensord.vm.model.instruction import Instruction, Status
 from tensord.vm.scheduler import errors
 from tensord.vm.scheduler.errors import doom, overrule, readers_of, settle_late
 
-from ..parts import Parts, copy_of, fail
+from ..parts import Parts, ToldAtDoom, ToldEnd, copy_of, fail
 
 BAD = KernelError("bad")
 
@@ -96,14 +96,23 @@ class TestDoom:
     def test_whoever_waits_for_one_is_told_at_once_and_once(self, parts: Parts) -> None:
         told: list[str] = []
         (link,) = pending_chain(parts, 1)
-        link.on_doom = lambda _: told.append("doom")
-        link.on_retire = lambda _: told.append("retire")
+        link.on_end = ToldAtDoom(lambda one: told.append(one.status.value))
         parts.scheduler.doom([link], BAD)
         parts.hand_over()
-        assert told == ["doom"]
-        assert link.status is Status.WAITING
+        assert told == ["WAITING"]
         parts.drain()
-        assert told == ["doom"]
+        assert link.status is Status.SKIPPED
+        assert told == ["WAITING"]
+
+    def test_whoever_only_wants_its_outcome_is_told_once_it_has_retired(self, parts: Parts) -> None:
+        told: list[str] = []
+        (link,) = pending_chain(parts, 1)
+        link.on_end = ToldEnd(lambda one: told.append(one.status.value))
+        parts.scheduler.doom([link], BAD)
+        parts.hand_over()
+        assert told == []
+        parts.drain()
+        assert told == ["SKIPPED"]
 
 
 class TestOverrule:

@@ -15,7 +15,7 @@ from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler import scheduler as module
 from tensord.vm.scheduler.fair_queue import leave
 
-from ..parts import Parts, copy_of, fail
+from ..parts import Parts, ToldAtDoom, ToldEnd, copy_of, fail
 
 LENGTH = 1500
 
@@ -89,7 +89,7 @@ class TestCompletion:
         def explode(_: Instruction) -> None:
             raise ZeroDivisionError
 
-        broken.on_retire = explode
+        broken.on_end = ToldEnd(explode)
         stream = parts.device.compute[0]
         stream.execute()
         stream.execute()
@@ -107,7 +107,7 @@ class TestCompletion:
         x, y = parts.tensor(), parts.tensor()
         first, second = parts.op(writes=[x]), parts.op(writes=[y])
         seen: list[Status] = []
-        first.on_retire = lambda one: seen.extend([one.status, second.status])
+        first.on_end = ToldEnd(lambda one: seen.extend([one.status, second.status]))
         stream = parts.device.compute[0]
         stream.execute()
         stream.execute()
@@ -131,8 +131,8 @@ class TestCompletion:
             parts.scheduler.complete(second)
             order.append("first")
 
-        first.on_retire = complete_other
-        second.on_retire = lambda _: order.append("second")
+        first.on_end = ToldEnd(complete_other)
+        second.on_end = ToldEnd(lambda _: order.append("second"))
         stream.report(1)
         parts.schedule()
         assert order == ["first", "second"]
@@ -183,7 +183,7 @@ class TestAdmission:
         told: list[Any] = []
 
         def watch(instruction: Instruction) -> None:
-            instruction.on_doom = lambda one: told.append(one.error)
+            instruction.on_end = ToldAtDoom(lambda one: told.append(one.error))
 
         parts.op(reads=[x], before=watch)
         assert told == [error]
@@ -252,7 +252,7 @@ class TestErrors:
         told: list[Any] = []
 
         def ask(instruction: Instruction) -> None:
-            instruction.on_doom = lambda doomed: told.append(doomed.error)
+            instruction.on_end = ToldAtDoom(lambda doomed: told.append(doomed.error))
 
         def kernel(*_: Any) -> None:  # the driving thread cancels while it runs
             parts.scheduler.revoke(op, error)
@@ -269,11 +269,11 @@ def test_nothing_that_a_retired_one_holds_refers_back_to_it(parts: Parts) -> Non
     x = parts.tensor()
 
     def watch(instruction: Instruction) -> None:
-        instruction.on_retire = lambda _: None
+        instruction.on_end = ToldEnd(lambda _: None)
 
     op = parts.op(writes=[x], before=watch)
     parts.drain()
-    assert (op.kernel, op.on_retire, op.on_doom) == (None, None, None)
+    assert (op.kernel, op.on_end) == (None, None)
     assert (op.arguments, op.event_sources, op.dependents) == ((), (), {})
 
 
