@@ -298,14 +298,20 @@ class VirtualMachine(Runtime):
         self.refuse_driver()
         if awaited.done and not self.lock.owner:  # else a pass is under way, which still holds what it finishes
             return True
-        self.drive()
+        if awaited.done or self.has_work():
+            self.drive()
         return awaited.done or self.waiting.wait(awaited, timeout)
+
+    def has_work(self) -> bool:
+        """Is there anything to drive for that no thread drives for now?"""
+        engine = self.engine
+        found = engine.finished or self.cancellations or engine.directory.leaving or engine.unwatched
+        return bool(found) or engine.in_run()
 
     def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
         if not (self.engine.finished or awaited.done or self.closed or self.look(awaited)):
-            with SHIELD.interruptible:
-                self.bell.sleep(timeout)
+            SHIELD.sleep(self.bell, timeout)
         self.drive()
 
     def look(self, awaited: Awaited) -> bool:
@@ -345,8 +351,7 @@ class VirtualMachine(Runtime):
         """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
         while self.chores:
             self.chores.popleft()()
-        engine = self.engine
-        if engine.finished or self.cancellations or engine.in_run() or engine.directory.leaving or engine.unwatched:
+        if self.has_work():
             self.lock.give_way()
             self.drive()
         found = [hook() for hook in list(self.hooks.values())]  # a list, since every hook has to be called

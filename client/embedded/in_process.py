@@ -16,7 +16,6 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
 from ...streams.device import Device, libraries_of
 from ...vm.machine import VirtualMachine
-from ...vm.model.session import Called
 from ..transport.callers import Callers, resting
 from ..transport.host_readers import HostReaders, lent
 from ..transport.replies import Replies, Reply
@@ -133,17 +132,17 @@ class EmbeddedTransport(InProcessTransport):
         self.machine = machine
         self.libraries = libraries_of(machine.devices)
         self.callers = Callers(self._give_back)
-        self._session = machine.attach(self._answer, name, strict=strict, lose=self._lose_replies)
+        self._session = machine.attach(self._replies.answer, name, strict=strict, lose=self._lose_replies)
+        self._session.ask_client = self._call
         self.send = partial(machine.submit, self._session)
 
-    def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
-        if type(value) is not Called:
-            self._replies.answer(request, value, error)
-        elif value.values is None:
-            self.callers.over(value.number)
+    def _call(self, _request: int, called: Any, _error: TensordError | None) -> None:
+        """The machine asks for a host call, or one is over."""
+        if called.values is None:
+            self.callers.over(called.number)
         else:
-            function = value.function
-            self.callers.call(value.number, getattr(function, "callback", function), value.values)
+            function = called.function
+            self.callers.call(called.number, getattr(function, "callback", function), called.values)
 
     def _give_back(self, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]) -> None:
         """Give the machine what a host call has returned, in memory of its own."""

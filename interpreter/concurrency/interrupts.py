@@ -47,6 +47,7 @@ from types import FrameType, TracebackType
 from typing import Any
 from weakref import ref
 
+from .bell import Bell
 from .blocks import is_ending
 from .finalisers import finish
 from .signal_handlers import Handler, SignalHandlers
@@ -177,6 +178,11 @@ class Shield:
         self.held.pop(id(block), None)
 
     # -- sleeps ----------------------------------------------------------------------------------------------------
+
+    def sleep(self, bell: Bell, timeout: float | None) -> None:
+        """In a region: sleep on a bell, interruptibly, for at most `timeout` seconds."""
+        with self.interruptible:
+            bell.sleep(timeout)
 
     @property
     def sleeping(self) -> bool:

@@ -77,7 +77,7 @@ class Duty(Protocol):
         """Sleep until there is work, until rung, or for `timeout` seconds; then do the work.
 
         Looks, before the sleep, whether the leader's wait is over or all waits are closed, and returns at once if so.
-        Sleeps inside `SHIELD.interruptible`. May return early.
+        Sleeps interruptibly (`SHIELD.sleep`). May return early.
         """
 
     def unattended(self) -> None:
@@ -180,8 +180,7 @@ class LeaderFollowers:
         self.followers.append(follower)
         try:
             if self.role.locked() and not (awaited.done or self.closed):
-                with SHIELD.interruptible:
-                    follower.bell.sleep(timeout)
+                SHIELD.sleep(follower.bell, timeout)
         finally:
             self.followers.remove(follower)
 

@@ -148,7 +148,7 @@ class LaunchingSimDevice(SimDevice):
 
     def _copy(self, target: Array, source: Array, kind: StreamKind) -> None:
         """Launch a copy, on the driving thread as one of its numbered launches."""
-        span = int(self.options.delay(kind, target.nbytes) * 1e9)
+        span = int(self.options.pace(kind).of(target.nbytes, 0) * 1e9)
         stream, burst = self._launcher.launching.stream, self._launcher.launching.burst
         number = self.order.issued + 1 if stream is None else 0
         if self.faults.armed and stream is not None and burst is not None:
@@ -215,7 +215,7 @@ class LaunchingSimDevice(SimDevice):
             queue.launch(nothing, (), 0, number)
             return False
         staged = np.empty_like(target)
-        span = int(self.options.delay(StreamKind.D2H, target.nbytes) * 1e9)
+        span = int(self.options.pace(StreamKind.D2H).of(target.nbytes, 0) * 1e9)
         queue.launch(copy_array, (staged, source), span, number)
         place = queue.record()
         try:
@@ -255,7 +255,7 @@ class LaunchingSimDevice(SimDevice):
     def _span_of_reading(self, source: Array) -> int:
         """Nanoseconds that it takes to read an array where it lies: those of a transfer, if another device has it."""
         elsewhere = owner_of(source) != self.name
-        return int(self.options.delay(StreamKind.P2P, source.nbytes) * 1e9) if elsewhere else 0
+        return int(self.options.pace(StreamKind.P2P).of(source.nbytes, 0) * 1e9) if elsewhere else 0
 
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         queue, flat = self._queue(), source.reshape(-1).view("uint8")

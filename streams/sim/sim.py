@@ -12,7 +12,6 @@ NumPy arrays laid over it, so that it costs them nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -41,8 +40,8 @@ from ..options import (
     rate,
     seconds,
 )
-from ..stream import Sink, StreamKind, Task
-from ..threads.worker import WorkerStream
+from ..stream import Sink, StreamKind
+from ..threads.worker import Pace, WorkerStream
 
 LATENCY: Final = seconds("of one transfer")
 LAUNCHES: Final = flag(
@@ -81,17 +80,11 @@ class SimOptions:
     late_errors: Annotated[bool, LATE_ERRORS] = False
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
-    def delay(self, kind: StreamKind, nbytes: int, work: int = 0) -> float:
-        """Seconds that a task on a stream of that kind takes at the least. `work`: element operations of an op."""
+    def pace(self, kind: StreamKind) -> Pace:
+        """How long tasks on a stream of that kind take."""
         if kind is StreamKind.COMPUTE:
-            return max(self.compute_delay, work / self.compute_rate if self.compute_rate else 0.0)
-        return self.latency + (nbytes / self.bandwidth if self.bandwidth else 0.0)
-
-    def pace(self, kind: StreamKind) -> Callable[[Task], float] | None:
-        """The `delay` of a task on a stream of that kind; None if no task has one."""
-        if not self.delay(kind, 1, 1):
-            return None
-        return lambda task: self.delay(kind, task.bytes_moved, task.work)
+            return Pace(self.compute_delay, 0.0, 1 / self.compute_rate if self.compute_rate else 0.0)
+        return Pace(self.latency, 1 / self.bandwidth if self.bandwidth else 0.0, 0.0)
 
 
 class SimMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
@@ -121,7 +114,8 @@ class SimDevice(HostDevice):
     def _stream(self, kind: StreamKind, index: int, sink: Sink) -> WorkerStream:
         options = self.options
         pace = options.pace(kind)
-        stream = WorkerStream(self.name, kind, index, sink, self.faults, may_inline=options.inline, pace=pace)
+        paced = pace if any(pace) else None
+        stream = WorkerStream(self.name, kind, index, sink, self.faults, may_inline=options.inline, pace=paced)
         stream.events, stream.late_errors = True, options.late_errors
         return stream
 
@@ -129,7 +123,7 @@ class SimDevice(HostDevice):
         return isinstance(other, SimDevice) and self.options.peer and other.options.peer
 
     def time_of(self, work: int) -> float:
-        return self.options.delay(StreamKind.COMPUTE, 0, work)
+        return self.options.pace(StreamKind.COMPUTE).of(0, work)
 
     def owns(self, array: Array) -> bool:
         """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""

@@ -35,11 +35,11 @@ Rejected
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, perf_counter, perf_counter_ns
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -62,12 +62,24 @@ class Interceptor(Protocol):
         """Let every hanging task continue."""
 
 
+class Pace(NamedTuple):
+    """The seconds that tasks take at the least: each one, per byte that it moves, and per operation of its kernel."""
+
+    task: float
+    byte: float
+    operation: float
+
+    def of(self, nbytes: int, work: int) -> float:
+        """Of a task that moves so many bytes, or has so much work."""
+        return max(self.task + nbytes * self.byte, work * self.operation)
+
+
 class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
 
-    `pace`: the seconds that a task takes at the least, if it is given; a cancelled task takes none. `held`: the thread
-    stops before its next task. `interfered`: the interceptor executes the tasks. `abandoned`: closing has given up on
-    the running task; no other task is executed. `intercepted`: one of these, so that all tasks pass `intercept`.
+    `pace`: of its tasks; a cancelled one takes no time. `held`: the thread stops before its next task. `interfered`:
+    the interceptor executes them. `abandoned`: closing has given up on the running task; no other task is executed.
+    `intercepted`: paced, interfered or abandoned, so that all tasks pass `intercept`.
     """
 
     def __init__(
@@ -79,7 +91,7 @@ class WorkerStream(Stream):
         interceptor: Interceptor,
         *,
         may_inline: bool = True,
-        pace: Callable[[Task], float] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         super().__init__(device, kind, index)
         self.may_inline = may_inline
@@ -281,7 +293,7 @@ class WorkerStream(Stream):
         else:
             task.execute()
         if pace is not None:
-            self.pause(begun + pace(task) - perf_counter())
+            self.pause(begun + pace.of(task.bytes_moved, task.work) - perf_counter())
 
     def pause(self, seconds: float) -> None:
         """Sleep on the stream's thread, at most until the stream is closed."""

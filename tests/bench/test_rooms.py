@@ -15,10 +15,10 @@ from ..each_case import each_case
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "small op": Counts(62, 26, 24, 4),
-    "sim op": Counts(295, 50, 80, 12),
+    "small op": Counts(61, 26, 23, 4),
+    "sim op": Counts(289, 48, 73, 11),
     "sim op, daemon": Counts(293, 42, 80, 5),
-    "run": Counts(118, 42, 42, 3),
+    "run": Counts(117, 42, 41, 3),
     "eviction": Counts(614, 64, 206, 39),
     "checkpoint": Counts(882, 75, 228, 29),
 }

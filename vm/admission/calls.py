@@ -78,7 +78,7 @@ class Calls:
         targets = [tensor_of(session, id_) for id_ in outputs] if plan.in_place else []
         if len(targets) > 1:
             check_distinct(plan.label, targets)
-        check_metas(plan, operands, targets)
+        pending = check_metas(plan, operands, targets)
         if not plan.in_place:
             check_new(session, outputs)
         known = not plan.pending  # to the client; what the machine has learned since then depends on timing
@@ -105,7 +105,8 @@ class Calls:
         instruction.plan = plan
         instruction.kernel = plan.kernel
         instruction.inputs = tuple(bound)
-        await_metas(instruction, targets)
+        if pending:
+            await_metas(instruction, targets)
         instruction.outputs = tuple(self.targets(session, plan, outputs, instruction))
         set_accesses(instruction)
         instruction.donated = reused
@@ -199,8 +200,8 @@ def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> N
         raise ProtocolError(f"{plan.label}: {given} operands and results, but its signature has {wanted}")
 
 
-def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> None:
-    """Check a call's operands against its signature; pending metas are checked once they are known."""
+def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> bool:
+    """Check a call's operands against its signature. Are metas pending, to be checked once they are known?"""
     found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
     found += [target.meta for target in targets]
     for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
@@ -208,6 +209,7 @@ def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) 
             raise ProtocolError(
                 f"{plan.label}: an operand is {show_meta(meta)}, but the signature's {show_meta(wanted)}"
             )
+    return None in found
 
 
 def show_meta(meta: OperandMeta) -> str:

@@ -100,7 +100,7 @@ class HostCalls:
 
         def begin(ended: Callable[[TensordError | None], None]) -> None:
             session.calls[call.id] = HostCall(asking.metas, asking.takes, ended)
-            session.reply(message.request, Called(call.id, asking.sent(session), message.callback), None)
+            session.ask_client(message.request, Called(call.id, asking.sent(session), message.callback), None)
 
         call.kernel = begin
         call.on_end = HostCallEnd(session, message.request, asking)
@@ -182,7 +182,7 @@ class HostCalls:
         except TensordError:
             metas = ()
         self.rejection.reject(session, error, message.outputs, message.location, LABEL, metas, home)
-        session.reply(message.request, Called(0, None, None), None)
+        session.ask_client(message.request, Called(0, None, None), None)
 
 
 class Asking:
@@ -229,7 +229,7 @@ class HostCallEnd(InstructionEnd):
     def retired(self, done: Instruction) -> None:
         session = self.session
         self.asking.sent(session)
-        session.reply(self.request, Called(done.id, None, None), None)
+        session.ask_client(self.request, Called(done.id, None, None), None)
         waiting = session.calls.pop(done.id, None)
         if waiting is not None:
             waiting.ended(done.error)

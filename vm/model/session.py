@@ -86,6 +86,7 @@ class VmSession:
     __slots__ = (
         "account",
         "answering",
+        "ask_client",
         "barrier",
         "block_user",
         "blocks",
@@ -152,6 +153,7 @@ class VmSession:
         self.id = id_
         self.name = name  # for people
         self.reply = reply
+        self.ask_client = reply  # for host calls, with what is `Called`
         self.strict = strict
         self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
         self.trusted = trusted
