@@ -74,7 +74,7 @@ def test_what_cannot_leave_is_refused_and_nothing_else_happens(make_session):
     pinned = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(3)]
     for tensor in pinned:
         tensor.pin()
-    with pytest.raises(td.QuotaError, match=r"2 KiB .* more on sim:0 are over the session's share: of 4 KiB"):
+    with pytest.raises(td.QuotaError, match=r"2 KiB .* more on sim:0 exceed the session's share: of 4 KiB"):
         s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
     with pytest.raises(td.QuotaError, match="ceiling"):
         s.call("concat", [pinned[0], pinned[1]], {"axis": 0})[0].wait(WAIT)
@@ -102,7 +102,7 @@ def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refus
     assert len(records(s, opcode="RunRoutine")) >= segments
     filling = s.asarray(ones(3 * KIB), device="cpu:0")
     first, *rest = run(x + 1.0, y)
-    with pytest.raises(td.QuotaError, match="more on cpu:0 are over the session's share"):
+    with pytest.raises(td.QuotaError, match="more on cpu:0 exceed the session's share"):
         first.wait(WAIT)
     filling.release()
     assert [z.numpy()[0] for z in rest] == [9] * (segments - 1)
@@ -113,7 +113,7 @@ def test_a_run_whose_operand_stops_over_where_the_session_has_its_share_is_refus
 def test_without_eviction_a_full_share_is_refused(make_session):
     s = make_session(devices=capped(4, eviction="never"))
     kept = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(4)]
-    with pytest.raises(td.QuotaError, match="over the session's share"):
+    with pytest.raises(td.QuotaError, match="exceed the session's share"):
         s.asarray(ones(1), device="sim:0").wait(WAIT)
     del kept[0]
     s.sync()
@@ -235,7 +235,7 @@ def test_what_is_made_of_a_size_that_data_decide_counts_once_whenever_that_is_kn
     if fits:
         assert y.numpy()[0, -1] == 63.0
     else:
-        with pytest.raises(td.QuotaError, match="256 bytes more on sim:0 are over the session's share"):
+        with pytest.raises(td.QuotaError, match="256 bytes more on sim:0 exceed the session's share"):
             y.wait(WAIT)
     assert i.numpy()[0, -1] == 63
     assert kept.residency() == {"sim:0": "valid"}
@@ -405,7 +405,7 @@ def test_what_neither_the_share_of_the_host_nor_the_store_has_room_for_is_not_sa
     s = make_session(devices=capped_host(tmp_path, store=1024))
     pinned = s.asarray(ones(3 * KIB), device="cpu:0").pin().wait(WAIT)
     x = s.asarray(ones(2 * KIB), device="sim:0").wait(WAIT)
-    with pytest.raises(td.QuotaError, match="on cpu:0 are over the session's share"):
+    with pytest.raises(td.QuotaError, match="on cpu:0 exceed the session's share"):
         s.save(tmp_path / "x.safetensors", {"x": x}).wait(WAIT)
     del pinned
     s.sync()
@@ -429,6 +429,6 @@ def test_a_refusal_says_that_the_tiers_below_are_full(make_session):
     s = make_session(devices=[{"name": "cpu:0", "memory": 4096}, {"name": "sim:0", "memory": PLENTY, "ceiling": 4096}])
     kept = [s.asarray(ones(KIB), device="sim:0") for _ in range(8)]
     s.sync(WAIT)
-    with pytest.raises(td.QuotaError, match="cannot leave now; nothing can leave it for cpu:0, with 4 KiB of 4 KiB"):
+    with pytest.raises(td.QuotaError, match="cannot be evicted now; nothing can leave it for cpu:0, with 4 KiB of 4 KiB"):
         s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     del kept

@@ -218,7 +218,7 @@ def test_what_a_device_from_outside_raises_on_the_driving_thread_fails_the_op_al
     define_device("made", Failing, Options)
     with td.connect("local", devices=["made:0", "cpu:0"]) as session:
         x = session.asarray([1.0, 2.0])
-        with pytest.raises(td.MetadataError, match="multiply: made:0 binds no kernel for it: RuntimeError: no"):
+        with pytest.raises(td.MetadataError, match="multiply: made:0 cannot bind a kernel: RuntimeError: no"):
             (x * x).numpy()
         with pytest.raises(td.DeviceMemoryError):
             session.xp.ones(1000).numpy()

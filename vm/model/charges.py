@@ -1,4 +1,4 @@
-"""Charges: which storages and copies count for an account, and what it may still have."""
+"""Charging storages and copies to accounts, and checking accounts against quotas and shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def charge(session: VmSession, storage: Storage) -> None:
 
 
 def credit(storage: Storage) -> None:
-    """Credit a storage that is released, or has no memory any more."""
+    """Stop charging a storage that is released, or that has lost its memory."""
     account = storage.account
     if account is not None:
         storage.account = None
@@ -45,34 +45,36 @@ def count(copy: Copy, account: Account | None) -> None:
 
 
 def uncount(copy: Copy) -> None:
-    """The plan counts the copy no more; called before its size changes."""
+    """Stop counting a copy in a share; must be called before the copy's size changes."""
     account, copy.counted = copy.counted, None
     if account is not None:
         account.shares[copy.device] -= copy.nbytes
 
 
 def has_share(account: Account | None, device: DeviceState, nbytes: int) -> bool:
-    """Are that many bytes more within the account's share of a device?"""
+    """Whether `nbytes` more are within the account's share of a device."""
     return not device.ceiling or account is None or account.shares.get(device, 0) + nbytes <= device.ceiling
 
 
 def check_share(account: Account, device: DeviceState, nbytes: int, leaving: int = 0, why: str = "") -> None:
-    """QuotaError if that many bytes more are not within the account's share of a device, once so many are `leaving`.
-    `why`: none else may leave, as a clause."""
+    """QuotaError if `nbytes` more exceed the account's share of a device.
+
+    `leaving`: bytes of the share that are being evicted; `why`: a clause that says why no more can be evicted.
+    """
     if nbytes > 0 and not has_share(account, device, nbytes - leaving):
         stays = account.shares.get(device, 0) - leaving
         raise QuotaError(
-            f"{exact_size(nbytes)} more on {device.name} are over the session's share: of "
-            f"{exact_size(device.ceiling)} it has {exact_size(stays)} there that cannot leave now{why}; release or "
-            "unpin tensors, or raise the device's option ceiling"
+            f"{exact_size(nbytes)} more on {device.name} exceed the session's share: of "
+            f"{exact_size(device.ceiling)} it has {exact_size(stays)} there that cannot be evicted now{why}; release "
+            "or unpin tensors, or raise the device's option ceiling"
         )
 
 
 def check_bytes(session: VmSession, nbytes: int) -> None:
-    """QuotaError if storages of that many more bytes exceed the session's quota."""
+    """QuotaError if storages of `nbytes` more exceed the session's quota."""
     account = session.account
     if account.bytes + nbytes > account.limit:
         raise QuotaError(
-            f"{exact_size(nbytes)} more are over the session's quota: of {exact_size(account.limit)} it has made "
-            f"{exact_size(account.bytes)} that are still held; release tensors, or raise the quota (bytes)"
+            f"{exact_size(nbytes)} more exceed the session's quota: of {exact_size(account.limit)} its tensors "
+            f"still hold {exact_size(account.bytes)}; release tensors, or raise the quota (bytes)"
         )

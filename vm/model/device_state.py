@@ -4,35 +4,35 @@ In `vm` a *device* is a `DeviceState`; its `backend` is the `Device` of `streams
 
 Only `memory` writes the fields of the ledger. Their invariants:
 
-- `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the sizes of
-  all current copies here, as far as they are known, and what those may have that data decide (`Instruction.most`);
-- `unreserved` holds, in program order, the instructions that have not reserved their memory yet, with how much they
-  need: -1 while a pending meta hides it. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
-- `behind` has, by author, those of them that wait for other nodes (`model.remote_needs`): they are not in
+- `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the known
+  sizes of all current copies here, and the most bytes of results whose size depends on data (`Instruction.most`);
+- `unreserved` holds, in program order, the instructions that have not reserved their memory yet, with the bytes that
+  each needs: -1 while a meta is pending. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
+- `behind` holds, by author, the instructions that wait for other nodes (`model.remote_needs`), which are not in
   `unreserved`;
 - `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
   since are dropped when they come up;
-- `short`: memory was short once. From then on uses of storages are stamped (`memory.victims`);
-- `candidates` are copies that may leave to make room: those that may also be valid on other devices; and where there is
-  a tier `below`, all that are current, once memory was short. For some entries that is no longer true, so every reader
-  checks;
-- `tiers` are those to which values may be evicted, the first one is `below`; `policy` is how they are chosen
-  (`memory.victims`), `floor` what each session may keep from others, `ceiling` what each may take, 0 for all
-  (`Account.shares`); `rankings` are the orders in which candidates leave, as far as they are known, by the account that
-  needs the memory;
-- how many values were `evicted` to a tier below, `dropped` to make room since they were valid elsewhere, and
-  `returned` to where they had left, and their bytes;
-- `pins` counts the pins of tensors whose home it is, `pinned` the pinned tensors of each storage (`memory.pins`);
-- `alone`: the device, as where a storage is placed that no session has placed elsewhere, too;
+- `short`: memory was short once. From then on, uses of storages are stamped (`memory.victims`);
+- `candidates` are copies that may be dropped or evicted to make room: those that may be valid on other devices, too;
+  and, on a device with a tier `below`, all current copies once memory was short. An entry may be outdated, so every
+  reader checks it;
+- `tiers` are the devices to which values may be evicted, the first one is `below`; `policy` chooses the victims
+  (`memory.victims`); `floor` is the memory that each session may keep from others, `ceiling` the most that each may
+  take, 0 for no limit (`Account.shares`); `rankings` are the known orders of eviction, by the account that needs
+  memory;
+- `evicted`, `dropped` and `returned` count values and their bytes: evicted to a tier below, dropped to make room
+  because they were valid elsewhere, and returned after an eviction;
+- `pins` counts the pins of tensors at home here, `pinned` the pinned tensors of each storage (`memory.pins`);
+- `alone` is the tuple with only this device: the `placed` of a storage that sessions have placed nowhere else;
 - `uses` numbers the uses of storages, for all devices of an engine;
-- `tally` counts what has run, for all devices of an engine;
-- `standby` are stale copies that keep their memory until the transfer has retired; each counts as one of its `uses`;
+- `tally` counts ended instructions, for all devices of an engine;
+- `standby` holds stale copies that keep their memory until a transfer has retired; each counts as one of its `uses`;
 - `mapped` counts the exports of each copy that clients read in place;
-- `leaving`: ended sessions have handles that are still to be released, so memory here may become free, and `planned`
-  may count some that no serial run would count (`admission.cancellation` sets this);
-- `launches`: the launches at admission, None where there are none;
-- `reusable` are buffers that no copy owns. Their last users are queued on that stream, so only later instructions of
-  the stream may reuse them until the stream is drained.
+- `leaving`: closed sessions have handles that are still to be released, so memory here may become free, and `planned`
+  may count bytes that a serial run would not count (`admission.cancellation` sets this);
+- `launches`: the launches at admission; None on a device that does not launch;
+- `reusable` holds, by stream, buffers that no copy owns. Their last users are queued on that stream, so only later
+  instructions of the stream may reuse them until the stream is drained.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Uses:
         self.newest = 0
 
 
-UNCOUNTED = 1 << 30  # bytes that a value may have on any device, however small
+UNCOUNTED = 1 << 30  # the bytes that a value may have even on a smaller device
 
 
 def add_to(total: list[int], nbytes: int) -> None:
-    """Count one more, of so many bytes."""
+    """Add one value of `nbytes` to a total of count and bytes."""
     total[0] += 1
     total[1] += nbytes
 
@@ -127,21 +127,21 @@ class DeviceState:
         tally: Tally | None = None,
     ) -> None:
         self.backend = backend
-        self.late_errors = late_errors  # may errors of some device surface late, and so those of values that come here?
-        self.inline_work = inline_work  # bounded kernels up to this may run on the driving thread
+        self.late_errors = late_errors  # errors of this device, or of values that come here, may surface late
+        self.inline_work = inline_work  # bounded kernels with at most this work may run on the driving thread
         self.name = backend.name
         self.alone: tuple[DeviceState, ...] = (self,)
         self.compute = list(backend.compute)
-        self.live: dict[Instruction, None] = {}  # instructions that touch this device's memory, in program order
-        self.users: dict[VmSession, None] = {}  # open sessions that have ever had instructions on one of its streams
-        self.lost: TensordError | None = None  # why nothing is admitted here any more
-        self.unsettled: list[Storage] | None = None  # of a lost device; None until they are looked at
-        self.abandoned = False  # it is lost, nothing on it is live, and none of its copies is healthy
-        self.arena: Any = None  # memory that no limit counts, for runs of segments at admission: one after the other
-        self.long_arena: Buffer | None = None  # for larger arenas, which the limit counts (`memory.run_memory`)
+        self.live: dict[Instruction, None] = {}  # live instructions that access this device's memory, in program order
+        self.users: dict[VmSession, None] = {}  # open sessions that have had instructions on one of its streams
+        self.lost: TensordError | None = None  # the error of a lost device
+        self.unsettled: list[Storage] | None = None  # storages to check again after a loss; None before the first check
+        self.abandoned = False  # the device is lost, nothing on it is live, and none of its copies is healthy
+        self.arena: Any = None  # one small arena, outside the limit, for runs of segments at admission
+        self.long_arena: Buffer | None = None  # the same for larger arenas, within the limit (`memory.run_memory`)
         self.launches: Launches | None = None  # set by the scheduler
-        self.link: Stream | None = None  # for what waits for other nodes, on a machine that is a node
-        self.calls: Stream | None = None  # for what waits for clients, on the device whose values these are sent
+        self.link: Stream | None = None  # the stream of instructions that wait for other nodes, if this is a node
+        self.calls: Stream | None = None  # the stream of host calls, on the host device
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()
         self.policy = backend.eviction
@@ -172,30 +172,31 @@ class DeviceState:
 
     @property
     def streams(self) -> list[Stream]:
-        """The device's own, and those for what waits for other nodes, and for clients."""
+        """The device's own streams, and the streams of instructions that wait for other nodes or for clients."""
         return [*self.backend.streams, *(one for one in (self.link, self.calls) if one is not None)]
 
     @property
     def below(self) -> DeviceState | None:
-        """The first of the tiers to which values are evicted; None if none are."""
+        """The first tier to which values are evicted; None if values are not evicted."""
         return self.tiers[0] if self.tiers else None
 
     def inline(self) -> bool:
-        """May a small op run on the driving thread now?"""
+        """Whether a small op may run on the driving thread now."""
         return self.compute[0].inline
 
     def count_move(self, kind: str, nbytes: int) -> None:
         add_to(self.moved.setdefault(kind, [0, 0]), nbytes)
 
     def refuse_vast(self, nbytes: int, what: str) -> None:
-        """DeviceMemoryError for a value of more bytes than the device has, which a view of one element may have.
+        """DeviceMemoryError for a value that is larger than the device's memory.
 
-        Views cost no memory. Copies for clients are not counted.
+        A view can be that large (a broadcast of one element), since views need no memory. Copies for clients are not
+        counted in the device's memory, but must not exhaust the host.
         """
         limit = self.backend.limit
         if nbytes > max(limit, UNCOUNTED):
             raise DeviceMemoryError(
-                f"{what} of {exact_size(nbytes)} is more than all the memory of {self.name}, {exact_size(limit)}: "
+                f"{what} of {exact_size(nbytes)} is larger than all the memory of {self.name}, {exact_size(limit)}: "
                 "use a part of it"
             )
 

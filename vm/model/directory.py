@@ -1,5 +1,7 @@
-"""The directory: open sessions by id, published tensors and routines by name. What a name stands for is for both
-engines."""
+"""The directory: open sessions by id, published tensors and routines by name, and closed sessions being released.
+
+The serial engine uses the classes of published objects, too.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from .device_state import DeviceState
 from .session import VmSession
 from .tensor import Storage, Tensor
 
-BLOCK: Final = 256  # handles that are looked at together
-GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples are spread evenly between whole numbers, however many there are
+BLOCK: Final = 256  # handles that are searched together
+GOLDEN: Final = (5**0.5 - 1) / 2  # the fractional parts of its multiples are spread evenly, for any number of them
 
 
 class Leaving:
-    """An ended session with the tensors that are still to be released, by handle.
+    """A closed session with the tensors that are still to be released, by handle.
 
-    `unseen`: blocks of handles that were not looked at yet, device by device, for instructions that need memory there.
+    `unseen`: for each device that needed memory, the blocks of handles that were not searched yet.
     """
 
     __slots__ = ("session", "tensors", "unseen")
@@ -32,14 +34,14 @@ class Leaving:
         self.unseen: dict[DeviceState, list[list[int]]] = {}
 
     def newest(self, most: int) -> list[Tensor]:
-        """Take up to so many of the tensors, the newest first."""
+        """Remove and return at most `most` of the tensors, newest first."""
         return [self.tensors.popitem()[1] for _ in range(min(most, len(self.tensors)))]
 
     def block_on(self, device: DeviceState) -> list[int]:
-        """A few handles whose tensors have a copy on the device, or may get one; none if all were seen.
+        """Handles whose tensors have a copy on the device, or may get one; empty if all blocks were searched.
 
-        Of those that were seen, and stay, only this session has the storage. So nothing brings it to another device but
-        an eviction, and only an operator's takes what an ended session has (then something else leaves needlessly).
+        The tensors of searched handles that stay are only this session's, so nothing brings them to the device later,
+        except an eviction by an operator (in which case another value is evicted needlessly).
         """
         blocks = self.unseen.get(device)
         if blocks is None:
@@ -51,7 +53,7 @@ class Leaving:
         return []
 
     def has_nothing_on(self, device: DeviceState) -> bool:
-        """Is that known without looking at each of the tensors? A look at one takes as long as at eight candidates."""
+        """Whether the device's candidates show that no tensor is there, which a search of few candidates tells fast."""
         candidates = device.candidates
         if self.session.shares or device.below is None or not device.short or len(candidates) > 8 * len(self.tensors):
             return False
@@ -67,15 +69,18 @@ class Leaving:
 
 
 def spread(handles: list[int]) -> list[list[int]]:
-    """Blocks of handles, in an order that soon has some of any age: what was made together lies together."""
+    """Blocks of handles, in an order that mixes ages, since tensors made together tend to be on the same device."""
     order = sorted(range(-(-len(handles) // BLOCK)), key=lambda n: n * GOLDEN % 1.0)
     return [handles[n * BLOCK : (n + 1) * BLOCK] for n in order]
 
 
 class Directory:
-    """Sessions and names. `publishers`: the account that each name counts against, that of its latest publisher.
-    `durable`: names that are to survive the machine, until they are unpublished; `lasting`: how many of them each
-    tensor has. `families`: names of global tensors' parts. `leaving`: ended sessions, in the order of their turns.
+    """Sessions and names.
+
+    `publishers`: the account that each name counts against, which is its latest publisher's. `durable`: names that
+    survive the machine's end, until they are unpublished; `lasting`: the number of durable names of each tensor.
+    `families`: the names of the parts of global tensors. `leaving`: closed sessions whose handles are being released,
+    in the order of their turns.
     """
 
     def __init__(self) -> None:
@@ -97,27 +102,26 @@ class Directory:
         return found
 
     def handles(self) -> Iterator[tuple[VmSession, int, Tensor]]:
-        """Every handle, as of its session's turn, in slices of a walk between which the machine goes on; also those of
-        ended sessions that are still to be released."""
+        """Every handle, including those of closed sessions. The machine may go on between steps of the iteration."""
         for session in list(self.sessions.values()):
             yield from handles_of(session, session.tensors)
         for gone in list(self.leaving):
             yield from handles_of(gone.session, gone.tensors)
 
     def keep(self, name: str) -> None:
-        """Let a name that is bound be durable."""
+        """Make a bound name durable."""
         if name not in self.durable:
             self.durable[name] = None
             for tensor in self.names[name].tensors:
                 self.lasting[tensor] = self.lasting.get(tensor, 0) + 1
 
     def bind(self, name: str, published: Published[Tensor]) -> None:
-        """Let a name that nothing stands under stand for something."""
+        """Bind a free name to an object."""
         self.names[name] = published
         self.families.add(name)
 
     def unbind(self, name: str) -> Published[Tensor] | None:
-        """Take a name away; what stood under it."""
+        """Remove a name; return the object that it was bound to, if any."""
         before = self.names.pop(name, None)
         self.families.remove(name)
         if before is not None and name in self.durable:
@@ -129,18 +133,18 @@ class Directory:
         return before
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
-        """Each tensor that a name holds, with that name: also those that a published routine captures."""
+        """Each name with each tensor that it holds, including the tensors captured by published routines."""
         for name, published in self.names.items():
             for tensor in published.tensors:
                 yield name, tensor
 
     def storages(self) -> Iterable[Storage]:
-        """Every storage that a handle or a name can reach."""
+        """Every storage that a handle or a name reaches."""
         return {id(tensor.storage): tensor.storage for tensor in self.tensors()}.values()
 
 
 def handles_of(session: VmSession, tensors: Mapping[int, Tensor]) -> Iterator[tuple[VmSession, int, Tensor]]:
-    """The handles of a session that are still there when their turn comes."""
+    """The handles of a session, except those that are released before the iteration reaches them."""
     for id_ in list(tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
         tensor = tensors.get(id_)
         if tensor is not None:
@@ -151,10 +155,10 @@ Held = TypeVar("Held")
 
 
 class PublishedRoutine:
-    """A routine as other sessions get it. Nothing of it belongs to its publisher, which may have ended.
+    """A published routine, which refers to nothing of its publisher's session.
 
-    `lines`: the texts of its program's lines, by their numbers; `convention`: how it is called, as it travels, or None;
-    `weight`: what it counts for in the quota of steps.
+    `lines`: the texts of the program's lines, by number; `convention`: the encoded calling convention, or None;
+    `weight`: its weight in the quota of steps.
     """
 
     __slots__ = ("convention", "devices", "lines", "program", "weight")

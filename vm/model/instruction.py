@@ -3,12 +3,12 @@
     WAITING     admitted; operands consumed, edges built
     READY       no unsatisfied edge; memory may still be missing
     DISPATCHED  operands bound to buffers, given to a stream or run by the driving thread
-    EXECUTED    reported, not yet retired: its sources' statuses are not final, or its results wait for memory
+    EXECUTED    reported by its stream, not retired: its sources are not final, or its results wait for memory
     DONE | FAILED | SKIPPED | CANCELLED   retired: accesses dropped, successors released
 
-`TRANSITIONS` has every legal transition; docs/architecture.md draws it. SKIPPED and CANCELLED only mean that the kernel
-does not run: the instruction keeps its place and retires when its own edges are satisfied, since it must not overtake
-an earlier reader.
+`TRANSITIONS` has every legal transition; docs/architecture.md draws the table. SKIPPED and CANCELLED only mean that the
+kernel does not run: the instruction keeps its place and retires when its own edges are satisfied, since it must not
+overtake an earlier reader.
 
 An instruction is a stream's `Task`. `execute` runs on a stream's thread (or inline on the driving thread) and
 touches only the arguments bound at dispatch, `error`, `failures` and the poison slots of its copies. Everything
@@ -60,15 +60,15 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 }
 
 
-PENDING = frozenset({Status.WAITING, Status.READY})  # no stream has it
+PENDING = frozenset({Status.WAITING, Status.READY})  # not dispatched
 UNDER_WAY = frozenset({Status.DISPATCHED, Status.EXECUTED})
-# Bits of `Instruction.held`. COMPILING: its kernels ran on the device for the first time.
+# Bits of `Instruction.held`. COMPILING: the instruction was the first to call its kernels on the device.
 HELD_BY_MEMORY, HELD_BY_FAIRNESS, COMPILING = 1, 2, 4
 FINAL = frozenset(status for status, steps in TRANSITIONS.items() if not steps)
 
 
 class IllegalTransition(Exception):  # noqa: N818 - named after what happened, not after being an error
-    """The engine tried a transition that the table does not allow: a bug in the engine, never the user's fault."""
+    """The engine tried a transition that the table does not allow. This is a bug of the engine, never of the user."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -170,8 +170,8 @@ class Instruction:
         self, id_: int, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
     ) -> None:
         self.id = id_
-        self.session = session  # its cancellation and limits apply
-        self.author = session  # the one that caused it: location numbers are of it, failures are told to it
+        self.session = session  # whose cancellation and limits apply
+        self.author = session  # whose message caused the instruction: the location is its, and failures go to it
         self.opcode = opcode
         self.traits = traits = TRAITS[opcode]
         self.label = label
@@ -184,42 +184,42 @@ class Instruction:
         self.reads: tuple[Copy, ...] = ()
         self.writes: tuple[Copy, ...] = ()
         self.versions: tuple[int, ...] = ()
-        self.donated: tuple[Copy, ...] = ()  # inputs released with this very instruction: their buffer may be reused
+        self.donated: tuple[Copy, ...] = ()  # inputs released with this instruction: the result may take their memory
         self.kernel: Callable[..., Any] | None = None
         self.arguments: tuple[Any, ...] | list[Any] = ()
         self.results: Any = None
         self.stream: Stream | None = None  # fixed at admission for copies, chosen at dispatch for kernels
         self.hard = 0
-        self.held = 0  # the bits above: what it waited for although its edges were satisfied
+        self.held = 0  # the bits above: reasons for waiting although all edges were satisfied
         self.soft: dict[Instruction, None] = {}
         self.unlaunched = 0
-        self.queue: SessionQueue | None = None  # set when a stream gets it: soft successors may follow
-        self.quick = False  # small and bounded: certain to end within tens of microseconds
+        self.queue: SessionQueue | None = None  # set when a stream gets the instruction: soft successors may follow
+        self.quick = False  # small and bounded, so that it ends within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
-        self.doubtful = False  # may it still fail by itself, or what it reads, although it was launched?
-        self.here = False  # is it launched by the driving thread?
-        self.foreign = False  # may it fail since another device is lost, although it was launched?
-        self.forwarded: Copy | None = None  # the input whose memory its result reuses
-        self.payload: Any = None  # bytes from outside that become its result's memory
+        self.doubtful = False  # although launched, the instruction or its operands may still fail
+        self.here = False  # launched by the driving thread
+        self.foreign = False  # although launched, may fail because another device is lost
+        self.forwarded: Copy | None = None  # the input whose memory the result has taken over
+        self.payload: Any = None  # the array from a client that becomes the result's memory
         self.pending = 0
-        self.dependents: dict[Instruction, bool] = {}  # -> is the edge hard?
+        self.dependents: dict[Instruction, bool] = {}  # successor -> whether the edge is hard
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
-        self.revoked: TensordError | None = None  # why, if a cancellation came after a stream had got it
+        self.revoked: TensordError | None = None  # the error of a cancellation after the dispatch
         self.claim_token = [True]  # emptied by the stream that starts the instruction, or by a cancellation
-        self.origin = False  # the error arose here, and is reported here
+        self.origin = False  # whether `error` arose in this instruction, which then reports it
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_end: InstructionEnd | None = None
-        self.scratch = 0  # bytes set aside for its kernel's temporaries, from its dispatch until it was executed
-        self.beside = 0  # bytes of temporaries, where there is no plan that says it
-        self.limit = 0  # nanoseconds that it may run; 0: any
-        self.remote = False  # does it wait for another node, or for what does?
-        self.replaced: tuple[tuple[Copy, Storage], ...] = ()  # of a transfer: copies that stand by until it has arrived
-        self.replans = 0  # how often memory was looked for beyond the plan
-        self.launch = 0  # its number, if it was launched at admission; of a Fence the highest that it covers
-        self.most = 0  # bytes that are planned for results whose size data decide, while it lives
+        self.scratch = 0  # bytes reserved for the kernel's temporaries, from dispatch until execution ends
+        self.beside = 0  # bytes of temporaries of an instruction without a plan
+        self.limit = 0  # nanoseconds that the instruction may run; 0 for no limit
+        self.remote = False  # waits for another node, or for a remote instruction
+        self.replaced: tuple[tuple[Copy, Storage], ...] = ()  # of a transfer: standby copies, kept until it has arrived
+        self.replans = 0  # number of replans for its memory
+        self.launch = 0  # the number of its launch at admission; of a Fence, the highest number that it covers
+        self.most = 0  # bytes that are planned for results whose size depends on data
         self.bytes_moved = 0
-        self.used = 0  # bytes of its device's memory in use once its results had theirs
+        self.used = 0  # bytes in use on its device once its results had memory
         self.event_sources: Sequence[Task] = ()
         self.event: Any = None
         self.admitted = 0
@@ -228,18 +228,18 @@ class Instruction:
         self.started = self.finished = 0
 
     def move(self, status: Status) -> None:
-        """Take a transition; IllegalTransition if the table does not have it."""
+        """Make a transition; IllegalTransition if the table does not allow it."""
         if status not in TRANSITIONS[self.status]:
             raise IllegalTransition(f"{self!r}: {self.status} -> {status}\n{story(self)}")
         self.status = status
 
     def move_to_outcome(self) -> None:
-        """Take the last transition."""
+        """Make the transition to the final status."""
         self.move(self.outcome())
 
     @property
     def retired(self) -> bool:
-        """Has it been erased?"""
+        """Whether the instruction has its final status."""
         return self.status in FINAL
 
     def outcome(self) -> Status:
@@ -251,24 +251,24 @@ class Instruction:
         return Status.CANCELLED if isinstance(self.error, CancelledError) else Status.SKIPPED
 
     def failure_of(self, copy: Copy) -> TensordError | None:
-        """The error that the instruction leaves in a copy, as far as it is known."""
+        """The error that the instruction leaves in a copy; None if it leaves none, or if none is known yet."""
         if self.error is not None:
             return self.error
         return None if self.failures is None else self.failures.get(copy)
 
     def own_failures(self) -> Sequence[TensordError]:
-        """The errors of results that failed alone, each of which arose here."""
+        """The errors of single results, which arose in this instruction."""
         return () if self.failures is None else tuple(self.failures.values())
 
     # -- on the stream's thread ------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Run a piece of it, on the driving thread; True if it was the last. All but routines run as a whole."""
+        """Run one slice on the driving thread; True if it was the last. Only runs of routines have several slices."""
         self.execute()
         return True
 
     def execute(self) -> None:
-        """Run the kernel unless an operand is poisoned; leave poison or health in the copies written."""
+        """Run the kernel unless an operand is poisoned, and set the poison slots of the copies written."""
         mine = self.claim()
         if self.error is None:
             self.error = self.poisoned_operand() if mine else self.revoked
@@ -280,8 +280,10 @@ class Instruction:
         self.settle_poison()
 
     def start(self, report: Callable[[], None]) -> None:
-        """Begin a kernel that ends later, on any thread, by calling its last argument with its error. Then, or if it
-        does not begin, `report` is called."""
+        """Begin a kernel that ends later, on any thread, by calling its last argument with an error or None.
+
+        `report` is called once, when the kernel has ended or could not begin.
+        """
         running = [True]
 
         def ended(error: TensordError | None) -> None:
@@ -306,14 +308,14 @@ class Instruction:
             ended(self.describe(error))
 
     def conclude(self, error: TensordError | None) -> None:
-        """The kernel that was begun has ended. An error that names its op arose elsewhere, and was told there."""
+        """End a kernel that `start` has begun. An error that names its op arose, and was reported, elsewhere."""
         if error is not None and self.error is None:
             self.origin = error.op is None
             self.error = self.describe(error) if self.origin else without_frames(error.reraisable())
         self.settle_poison()
 
     def claim(self) -> bool:
-        """Claim the decision whether it runs; False if that is claimed already. Popping the one item is atomic."""
+        """Claim the right to run or revoke the instruction; False if it is claimed already. `list.pop` is atomic."""
         try:
             self.claim_token.pop()
         except IndexError:
@@ -322,22 +324,22 @@ class Instruction:
 
     @property
     def cancelled(self) -> bool:
-        """Is it certain before execution that its kernel does not run? Called by its stream."""
+        """Whether the kernel certainly will not run; asked by the stream before execution."""
         return not self.claim_token or self.error is not None
 
     @property
     def blocking(self) -> bool:
-        """Does its kernel wait for the device?"""
+        """Whether the kernel waits for the device."""
         return self.plan is not None and self.plan.blocking
 
     @property
     def work(self) -> int:
-        """Element operations of its kernel."""
+        """The work of the kernel, in element operations."""
         return 0 if self.plan is None else self.plan.work
 
     @property
     def reports(self) -> bool:
-        """Is what its kernel refuses known after the kernel?"""
+        """Whether the kernel's refusal of data is known only after the kernel."""
         return self.plan is not None and self.plan.reports
 
     def poisoned_operand(self) -> TensordError | None:
@@ -348,7 +350,7 @@ class Instruction:
         return None
 
     def settle_poison(self) -> None:
-        """Set the poison slot of each copy written: a full overwrite heals, a failed write poisons."""
+        """Set the poison slot of each copy written: a successful write clears it, a failed write sets it."""
         results = self.results
         if type(results) is list or type(results) is tuple:
             self.note_failed_results(results)
@@ -360,7 +362,7 @@ class Instruction:
                 copy.poison = error
 
     def note_failed_results(self, results: list[Any] | tuple[Any, ...]) -> None:
-        """A kernel with several results may give an exception in the place of one of them."""
+        """Note the results in whose place the kernel has returned an exception."""
         for copy, result in zip(self.writes, results, strict=False):
             if isinstance(result, BaseException):
                 self.failures = self.failures or {}
@@ -369,9 +371,9 @@ class Instruction:
     def fail(self, error: BaseException) -> None:
         """Fail the instruction: the copies that it writes get the error.
 
-        Where it was executed before, the error is a late one: its place among the writes of its copies has passed, and
-        the driving thread settles who is poisoned. An error that is there already is the right one: the driving thread
-        may have found a bad operand while the kernel ran.
+        If the instruction was executed before, the error is late, and later writes may have followed: the driving
+        thread decides which copies are poisoned. An existing error stays: the driving thread may have found a poisoned
+        operand while the kernel ran.
         """
         if self.error is None:
             poison = None if self.finished else self.poisoned_operand()
@@ -381,24 +383,25 @@ class Instruction:
             self.settle_poison()
 
     def fail_late(self, error: BaseException) -> None:
-        """Its kernel went on with other data than it was given, and this is why. Others may have written its results
-        since: the driving thread settles who is poisoned."""
+        """Fail an instruction whose kernel has run with wrong data, for the reason `error`.
+
+        Its results may have been overwritten since: the driving thread decides which copies are poisoned.
+        """
         if self.error is None:
             self.error = self.describe(error)
             self.origin = True
 
     def hear_of(self, copy: int, error: TensordError) -> None:
-        """A copy that it has read, or may have, turns out to be poisoned, though it was dispatched. For opcodes that
-        are `tolerant`."""
+        """Note that a copy (id) which a dispatched `tolerant` instruction reads has turned out to be poisoned."""
 
     def settle_late_errors(self) -> None:
-        """Its sources are final: find out which of its results what it has heard of since concerns."""
+        """Fail the results that depend on copies noted by `hear_of`; called once all sources are final."""
 
     def describe(self, error: BaseException) -> TensordError:
-        """The error with op, location and instruction id, fit to be kept.
+        """The error with op, location and instruction id, and without frames.
 
-        A copy of an error that lacks any of them, unless it names this very instruction: the error of a lost device is
-        one for all that fail with it.
+        An error that lacks one of these is copied, unless it names this instruction, since the error of a lost device
+        is shared by all instructions that fail with it.
         """
         location = self.author.where(self.location)
         if isinstance(error, TensordError):
@@ -407,7 +410,7 @@ class Instruction:
             mine.op = error.op or self.label
             mine.location = error.location or location
             mine.instruction = error.instruction or self.id
-            without_frames(error)  # the kernel's frames may hold it in turn, and files and memory with it
+            without_frames(error)  # the kernel's frames would keep the error, files and memory alive
             return mine
         called = self.label if self.plan is None else call_text(self.plan.op, self.plan.attributes)
         message = f"{called}: {type(error).__name__}: {text_of(error)}"
@@ -420,7 +423,7 @@ class Instruction:
 
 
 def story(instruction: Instruction) -> str:
-    """The history of an instruction, for the error about an illegal transition: edges, times, thread."""
+    """The history of an instruction for the error of an illegal transition: edges, times, thread."""
     where = instruction.author.where(instruction.location) or "an unknown line"
     ran = instruction.stream.name if instruction.queue is not None and instruction.stream is not None else ""
     lines = [f"issued at {where} by session {instruction.author.id}, tick {instruction.admitted}"]

@@ -1,15 +1,15 @@
-"""Launches: what was put in the order of a device's stream at admission, and how far the device is known to have got.
+"""Launches: the ops that were put into the order of a device's stream at admission, and the device's known progress.
 
-On a device that `launches`, calling a kernel only gives work a place in the order of a stream: its *number*. Later
-launches on the same stream may treat an op that was launched at admission as finished, since they run behind it. For
-everything else (other streams of the device, the host, the next user of its memory) the op is finished once the device
-has *reached* that number.
+On a device that `launches`, calling a kernel only gives the op a place in the order of a stream: its *number*. Later
+launches on the same stream may treat a launched op as finished, since they run after it. For everything else (other
+streams, the host, the next user of its memory), the op is finished once the device has *reached* its number.
 
-What needs it earlier waits for a *fence*: an instruction without a kernel that the stream reports when it gets there. A
-fence is made where one is needed, covers all launches before it, and is shared until the next launch. So there is one
-mechanism for waiting, that of edges, and a launch that nothing waits for costs nothing but its number.
+An instruction that cannot assume this order waits for a *fence*: an instruction, usually without a kernel, that the
+stream reports when the device gets there. A fence is made on demand, covers all launches before it, and is shared until
+the next launch. So edges are the only mechanism for waiting, and a launch that nothing waits for costs only its number.
 
-`Copy.written` and `Copy.touched` are the numbers of launches that used a copy, `Buffer.behind` those of memory.
+`Copy.written` and `Copy.touched` are the numbers of the latest launches that wrote and used a copy, `Buffer.behind` is
+the number of the latest launch that used a piece of memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .session import VmSession
 
-REMEMBERED = 1 << 16  # keys of plans of one kind: those of library functions differ by shape, so that they never end
-LEAST_NS: Final = 2000  # that a kernel is taken to need at least
+REMEMBERED = 1 << 16  # remembered keys of plans: a bound, since the keys of library functions contain shapes
+LEAST_NS: Final = 2000  # the least time that a kernel is assumed to take
 
 
 class Fence(Instruction):
-    """An instruction that is reported when its device has reached the number `launch`. `cost`: what had been launched
-    by then. It has no kernel, or one that the driving thread launches, which reads a small value."""
+    """An instruction that is reported when its device has reached the number `launch`.
+
+    Its only possible kernel is the read of a small value, which the driving thread launches. `cost`: the cost of all
+    launches before the fence.
+    """
 
     __slots__ = ("cost",)
 
@@ -55,16 +58,18 @@ class Fence(Instruction):
 
 
 class Launches:
-    """The launches of one device. `order` has their numbers; `fence` is the newest one that is not reached, `sound` the
-    highest number up to which no error surfaced. `queue` counts the fences on the stream, of no session. `flooded`:
-    sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: keys
-    of plans (`Plan.key`) of which some kernel has run there. `warm`: keys whose kernels are compiled and loaded, for
-    packed operands; for others the key is paired with their strides. `begun`: keys that the launcher has run, or will.
+    """The launches of one device.
 
-    `cost` is what was launched, and `done` the part of it that is known to be complete, in element operations; each
-    launch counts as `least` of them more. `pace`: element operations per ns, as seen between fences. A launch that
-    brings `cost` up to `halt`, or the number up to `stop`, needs a look (`Fences.launched`). `often`: launches from one
-    fence to the next, at most.
+    `order` has their numbers; `fence` is the newest fence that is not reached; `sound` is the highest number up to
+    which no error has surfaced. `queue` counts the fences on the stream, which belong to no session. `flooded`:
+    sessions that have launched as far ahead as they may. `last`: the id of the session that launched last. `seen`: keys
+    of plans (`Plan.key`) of which some kernel has run on the device. `warm`: keys whose kernels are compiled and loaded
+    for packed operands; for other operands the key is paired with their strides. `begun`: keys that the launcher has
+    run, or will.
+
+    `cost` is the work of all launches, and `done` the part known to be complete, in element operations, with `least`
+    more for each launch. `pace`: element operations per ns, as measured between fences. `Fences.launched` must be
+    called when `cost` reaches `halt`, or the number reaches `stop`. `often`: the most launches between two fences.
     """
 
     __slots__ = (
@@ -93,7 +98,7 @@ class Launches:
         self.flooded: dict[VmSession, None] = {}
         self.sound = 0
         self.last = -1
-        self.seen: Any = set()  # not declared as sets: models have everything in them
+        self.seen: Any = set()  # not declared as sets, since keys have no common type
         self.warm: Any = set()
         self.begun: dict[Any, None] = {}
         self.cost = self.done = 0
@@ -102,10 +107,10 @@ class Launches:
         self.halt = self.stop = self.often = 0
 
     def learn(self, fence: Fence, since: int) -> None:
-        """Learn the pace from a fence that has passed. `since`: when the fence before it was seen to have passed.
+        """Learn the pace from a fence that the device has passed. `since`: when it was seen to pass the one before.
 
-        A device that had work all that time is as fast as this; one that ran out of work is at least this fast. One
-        measurement no more than doubles the pace, since the earlier fence may have passed long before it was seen to.
+        If the device had work all the time, the measurement is its pace; if it ran out of work, a lower bound. One
+        measurement at most doubles the pace, since the earlier fence may have been passed long before this was seen.
         """
         elapsed, cost = fence.finished - since, fence.cost - self.done
         if elapsed <= 0 or cost <= 0:
@@ -117,9 +122,10 @@ class Launches:
             self.pace = max(self.pace, seen)
 
     def follows(self, copy: Copy) -> bool:
-        """Would a launch now come behind the unfinished write of a copy, one that cannot fail but with the device?
+        """Whether a launch made now would run after the unfinished write of a copy.
 
-        A write on the stream of uploads is waited for by the device.
+        The write must be one that cannot fail unless the device is lost. For a write on the upload stream, the launch
+        stream is made to wait.
         """
         writer = copy.writer
         if writer is None:
@@ -136,15 +142,17 @@ class Launches:
         return True
 
     def follows_all(self, copy: Copy) -> bool:
-        """Would a launch now come behind all unfinished uses of a copy?"""
+        """Whether a launch made now would run after all unfinished uses of a copy."""
         stream = self.queue.stream
         if not self.follows(copy) or (copy.uses and (copy.queued != copy.uses or copy.stream is not stream)):
             return False
         return all(reader.event is not None and reader.stream is stream for reader in copy.readers or ())
 
     def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
-        """Note that the kernels of a call have run on the device. Too many are all forgotten: their next calls are the
-        launcher's again."""
+        """Note that the kernels of a call have run on the device.
+
+        If there are too many keys, all are forgotten, and the next calls go to the launcher again.
+        """
         if len(self.warm) >= REMEMBERED:
             self.seen.clear()
             self.warm.clear()
@@ -152,7 +160,7 @@ class Launches:
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 
     def begins(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
-        """Is this call, which the launcher gets, the first with its kernels, so that it compiles or loads them?"""
+        """Whether a call for the launcher is the first with its kernels, so that it compiles or loads them."""
         key = plan.key if strides.count(None) == len(strides) else (plan.key, strides)
         if plan.key is None or key in self.begun:
             return False
@@ -162,11 +170,11 @@ class Launches:
         return True
 
     def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
-        """Are the kernels of a call compiled and loaded? `strides`: of the operands, None for one that is packed."""
+        """Whether the kernels of a call are compiled and loaded. `strides`: of the operands, None for a packed one."""
         packed = strides.count(None) == len(strides)
         return plan.launchable and (plan.key if packed else (plan.key, strides)) in self.warm
 
 
 def strides_of(instruction: Instruction) -> tuple[Any, ...]:
-    """The strides of its operands, None for a packed one."""
+    """The strides of an instruction's operands; None for a packed operand."""
     return tuple([one.strides for one in instruction.inputs if type(one) is Binding])

@@ -1,4 +1,4 @@
-"""A linked program: which devices its slots stand for, and which tensors it captures; and its steps as messages."""
+"""A program linked in a session: its slots stand for devices, it captures tensors, and its steps become messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ...interpreter.types.meta import Meta
 
 
 class Template(NamedTuple):
-    """A step as a message to be: variables, and numbers (n < 0: slot ~n), in the places of ids and values.
+    """The message of a step, with variables and numbers (n < 0 is number slot ~n) in place of ids and values.
 
-    `signature`: the number of an op's signature; 0 for another step. `released`: the bits of what dies with the
-    message; `behind`: what dies with the step, and the message has no bit for. `line`: the number of the step's line.
+    `signature`: the number of an op's signature; 0 for any other step. `released`: the bits of the operands that the
+    message releases; `behind`: variables released after the step for which the message has no bit. `line`: the number
+    of the step's line.
     """
 
     signature: int
@@ -27,15 +28,15 @@ class Template(NamedTuple):
 
 
 class SessionProgram:
-    """A program with a device for each of its slots, and the ids of the tensors that it captures, in one session.
+    """A program in one session, with a device for each slot, and the ids of the captured tensors.
 
-    `name` is for people. `number`: by which records name it; 0 before the first of them. `templates`: its steps as
-    messages, each made when a run first needs it. `nested`: likewise the blocks of its steps of control flow.
-    `compiled`: what sessions share of the program, None until it runs. `convention`: how it is called, as it travels;
-    `extra`: what that counts for in the quota of steps.
+    `name`: for reports. `number`: names the program in trace records; 0 before the first record. `templates`: the steps
+    as messages, each made when a run first needs it; `nested`: likewise the blocks of control-flow steps. `compiled`:
+    the compiled parts that sessions share; None before the first run. `convention`: the encoded calling convention;
+    `extra`: the convention's weight in the quota of steps.
 
-    `passes`: the names of those that may change it. `improved`: the same after those on programs, None if they change
-    nothing, or it is not known yet; `applied` is what each of them has done. `source`: the program that was linked.
+    `passes`: the names of the passes that may change the program. `improved`: the program after its passes; None if
+    they change nothing, or have not run yet; `applied`: the effect of each pass. `source`: the program as linked.
     """
 
     def __init__(
@@ -60,28 +61,28 @@ class SessionProgram:
         self.extra = 0
         self.templates: list[Template | None] = [None] * len(program.steps)
         self.nested: dict[int, tuple[LinkedBlock, ...]] = {}
-        self.refused: set[int] = set()  # steps whose op was refused a signature when it was last asked for
+        self.refused: set[int] = set()  # steps whose op has no valid signature
         self.runs = 0
         self.compiled: Any = None
-        self.pieces: Sequence[range] | None = None  # of its steps; None until they all have signatures
-        self.fusions: Sequence[Fusion] | None = None  # None until they are looked for
-        self.segments: dict[int, Any] = {}  # first step of a piece -> how it runs as one instruction, if it may
+        self.pieces: Sequence[range] | None = None  # of the steps; None until all steps have signatures
+        self.fusions: Sequence[Fusion] | None = None  # None until they were searched
+        self.segments: dict[int, Any] = {}  # first step of a piece -> its compiled segment, or None
 
     def all_templates(self) -> Iterator[Template]:
-        """The templates that were made, also in its parts."""
+        """All templates made so far, including those of the parts."""
         yield from (template for template in self.templates if template is not None)
         for routine in self.parts():
             yield from routine.all_templates()
 
     def parts(self) -> Iterator[SessionProgram]:
-        """The routines that it consists of: its blocks, and what it is after passes."""
+        """The routines that belong to this one: its blocks, and itself after its passes."""
         for blocks in self.nested.values():
             yield from (block.routine for block in blocks)
         if self.improved is not None:
             yield self.improved
 
     def after(self, program: Program) -> SessionProgram:
-        """The same with its program after passes."""
+        """This routine with `program`, which is its program after the passes."""
         found = SessionProgram(
             program, self.devices, self.captured, self.location, self.name, self.passes & IN_SEGMENTS
         )
@@ -90,15 +91,17 @@ class SessionProgram:
 
     @property
     def results(self) -> list[tuple[Meta | None, str]]:
-        """Meta and home of each result of a run."""
+        """The meta and home of each result of a run."""
         program = self.program
         return [(program.metas[value], self.devices[program.homes[value]]) for value in program.results]
 
 
 class LinkedBlock(NamedTuple):
-    """A block of a step of control flow, linked. `values`, `numbers`: what it is given, by the places among the step's
-    operands; `effects`: how many side effects the step's blocks before it have. Compiled code needs `SessionProgram`
-    first."""
+    """A linked block of a control-flow step.
+
+    `values`, `numbers`: the positions of the block's arguments among the step's operands; `effects`: the number of side
+    effects in the step's earlier blocks. Compiled code requires `SessionProgram` to be defined first.
+    """
 
     routine: SessionProgram
     values: tuple[int, ...]

@@ -1,8 +1,8 @@
 """The number among a call's operands, as an array without dimensions.
 
-NumPy's functions convert a Python number anew in every call, which takes as long as a small kernel. An array of the
-dtype that NumPy would choose has the same value bit for bit, and a program that uses a number uses it again. Only calls
-that are computed at admission use it: one at a time, on the driving thread, on host memory.
+NumPy's functions convert a Python number in every call, which takes as long as a small kernel. An array of the dtype
+that NumPy would choose has the same value bit for bit, and programs tend to use a number again. Only calls computed at
+admission use the array: one at a time, on the driving thread, in host memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...interpreter.types.meta import OperandMeta
 
 
 class Number:
-    """The latest number that stood there, in an array of that dtype."""
+    """A zero-dimensional array that holds the latest number among a signature's operands."""
 
     __slots__ = ("_array", "_value")
 
@@ -26,8 +26,8 @@ class Number:
         self._value: Any = None
 
     def of(self, value: Any) -> Any:
-        """An array for that number, until the next one comes; the number itself if the dtype does not hold it."""
-        if value is not self._value:  # equal is not enough: 0.0 equals -0.0
+        """The array with this number, valid until the next call; the number itself if the dtype cannot hold it."""
+        if value is not self._value:  # identity, since 0.0 equals -0.0
             try:
                 self._array.fill(value)
             except OverflowError:
@@ -37,6 +37,6 @@ class Number:
 
 
 def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...]) -> Number | None:
-    """For calls of NumPy's functions with one tensor and one number; None for others."""
+    """A `Number` for calls of NumPy functions with one tensor and one number; None for other calls."""
     dtype = number_dtype(op, metas)
     return None if dtype is None else Number(dtype)

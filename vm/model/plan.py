@@ -1,8 +1,8 @@
 """Plans: resolved signatures, computed once.
 
-A signature (op, attributes, input metas, device, out metas) arrives once per session; every instruction with its
-number uses its plan: the metas of the results, the kernel bound to the device's array module, whether it may run at
-once on the driving thread, and the inputs whose memory a result may reuse.
+A signature (op, attributes, input metas, device, out metas) arrives once per session. Every instruction with its number
+uses its plan: the metas of the results, the kernel bound to the device's array module, whether calls may run at
+admission, and the inputs whose memory a result may take over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .signature import Maker, Signature, attributes_of, plain
 
 
 class Plan:
-    """A resolved signature. `metas` has None for pending inputs; then nothing but the operands is known yet."""
+    """A resolved signature. With a pending input, whose meta is None in `metas`, nothing else is known yet."""
 
     __slots__ = (
         "attributes",
@@ -84,53 +84,54 @@ class Plan:
         self.metas = metas
         self.count = len(metas)
         self.device = device
-        self.stream = device.compute[0]  # if that lets small ops run on the driving thread, they do
+        self.stream = device.compute[0]  # decides whether small ops may run on the driving thread
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
         self.outputs: OutputMetas = self._results(targets, infer)
-        self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # of an op with one result
-        self.open = self.pending or None in self.outputs  # some metas are not known at the call
+        self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # the meta of a single result
+        self.open = self.pending or None in self.outputs  # some metas are not known when the client calls
         known = tuple([meta for meta in metas if meta is not None])
         self.work = 0 if self.pending else op.estimate(known, self.outputs, dict(attributes))
-        # An upper bound of its results' bytes, if their size depends on data.
+        # The most bytes of the results, if their size depends on data.
         most = op.most(known) if op.most is not None and not self.pending else 0
-        self.most = most if most <= device.backend.limit else 0  # else data decide whether it fits
-        # Its kernel, and the bytes of the kernel's temporaries, set aside while it runs.
+        self.most = most if most <= device.backend.limit else 0  # otherwise the data decide whether they fit
+        # The kernel, and the bytes of the kernel's temporaries.
         call = KernelCall(op, dict(attributes), metas, self.outputs, self.in_place, self.work)
         self.kernel, self.scratch = bind(device, call)
         self.number = number_of(op, metas) if device.backend.takes_numbers else None
         self.forward = forwardable(op, metas, self.outputs)
-        self.donatable = sum(1 << position for position in self.forward if position < 63)  # their bits in `released`
+        self.donatable = sum(1 << position for position in self.forward if position < 63)  # as bits of `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
-        # May what the kernel refuses be known after it? Else, does the kernel wait for the device?
+        # Whether the kernel's refusal of data is known only afterwards; if not, whether the kernel waits for the
+        # device.
         self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))
         self.blocking = op.blocking and not self.reports
-        # On a device that launches: does calling it only launch, once kernels that `key` stands for have run there?
+        # Whether calling the kernel only launches, on a device that launches, once kernels with this `key` have run.
         self.launchable = device.launches is not None and not self.obstacle()
-        # And may it be launched without an instruction, since it cannot fail but with the device?
+        # Whether the op may be launched without an instruction, since it cannot fail unless the device is lost.
         self.certain = self.launchable and not self.reports and runs_at_once(op)
         self.key: Any = None
         if device.launches is not None:
             self.key = None if self.pending else key_of(op, attributes, metas, self.outputs)
             self.immediate = self.certain and self.key in device.launches.seen
-        self.warm = False  # are its kernels for packed operands known to be compiled and loaded?
-        # Its results are views, where strides can express them: such a call may take effect at admission, too.
+        self.warm = False  # the kernels for packed operands are known to be compiled and loaded
+        # Whether the result is a view if strides can express it; such a call needs no kernel.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
         reads = "".join("" if scalar else "r" for scalar in self.scalars)
         kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
-        self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of its base -> those of the view, or None
+        self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of a base -> those of its view, or None
         taken, made = tuple(map(plain, metas)), tuple(map(plain, self.outputs))
-        # What records say it is of.
+        # The signature in trace records.
         self.signature: Signature = (taken, made, attributes_of(op, attributes), self.work)
-        self.maker: Maker = (op.name, self.signature)  # of the storages that it makes
+        self.maker: Maker = (op.name, self.signature)  # noted in the storages of its results
         # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
         # signature.
         self.traits: tuple[Any, ...] = (session, Opcode.CALL.value, op.name, device.name, kinds, self.signature)
 
     def obstacle(self) -> str:
-        """What stands against launching its kernel at admission, in words; nothing if calling it only launches."""
+        """The reason why the kernel cannot be launched at admission, for reports; empty if it can."""
         op, backend = self.op, self.device.backend
         if self.open:
             return DECIDED
@@ -142,7 +143,7 @@ class Plan:
             return "plans of FFTs belong to a thread"  # CuPy's
         axes = [len(meta.shape) for meta in (*self.metas, *self.outputs) if isinstance(meta, Meta)]
         if max(axes, default=0) > backend.most_axes:
-            return f"arrays of {backend.name} have {backend.most_axes} axes at the most"  # which the long way tells
+            return f"arrays of {backend.name} have {backend.most_axes} axes at the most"  # an instruction reports it
         if backend.raises_late and not op.never_raises(self.metas, dict(self.attributes)):
             return "it may refuse its data"
         return ""
@@ -156,14 +157,14 @@ class Plan:
     ) -> Plan:
         """The plan for the same call once its pending metas are known; MetadataError as at the call.
 
-        That is so for a number among the operands, too: which dtype it has to fit was not known there.
+        A number among the operands is checked here, too, since the dtype that it must fit was not known at the call.
         """
         try:
             plan = Plan(self.op, self.attributes, metas, self.device, targets, infer, self.session)
             check_scalars(self.op.name, operands, metas, dict(self.attributes))
         except TensordError:
             raise
-        except Exception as error:  # as where a signature is taken: of what a client asks for nothing may stop others
+        except Exception as error:  # as for a client's signature: no request may stop other sessions
             raise MetadataError(f"{self.label}: {error!r}", op=self.label) from error
         return plan
 
@@ -179,17 +180,17 @@ class Plan:
 
 
 def runs_at_once(op: OpDef) -> bool:
-    """May small calls run at admission? The fast path cannot report that one of several results failed alone."""
+    """Whether small calls may run at admission, where the failure of one of several results could not be reported."""
     return op.prompt and op.outputs == 1 and op.view is None and not op.partial
 
 
 def key_of(
     op: OpDef, attributes: FrozenAttributes, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas
 ) -> tuple[Any, ...]:
-    """The key of a call's compiled kernels: calls with equal keys have the same ones.
+    """The key of a call's compiled kernels: calls with equal keys use the same kernels.
 
-    Those of an elementwise op depend on the dtypes, the axes that are left when neighbours are joined, and the width of
-    an index; what library functions and reductions choose by is not known, so their shapes have to be the same.
+    The kernels of an elementwise op depend on the dtypes, the axes left after joining neighbours, and the width of an
+    index. The choice made by library functions and reductions is unknown, so their keys contain the shapes.
     """
     taken = tuple(map(plain, metas))
     if not op.elementwise or None in outputs:
@@ -200,7 +201,7 @@ def key_of(
 
 
 def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: OutputMetas) -> tuple[int, ...]:
-    """Inputs whose memory the first result may reuse."""
+    """The positions of the inputs whose memory the result may take over."""
     first = outputs[0] if len(outputs) == 1 else None
     if not op.elementwise or first is None:
         return ()
@@ -208,16 +209,16 @@ def forwardable(op: OpDef, metas: tuple[OperandMeta | None, ...], outputs: Outpu
 
 
 def fits(meta: Meta, target: Meta) -> bool:
-    """Same shape and itemsize: an elementwise result may be written over it."""
+    """Whether an elementwise result may overwrite this input: same shape and itemsize."""
     return meta.shape == target.shape and meta.dtype.itemsize == target.dtype.itemsize
 
 
 def bind(device: DeviceState, call: KernelCall) -> tuple[Any, int]:
-    """The kernel of a call, and the bytes of its temporaries. MetadataError with what a device from outside raises."""
+    """The kernel of a call, and the bytes of its temporaries; MetadataError for any exception of a plugin's device."""
     try:
         return device.backend.bind_kernel(call)
     except TensordError:
         raise
     except Exception as error:
-        message = f"{call.op.name}: {device.name} binds no kernel for it: {type(error).__name__}: {error}"
+        message = f"{call.op.name}: {device.name} cannot bind a kernel: {type(error).__name__}: {error}"
         raise MetadataError(message, op=call.op.name) from error

@@ -1,4 +1,4 @@
-"""Why one instruction waits for another."""
+"""The reasons of edges, and the first words in the labels of transfers that make room or undo it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class Reason(StrEnum):
     RAW = "RAW"
     WAR = "WAR"
     WAW = "WAW"
-    # It takes memory that a launch at admission may still use.
+    # The target gets memory that a launch at admission may still use.
     MEMORY = "memory"
-    # In the trace of several nodes: its value comes from an instruction of another node.
+    # In the trace of several nodes: the value comes from an instruction of another node.
     LINK = "link"
-    # A Barrier waits for every earlier instruction of its session.
+    # A barrier waits for every earlier instruction of its session.
     BARRIER = "barrier"
 
 
-# The first word in the label of a transfer that makes room, as planned, or where the plan did not hold; and of one that
-# brings back what had to leave.
+# The first word in the label of a transfer: a planned eviction, an eviction because the plan did not hold, and the
+# return of an evicted value.
 EVICT: Final = "evict"
 REPLAN: Final = "replan"
 RETURN: Final = "return"
-MAKES_ROOM: Final = (f"{EVICT} ", f"{REPLAN} ")  # how such labels begin
+MAKES_ROOM: Final = (f"{EVICT} ", f"{REPLAN} ")  # the beginnings of labels of evictions

@@ -1,8 +1,9 @@
-"""The memory that a session's instructions will reserve on a device once another node has answered.
+"""The memory that a session's remote instructions will reserve on a device.
 
-These instructions receive from another node, or wait for an instruction that does. Their needs are kept apart from
-those of all other instructions (`DeviceState.unreserved`): another node decides how long they wait, and an instruction
-there may itself wait for one of the others here. Among themselves they keep the order of their program.
+Remote instructions receive from another node, or wait for an instruction that does. Their needs are separate from those
+of all other instructions (`DeviceState.unreserved`), which must not wait for them: the other node decides how long a
+remote instruction waits, and may itself wait for an instruction here. Remote instructions keep program order among
+themselves.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class RemoteNeeds:
-    """The needs of one session on one device.
+    """The needs of one session's remote instructions on one device.
 
-    `needs`: the instructions in program order, with the bytes that each will reserve, -1 while a pending meta hides the
-    number; `nbytes`: the sum of the known needs; `unknown`: how many are not known.
+    `needs`: the instructions in program order, with the bytes that each will reserve, -1 while a meta is pending;
+    `nbytes`: the sum of the known needs; `unknown`: the number of unknown needs.
     """
 
     __slots__ = ("nbytes", "needs", "unknown")
@@ -48,10 +49,10 @@ class RemoteNeeds:
             self.take(instruction)
 
     def lets(self, instruction: Instruction, nbytes: int, free: int, limit: int) -> bool:
-        """May the instruction reserve `nbytes` of the `free` bytes now?
+        """Whether the instruction may reserve `nbytes` of the `free` bytes now.
 
-        Yes for the first in program order, and if all needs fit. Where a need is not known, half of the device stays
-        free.
+        The first instruction in program order may; any other may if all needs fit. While a need is unknown, half of the
+        device stays free.
         """
         if next(iter(self.needs), instruction) is instruction:
             return True

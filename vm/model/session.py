@@ -1,4 +1,4 @@
-"""One client's side of the engine: its ids, signatures, locations, spans, requests, cancellation, flow control."""
+"""The engine's state of one session: ids, signatures, locations, spans, requests, cancellation, flow control."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...interpreter.programs.records import Reader
 
 ELSEWHERE: Final = "which is in no process of the same user on the same machine"
-PRIVATE: Final = 1 << 40  # numbers of signatures that runs make are above; those of clients are below
+PRIVATE: Final = 1 << 40  # the signatures that runs make have numbers above, those of clients below
 
 # (request, value, error): the answer to a session's request. Called on the driving thread; must not block.
 ReplySink: TypeAlias = Callable[[int, object, TensordError | None], None]
@@ -41,19 +41,21 @@ class FileOpener(Protocol):
 
 
 def refuse_files(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:  # noqa: ARG001 - as declared
-    """Opens files for a session whose client can name none."""
+    """The default of `VmSession.open_file`: refuse, since the client cannot name files."""
     raise ProtocolError("this connection loads and saves no files")
 
 
 class Again(NamedTuple):
-    """An answer, of a side effect, to a request that stays open for others."""
+    """An answer of a side effect to a request that stays open for further answers."""
 
     values: Any
 
 
 class HostCall(NamedTuple):
-    """A host call that the client was asked for. `takes`: what gives each result its bytes; `ended` is called with the
-    error, or with none, once."""
+    """A host call that the client has not answered yet.
+
+    `takes`: the functions that take the bytes of the results; `ended`: called once, with an error or None.
+    """
 
     metas: Sequence[Meta]
     takes: Sequence[Callable[[Any], None]]
@@ -61,8 +63,10 @@ class HostCall(NamedTuple):
 
 
 class Called(NamedTuple):
-    """An answer that asks for a host call: its number, its values; None if nobody waits for it any more. `function`: in
-    process, what the message of the call has brought."""
+    """An answer that asks the client for a host call, by its number. `values`: None if the call has ended.
+
+    `function`: the function itself, if it came with the message in this process.
+    """
 
     number: int
     values: Any
@@ -72,15 +76,14 @@ class Called(NamedTuple):
 class VmSession:
     """The engine's state of one session.
 
-    `live` are its unfinished instructions in program order; `tensors` what its ids name; `newest` the highest id it
-    ever defined, since ids rise and are never reused; `generation` the number of its cancellations, so that a restart
-    that was sent before the latest one does not undo it; `queues` what it has on each stream; `moves` the tensors that
-    it has moved and that were not needed yet; `moving` copies that the moves begun since will fill; `pins` how
-    often it has pinned the tensors of which ids (`memory.pins`); `open_file` opens what its client names. `may_store`:
-    it may have checkpoints written and restored, in any directory of the machine's user; else below those of `stores`.
-    `watch_process` makes a
-    `block_user`, for the first block of a GPU's memory that its client gets. `trusted`:
-    its messages are made in this process, by `client`, so they have the form of their kinds.
+    `live`: the unfinished instructions in program order; `tensors`: by id; `newest`: the highest id ever defined, since
+    ids rise and are never reused; `generation`: the number of cancellations, so that a restart sent before the latest
+    one has no effect; `queues`: the session's queue on each stream; `moves`: moved tensors whose bytes were not needed
+    yet; `moving`: copies that begun moves will fill; `pins`: pinned tensors and their counts, by id (`memory.pins`);
+    `open_file`: opens the files that the client names. `may_store`: the session may write and restore checkpoints in
+    any directory of the machine's user; otherwise only below the directories in `stores`. `watch_process` makes the
+    `block_user`, when the client gets its first block of a GPU's memory. `trusted`: the messages are made in this
+    process, by `client`, so they are well-formed.
     """
 
     __slots__ = (
@@ -151,72 +154,72 @@ class VmSession:
         limits: Limits | None = None,
     ) -> None:
         self.id = id_
-        self.name = name  # for people
+        self.name = name  # for reports
         self.reply = reply
         self.ask_client = reply  # for host calls, with what is `Called`
         self.strict = strict
-        self.detail = 0  # of how many runs of a routine one is timed, call by call; 0 for none
+        self.detail = 0  # one in this many runs of a routine is timed call by call; 0 for none
         self.trusted = trusted
-        self.reads_in_place = trusted  # may its client use the memory of GPUs, which is this process's?
-        self.unshared = ELSEWHERE  # why its client has no blocks of such memory
+        self.reads_in_place = trusted  # whether the client, in this process, may use the memory of GPUs
+        self.unshared = ELSEWHERE  # why the client gets no blocks of GPU memory
         self.watch_process: Callable[[], BlockUser] | None = None
-        self.block_user: BlockUser | None = None  # its client's process
-        self.blocks: dict[Any, Any] = {}  # what its client has in blocks, by the copies it is of (`admission.shares`)
+        self.block_user: BlockUser | None = None  # the client's process
+        self.blocks: dict[Any, Any] = {}  # the client's blocks, by the values in them (`admission.shares`)
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
         self.tensors: dict[int, Tensor] = {}
-        self.calls: dict[int, HostCall] = {}  # what its client was asked for, and has not returned
+        self.calls: dict[int, HostCall] = {}  # host calls that the client has not answered yet
         self.chains: dict[int, Copy] = {}
-        self.refused_chains: dict[int, TensordError] = {}  # what the side effects of a refused chain get
+        self.refused_chains: dict[int, TensordError] = {}  # the errors for side effects of refused chains
         self.plans: dict[int, Plan | TensordError] = {}
-        self.immediate: dict[int, Plan] = {}  # those of the plans whose ops may run, or take effect, at admission
-        self.offered: set[int] = set()  # its live instructions whose values wait for another node to take them
+        self.immediate: dict[int, Plan] = {}  # the plans whose calls may run at admission
+        self.offered: set[int] = set()  # live instructions whose values another node has not received yet
         self.operands = 0  # of all plans
         self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
-        self.signed = PRIVATE  # the newest number of a signature that a run has made
-        self.unfolding: Unfolding | None = None  # a run in the middle of being admitted op by op
+        self.signed = PRIVATE  # the newest number of a signature made by a run
+        self.unfolding: Unfolding | None = None  # the run that is being admitted op by op
         self.locations: Texts[str] = Texts(self.limits.location_bytes)
         self.spans: Texts[tuple[str, ...]] = Texts(self.limits.location_bytes)
         self.live: dict[int, Instruction] = {}
-        self.barrier: Instruction | None = None  # the latest live Barrier over the whole session
+        self.barrier: Instruction | None = None  # the latest live barrier
         self.moves: dict[Moved, None] = {}
         self.moving: list[Copy] = []
         self.pins: dict[int, tuple[Tensor, int]] = {}
         self.files: dict[int, OpenFile] = {}  # open for LOAD, by the client's numbers
-        self.outputs: dict[int, tuple[OutputFile, Copy]] = {}  # open for WRITE, each with the link of its chain
-        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # those that anything lies in
+        self.outputs: dict[int, tuple[OutputFile, Copy]] = {}  # open for WRITE, each with its chain
+        self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # files that are open, or in which values lie
         self.open_file: FileOpener = refuse_files
         self.may_store = False
         self.stores: Sequence[Path] = ()
         self.newest = 0
         self.generation = 0
         self.closed = False
-        self.shares = False  # has it ever published or looked up a name?
+        self.shares = False  # whether it has ever published or looked up a name
         self.queues: dict[Stream, SessionQueue] = {}
-        self.flooded = False  # has it launched as far ahead of a device as it may?
+        self.flooded = False  # whether it has launched as far ahead of a device as it may
         self.cancelled: TensordError | None = None
         self.errors = 0
-        self.moved, self.evicted = [0, 0], [0, 0]  # transfers that it has caused, and their bytes; those that made room
-        self.synced = 0  # as many of them were known to the latest sync
+        self.moved, self.evicted = [0, 0], [0, 0]  # [count, bytes] of its transfers and evictions
+        self.synced = 0  # `errors` at the latest sync
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
-        self.tap: Any = None  # what records it (`recording.tapped`)
+        self.tap: Any = None  # the tap of its recording (`recording.tapped`)
 
     def in_run(self) -> bool:
-        """Is it in the middle of a run that is admitted op by op?"""
-        return self.unfolding is not None  # asked here, since type checkers think that an attribute stays what it was
+        """Whether a run is being admitted op by op."""
+        return self.unfolding is not None  # a method, since type checkers take an attribute for unchanged after a call
 
     def waits(self) -> bool:
-        """Has it launched too far ahead, or is it in the middle of a run that cannot go on before a value is there?"""
+        """Whether its messages must wait: it has launched too far ahead, or its run needs a value first."""
         return self.flooded or (self.unfolding is not None and self.unfolding.waits())
 
     def where(self, location: int) -> str | None:
         """The user's line behind a location number; None for one that was never sent."""
         try:
             return self.locations.get(line_of(location))
-        except TypeError:  # from a damaged message that ran before this field was checked
+        except TypeError:  # a damaged message ran before this field was checked
             return None
 
     def span(self, location: int) -> tuple[str, ...]:
@@ -225,9 +228,11 @@ class VmSession:
 
 
 def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
-    """The next messages of the run that the session is in the middle of, at most so many. To be admitted one by one:
-    the run ends when the message behind its last one is asked for. It may have to wait for a value in between, or have
-    taken so long that others come first."""
+    """The next messages of the session's unfolding run, at most `most`, to be admitted one by one.
+
+    The run ends when the message after its last one is requested. The iteration also stops when the run must wait for a
+    value, or should let other sessions have a turn.
+    """
     unfolding = session.unfolding
     if unfolding is None:
         return
@@ -246,7 +251,7 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
 
 
 class Cause(NamedTuple):
-    """The cause of what placement plans: a session that asks for it, at a `location` of its program, by number."""
+    """The cause of a planned transfer: a session, and a location number in its program."""
 
     session: VmSession
     location: int

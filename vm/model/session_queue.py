@@ -1,4 +1,4 @@
-"""One session's queue on one stream."""
+"""One session's queue on one stream: its dispatched instructions, counted, and its backlog."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from .instruction import Instruction
 class SessionQueue:
     """One session's instructions on one stream.
 
-    `queued` counts the instructions that the stream has not reported yet, and `work` estimates them in element
-    operations. `waiting` are ready instructions that wait, in order, for room on the stream (`scheduler.fair_queue`).
+    `queued` counts the dispatched instructions that the stream has not reported yet, and `work` is their estimated work
+    in element operations. `waiting` holds ready instructions that wait, in order, for room on the stream
+    (`scheduler.fair_queue`).
     """
 
     __slots__ = ("device", "queued", "stream", "waiting", "work")

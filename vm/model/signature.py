@@ -1,7 +1,8 @@
-"""The signature of an instruction as plain values that records keep: metas, attributes, work.
+"""The signature of an instruction as plain values for trace records: metas, attributes, work.
 
-Made once per plan, not per instruction. Only tuples, texts and numbers, since the garbage collector walks everything
-else that the trace's ring holds. Nothing here grows with what a client sends beyond the number of its operands.
+A signature is made once per plan, not per instruction. It consists of tuples, strings and numbers only, since the
+garbage collector visits everything else that the trace ring holds. Its size is bounded, except by the number of
+operands.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from ...interpreter.schema.indexing import spelt
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
 
-# Compiled code takes a tuple apart that is declared with its fields, and makes another one for each record. These are
-# kept whole: records share them.
-# (shape, dtype); of a Python scalar (None, its type), of a meta that is not known (None, "").
+# `tuple[Any, ...]` on purpose: compiled code would take apart a tuple that is declared with its fields, and make a new
+# one for each record, but records share these tuples.
+# (shape, dtype); (None, type) for a Python scalar, (None, "") for a pending meta.
 PlainMeta: TypeAlias = tuple[Any, ...]
 # (metas of the operands, metas of the results, attributes, work)
 Signature: TypeAlias = tuple[Any, ...]
@@ -22,26 +23,26 @@ Signature: TypeAlias = tuple[Any, ...]
 UNKNOWN: PlainMeta = (None, "")
 NOTHING: Signature = ((), (), "", 0)
 
-# What made a storage: the label of the instruction, and what it was of.
+# The maker of a storage: the label of an instruction, and its signature.
 Maker: TypeAlias = tuple[Any, ...]
 UNMADE: Maker = ("", NOTHING)
 UPLOAD: Maker = ("upload", NOTHING)
 SHARED: Maker = ("share", NOTHING)
 
-INDEX = "index"  # the attribute of all ops that select, in its normal form
+INDEX = "index"  # the attribute of all indexing ops, in its normal form
 _LONGEST = 200  # characters of all attributes
 _ITEMS, _DEPTH, _TEXT = 8, 3, 40  # of one attribute's value
 
 
 def plain(meta: OperandMeta | None) -> PlainMeta:
-    """A meta, a scalar's type, or a meta that is not known, as plain values."""
+    """A meta, a scalar's type, or None for a pending meta, as plain values."""
     if meta is None:
         return UNKNOWN
     return meta.plain if isinstance(meta, Meta) else (None, meta.__name__)
 
 
 def attributes_of(op: OpDef, attributes: FrozenAttributes) -> str:
-    """`axis=(0, 1), keepdims=True`, `x[tensor, 0:5]`: what is not the default, at most `_LONGEST` characters."""
+    """The attributes that are not defaults, as in `axis=(0, 1), keepdims=True`, cut to `_LONGEST` characters."""
     given = [
         f"x[{spelt(value)}]" if name == INDEX else f"{name}={brief(value)}"
         for (name, value), attribute in zip(attributes, op.attributes, strict=True)
@@ -52,13 +53,13 @@ def attributes_of(op: OpDef, attributes: FrozenAttributes) -> str:
 
 
 def call_text(op: OpDef, attributes: FrozenAttributes) -> str:
-    """`cholesky`, `sum(axis=0)`, `advanced_getitem(x[tensor, 0:5])`: a call in an error."""
+    """The text of a call in an error, as in `sum(axis=0)`."""
     given = attributes_of(op, attributes)
     return f"{op.name}({given})" if given else op.name
 
 
 def brief(value: Any, depth: int = _DEPTH) -> str:
-    """An attribute's value for people; long ones are cut."""
+    """The text of an attribute's value; a long one is cut."""
     if isinstance(value, tuple):
         if not depth:
             return "(...)"

@@ -1,9 +1,9 @@
-"""The tally: how many instructions have ended, and how long they took, of all sessions together. Counts that only grow.
+"""The tally: counts and times of ended instructions, of all sessions together, for metrics. The counts only grow.
 
-It is kept by ops, and by opcodes for all that is no op; texts that clients choose are no part of it.
+Instructions are counted by op, or by opcode if they have no op; the keys contain no text that a client chooses.
 
-What runs where it is admitted is counted and not timed: it is small and waits for nothing, and a time costs three times
-what the count does. The times of all others are counted by the bit length of their nanoseconds.
+Ops that run at admission are counted but not timed: they are small and wait for nothing, and timing costs three times
+as much as counting. The times of all others are counted in a histogram, by the bit length of their nanoseconds.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from ...interpreter.opcodes import Opcode
 
 BITS = 64
-MOST = 1024  # ops and opcodes that are told apart
+MOST = 1024  # ops and opcodes that are counted separately
 OTHER = "other"
 DONE = "DONE"
 
 
 class Times:
-    """How many times there were of each bit length, and their sum, in ns."""
+    """A histogram of times by the bit length of their nanoseconds, and their sum in ns."""
 
     __slots__ = ("counts", "total")
 
@@ -27,7 +27,7 @@ class Times:
 
 
 class Counted:
-    """How many instructions of one op, or opcode, are `done`; the `times` of those that had to be scheduled."""
+    """The number of instructions of one op, or opcode, that are `done`, and the `times` of the scheduled ones."""
 
     __slots__ = ("done", "times")
 
@@ -37,8 +37,11 @@ class Counted:
 
 
 class Tally:
-    """`counts`: by op, or text of an opcode. `ended`: (op, status) -> how many ended otherwise than done. `delays`: how
-    long instructions waited that had to be scheduled, from admission until they started."""
+    """Counts of ended instructions.
+
+    `counts`: by op or opcode. `ended`: (op, status) -> number of instructions with another end than DONE. `delays`: the
+    times from admission to start of scheduled instructions.
+    """
 
     __slots__ = ("counts", "delays", "ended")
 
@@ -48,13 +51,13 @@ class Tally:
         self.delays = Times()
 
     def of(self, op: str) -> Counted:
-        """What is counted of an op: programs may define ops without end."""
+        """The counts of an op; beyond MOST ops, which users may define, the common counts of all others."""
         if op not in self.counts and len(self.counts) >= MOST:
             op = OTHER
         return self.counts.setdefault(op, Counted())
 
     def add(self, op: str, status: str, received: int, started: int, finished: int) -> None:
-        """Count an instruction that was scheduled, or failed; the times are in ns, 0 for what did not happen."""
+        """Count an instruction that was scheduled, or failed. Times are in ns, 0 for events that did not happen."""
         if started:
             times = self.delays
             times.total += started - received

@@ -1,22 +1,22 @@
-"""Tensors, storages and mirrored objects.
+"""Tensors, storages and copies (mirrored objects).
 
-A *tensor* is what a handle names: a meta, a home device and a view of a storage. A *storage* is the logical object:
-a version counter and at most one current copy per device. A *copy* (mirrored object) is the mirror of one storage in
-one device memory, and the only thing dependencies are about.
+A *tensor* is the object of a handle: a meta, a home device and a view of a storage. A *storage* is the logical object:
+a version counter and at most one current copy per device. A *copy* is the mirror of one storage in one device's memory;
+dependences exist only between accesses of copies.
 
 Invariants:
-- a copy is `current` exactly while its storage's map holds it; a copy that left the map is never written again;
-- `uses` counts the live instructions with an access to the copy. A copy that is not current and has no uses has no
-  buffer: the buffer is freed when the later of the two conditions becomes true;
-- `queued` counts those of the `uses` that are dispatched, and `stream` is the one stream they went to, or None if they
-  went to several. When all uses of a dead copy are queued on one stream, later instructions of that stream may reuse
-  its buffer at once;
-- `client_mappings` counts the clients' mappings of its memory, so far as the machine knows: what `memory.overwriting`
-  says of such memory holds until it is 0 again, which for some it never is;
+- a copy is `current` exactly while its storage's map holds it; a copy that has left the map is never written again;
+- `uses` counts the live instructions that access the copy. A copy that is not current and has no uses has no buffer:
+  the buffer is freed when the later of the two conditions becomes true;
+- `queued` counts the uses that are dispatched, and `stream` is the one stream to which they went, or None if they went
+  to several. When all uses of a stale copy are queued on one stream, later instructions of that stream may reuse its
+  buffer at once;
+- `client_mappings` counts the clients' mappings of the copy's memory that the machine knows of. While it is not 0,
+  which for some copies is forever, the rules of `memory.overwriting` for client-mapped memory hold;
 - `writer` is the leading write of the access list, or None once it is finished; `readers` are the unfinished reads
-  that came after it. A finished access leaves in O(1);
-- `written` and `touched` are the numbers of the latest launch at admission that wrote the copy, and of the latest that
-  used it at all, in the order of its device (`launches`); 0 if there was none.
+  after it. A finished access leaves the list in O(1);
+- `written` and `touched` are the numbers of the latest launches at admission that wrote and used the copy (`launches`);
+  0 if there was none.
 
 Source: OneFlow's MirroredObject and its access list; Glow's device-resident tensors for the map of valid copies.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .instruction import Instruction
     from .session import VmSession
 
-# What a copy mirrors: None for the whole storage, else the layout of the one view whose bytes it holds, packed.
+# The part of a storage that a copy mirrors: None for all of it, else the layout of a view whose bytes it holds, packed.
 ViewKey: TypeAlias = tuple[int, Shape, tuple[int, ...]]
 
 
@@ -67,12 +67,12 @@ class Copy:
     def __init__(self, id_: int, device: DeviceState, nbytes: int, version: int) -> None:
         self.id = id_
         self.device = device
-        self.nbytes = nbytes  # that it takes on the device (`Device.footprint`); -1 while the meta is pending
+        self.nbytes = nbytes  # bytes on the device (`Device.footprint`); -1 while the meta is pending
         self.version = version
         self.buffer: Buffer | None = None
         self.poison: TensordError | None = None
         self.writer: Instruction | None = None
-        self.readers: dict[Instruction, None] | None = None  # None for an empty one: most copies never need it
+        self.readers: dict[Instruction, None] | None = None  # None if empty, since most copies never have any
         self.uses = 0
         self.queued = 0
         self.client_mappings = 0
@@ -85,7 +85,7 @@ class Copy:
 
     @property
     def is_or_will_be_valid(self) -> bool:
-        """Is the copy healthy and valid, or to be written by the version's producer, without any transfer?"""
+        """Whether the copy is healthy, or will be written by the producer of its version, without a transfer."""
         writer = self.writer
         if writer is None:
             return self.poison is None
@@ -93,7 +93,7 @@ class Copy:
 
     @property
     def is_awaited(self) -> bool:
-        """Has a launch that wrote it still to be completed, as far as is known?"""
+        """Whether a launch that writes the copy is not known to be complete."""
         launches = self.device.launches
         return launches is not None and self.written > launches.order.reached
 
@@ -105,12 +105,12 @@ class Storage:
     """The logical object behind one or more tensors.
 
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
-    copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account` is
-    that of the session that made the storage; None if it never had a value, since its maker was refused. `maker` and
-    `location` are the label of the instruction that made it with what it was of, and its location number; `made` is
-    when that was, by the engine's clock, 0 if nobody noted it. `used` and `rest`: see `memory.victims`. `evicted`: the
-    device that it left last to make room; `returns`: how often it came back. `placed`: where sessions have put the
-    present version; what the machine does with its copies changes nothing of that.
+    copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account`: of
+    the session that made the storage; None if the storage has no value because its maker was refused. `maker`,
+    `location`, `made`: the label and signature of the instruction that made the storage, its location number, and the
+    time by the engine's clock, or 0. `used`, `rest`: see `memory.victims`. `evicted`: the device from which the storage
+    was last evicted; `returns`: the number of its returns. `placed`: the devices on which sessions have put the present
+    version; transfers and evictions of the machine do not change it.
     """
 
     __slots__ = (
@@ -156,12 +156,12 @@ class Storage:
         self.placed: tuple[DeviceState, ...] = device.alone
 
     def place(self, device: DeviceState) -> None:
-        """A session wants the present version on one more device."""
+        """Note that a session has put the present version on one more device."""
         if device not in self.placed:
             self.placed = (*self.placed, device)
 
     def current(self) -> list[Copy]:
-        """Every copy in the map."""
+        """Every current copy, copies of views included."""
         whole = list(self.copies.values())
         return whole if self.views is None else whole + list(self.views.values())
 
@@ -169,10 +169,10 @@ class Storage:
 class Tensor:
     """A tensor: meta (None while pending), home, and the view of its storage.
 
-    `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and
-    names that hold it. `dependents` are the instructions and tensors whose metas wait for this one's; `meta_error` is
-    the error of the producer, if the meta will never be known. `bound`: more than its session's table may refer to the
-    object: an instruction was bound to it, it is an export, or it was moved.
+    `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and names
+    of the tensor. `dependents` are the instructions and tensors whose metas wait for this tensor's; `meta_error` is the
+    producer's error, if the meta will never be known. `bound`: something besides its session's table may refer to the
+    object, since an instruction was bound to it, it is an export, or it was moved.
     """
 
     __slots__ = ("bound", "dependents", "holders", "home", "meta", "meta_error", "offset", "storage", "strides")
@@ -189,7 +189,7 @@ class Tensor:
         self.meta_error: TensordError | None = None
 
     def await_meta(self, instruction: Instruction) -> None:
-        """Make the instruction wait for a pending meta; doom the instruction if the meta will never be known."""
+        """Make an instruction wait for a pending meta; doom the instruction if the meta will never be known."""
         if self.meta_error is not None:
             instruction.error = instruction.error or self.meta_error
         elif self.meta is None:
@@ -197,7 +197,7 @@ class Tensor:
             self._add_dependent(instruction)
 
     def follow(self, base: Tensor) -> None:
-        """Learn the meta from `base`, which has the same value, once it is known."""
+        """Take over the meta of `base`, which has the same value, once it is known."""
         self.meta_error = base.meta_error
         if base.meta is None and base.meta_error is None:
             base._add_dependent(self)
@@ -208,17 +208,17 @@ class Tensor:
         self.dependents.append(dependent)
 
     def view_key(self) -> ViewKey | None:
-        """The key of a copy that holds this tensor's bytes alone; None if they are the whole storage's."""
+        """The key of a copy that holds only this tensor's bytes; None for a tensor that covers its storage."""
         if self.strides is None or self.meta is None:
             return None
         return (self.offset, self.meta.shape, self.strides)
 
 
 class Moved(Tensor):
-    """A tensor that a session has moved to its home, at that location of its program, or a view of one.
+    """A tensor that a session has moved to its home, at `location` of its program, or a view of such a tensor.
 
-    While the move is to come, `mover` is that session and `mover.moves` holds the tensor (`Residency.begin_moves`).
-    Afterwards `mover` is None: the tensor may outlive the session. To wait for a moved tensor is to wait for its bytes
+    Until the move begins, `mover` is that session and `mover.moves` holds the tensor (`Residency.begin_moves`).
+    Afterwards `mover` is None, since the tensor may outlive the session. A wait for a moved tensor waits for its bytes
     at home.
     """
 
@@ -234,14 +234,14 @@ class Moved(Tensor):
 
 
 def made(id_: int, meta: Meta | None, home: DeviceState, nbytes: int) -> tuple[Tensor, Copy]:
-    """A tensor with a storage of its own, whose first version is in one copy at home. `nbytes`: those of the copy."""
+    """A tensor with a storage of its own, whose first version is in one copy at home. `nbytes`: of the copy."""
     copy = Copy(id_, home, nbytes, 1)
     storage = Storage(-1 if meta is None else meta.nbytes, home, copy)
     return Tensor(meta, storage, home), copy
 
 
 class Binding(NamedTuple):
-    """One tensor operand bound to a copy. `strides` is None where the copy holds the tensor packed."""
+    """A tensor operand bound to a copy. `strides` is None if the copy holds the tensor packed."""
 
     copy: Copy
     tensor: Tensor

@@ -1,6 +1,7 @@
-"""Texts that a session has sent to be shown to people, by number: lines of its program, names of its spans.
+"""The texts that a session has sent for reports, by number: lines of its program, names of its spans.
 
-Clients give new numbers for as long as they run, so a table keeps what was sent last, within a bound of bytes.
+Clients send texts under new numbers for as long as they run, so a table keeps the newest texts, within a bound of
+bytes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Generic, TypeVar
 
 Text = TypeVar("Text", str, tuple[str, ...])
 
-ENTRY = 200  # bytes that an entry takes besides its texts
-OBJECT, WIDEST = 80, 4  # of a text, and of each of its characters
+ENTRY = 200  # bytes of an entry without its texts
+OBJECT, WIDEST = 80, 4  # bytes of a text without its characters, and the most bytes of a character
 
 
 class Texts(Generic[Text]):
-    """The texts by number, oldest first; beyond `limit` bytes the oldest are forgotten. `nbytes` is what they take."""
+    """Texts by number, oldest first; beyond `limit` bytes the oldest are forgotten. `nbytes`: the bytes in use."""
 
     __slots__ = ("_found", "_limit", "nbytes")
 
@@ -26,7 +27,7 @@ class Texts(Generic[Text]):
         self.nbytes = 0
 
     def get(self, number: int) -> Text | None:
-        """The text of a number, if it is known."""
+        """The text of a number; None if it is unknown."""
         return self._found.get(number)
 
     def values(self) -> Iterable[Text]:
@@ -37,7 +38,7 @@ class Texts(Generic[Text]):
         return self._found.items()
 
     def keep(self, number: int, text: Text) -> None:
-        """Keep a text under its number, in place of what had the number before."""
+        """Store a text under its number, in place of any earlier text."""
         self.forget(number)
         self._found[number] = text
         self.nbytes += size_of(text)
@@ -55,6 +56,6 @@ class Texts(Generic[Text]):
 
 
 def size_of(text: str | tuple[str, ...]) -> int:
-    """The bytes that an entry takes at most: the same at any time, whatever forms of its texts Python keeps besides."""
+    """An upper bound of an entry's bytes, which does not depend on the representation that Python chooses."""
     parts = text if isinstance(text, tuple) else (text,)
     return ENTRY + sum([OBJECT + WIDEST * len(part) for part in parts])

@@ -1,4 +1,4 @@
-"""A run in the middle of being admitted op by op: what is left of it, and what is done at its end."""
+"""A run that is being admitted op by op: the messages that are left, and the actions at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...interpreter.errors import TensordError
 
 
 class Answer:
-    """A value that a run asks for: `value` or `error` once it is `done`. `errors`: all that the serial engine knows."""
+    """A value that a run asks for: `value` or `error` once it is `done`. `errors`: in the serial engine, all errors."""
 
     __slots__ = ("done", "error", "errors", "value")
 
@@ -24,13 +24,12 @@ class Answer:
 
 
 class Unfolding:
-    """The messages of a run that are still to be admitted, before all others of its session; `finish` ends the run.
-    `stop` does instead, with the reason, where the session ends in the middle of it.
+    """The messages of a run that are still to be admitted, before the session's next message.
 
-    `asks`: has it control flow, so that nobody knows how many messages there are? `asked`: what the next message
-    depends on; None for nothing. `rests`: has it just done what takes long, so that others have their turn? `run` is
-    what a trace says of it: the routine's number, the first instruction, 0, and where it was called; empty if there is
-    no trace.
+    `finish` ends the run; `stop` ends it with an error if the session is closed before. `asks`: the run has control
+    flow, so the number of its messages is unknown. `asked`: the value on which the next message depends, or None.
+    `rests`: the run has just taken long, so other sessions get a turn. `run`: the run's entry for the trace: the
+    routine's number, the first instruction, 0, and the location; empty without a trace.
     """
 
     __slots__ = ("asked", "asks", "finish", "messages", "rests", "run", "stop")
@@ -52,5 +51,5 @@ class Unfolding:
         self.rests = False
 
     def waits(self) -> bool:
-        """Is the next message not known yet?"""
+        """Whether the next message depends on a value that is not computed yet."""
         return self.asked is not None and not self.asked.done

@@ -2,9 +2,9 @@
 
 - `edges`: edges between accesses of copies
 - `scheduler`: instructions from admission to retirement; `dispatch`: ready instructions go to streams
-- `fences`: who waits for what was launched at admission
+- `fences`: how instructions wait for launches that were made at admission
 - `fair_queue`: how many instructions one session may queue on a stream
-- `errors`: errors that follow RAW edges; `results`: results whose shape depends on data
+- `errors`: errors, which follow RAW edges; `results`: results whose shape depends on data
 - `pending_metas`: metas that depend on data
 - `wanted`: what an instruction lacks, for the driver of a step
 - `lost_devices`: the handling of a lost device

@@ -1,8 +1,8 @@
-"""Dispatch: a ready instruction reserves its memory and goes to a stream, or runs on the driving thread.
+"""Dispatch: a ready instruction reserves its memory, then goes to a stream or runs on the driving thread.
 
-An edge is satisfied for dispatch when its source is done. A soft edge is also satisfied when the source was dispatched
-to the same in-order stream, or to a stream that events order with this one. Hard edges wait until the source is done:
-those from `mut2` writes, and those to or from host-visible accesses.
+An edge is satisfied for dispatch when its source is done. A soft edge is also satisfied when its source was dispatched
+to the same in-order stream, or to a stream that events order with this one. Hard edges, which are edges from `mut2`
+writes and edges to or from host-visible accesses, wait until the source is done.
 
 An instruction that finds no memory waits in its device's queue (`memory.ledger`). An instruction whose session has no
 room on the stream waits in the session's queue (`fair_queue`). Neither blocks a stream.
@@ -55,7 +55,7 @@ class Dispatcher:
         self.executed = executed
         self.endings = endings
         self.wanted = wanted
-        # Where ops are launched at admission.
+        # Set on machines that launch ops at admission.
         self.order_memory: Callable[[Instruction, Stream], None] | None = None
         self.await_launches: Callable[[DeviceState], bool] | None = None
         self.launch_here: Callable[[Instruction, Stream], bool] | None = None
@@ -63,7 +63,7 @@ class Dispatcher:
         self.ready: deque[Instruction] = deque()
         self.doomed: deque[Instruction] = deque()  # will not run; their own edges are satisfied
         self.batches: dict[Stream, list[Instruction]] = {}
-        # Routines in the middle of their work on the driving thread, by session: these take turns, a piece each.
+        # Routines that run in slices on the driving thread. Sessions take turns, one slice each.
         self.running: dict[VmSession, deque[Instruction]] = {}
         self.backlog: dict[Stream, Backlog] = {}
         self.refills: dict[SessionQueue, None] = {}  # queues with a backlog whose stream has reported an instruction
@@ -71,7 +71,9 @@ class Dispatcher:
     # -- becoming ready --------------------------------------------------------------------------------------------
 
     def try_ready(self, instruction: Instruction) -> None:
-        """Make it READY once its edges are satisfied for dispatch; queue a doomed one once all its sources are done."""
+        """Make an instruction READY if its edges are satisfied for dispatch; queue a doomed one if its sources are
+        done.
+        """
         status = instruction.status
         if instruction.hard or status not in PENDING:
             return
@@ -93,7 +95,7 @@ class Dispatcher:
         self.ready.append(instruction)
 
     def retry(self, device: DeviceState) -> None:
-        """Memory may be free: try the oldest instruction that waits for it. If that is dispatched, the next follows."""
+        """Try the oldest instruction that waits for a device's memory; its dispatch tries the next one."""
         if device.waiting:
             self.ready.extendleft(reversed(next_waiting(device)))
 
@@ -102,7 +104,7 @@ class Dispatcher:
     def dispatch_ready(self) -> None:
         """Dispatch the ready instructions, and those that their dispatch makes ready, until an end has consequences or
         room is wanted."""
-        while self.refills:  # first, since instructions in a session's queue are older
+        while self.refills:  # first: the instructions in sessions' queues are older
             self.refill(self.refills.popitem()[0])
         ready, endings, wanted = self.ready, self.endings, self.wanted
         while ready and not endings and not wanted:
@@ -118,12 +120,12 @@ class Dispatcher:
             del self.backlog[queue.stream]
 
     def dispatch(self, instruction: Instruction) -> None:
-        """Reserve, bind and hand over one instruction."""
-        if instruction.status is Status.EXECUTED:  # it waits for memory for its results
+        """Reserve memory for one instruction, bind its arguments, and run it or hand it to a stream."""
+        if instruction.status is Status.EXECUTED:  # executed; waits for memory for its results
             self.executed(instruction)
             return
         if instruction.status is not Status.READY or instruction.error is not None:
-            return  # doomed since
+            return  # doomed since it became ready
         stream = chosen = instruction.stream
         queue = None
         if stream is not None and stream.ordered and runs_inline(instruction, stream):
@@ -141,7 +143,7 @@ class Dispatcher:
                 self.wanted.append(Wanted(instruction, need_of(instruction)))
             return
         instruction.dispatched = self.now
-        if not instruction.traits.copies:  # a transfer's record is about the device whose stream carries it
+        if not instruction.traits.copies:  # a transfer's record names another device: the one whose stream carries it
             instruction.used = instruction.device.backend.allocated
         instruction.move(Status.DISPATCHED)
         if instruction.inputs or instruction.outputs:
@@ -166,9 +168,9 @@ class Dispatcher:
         backlog.count += 1
 
     def run_inline(self, instruction: Instruction) -> None:
-        """Execute on the driving thread and retire at once."""
+        """Execute an instruction on the driving thread, or the first slice of it."""
         waiting = self.running.get(instruction.session)
-        if waiting and instruction.traits.tolerant:  # behind the others of its session
+        if waiting and instruction.traits.tolerant:  # runs after its session's earlier ones
             waiting.append(instruction)
             return
         instruction.started = self.clock()
@@ -179,7 +181,7 @@ class Dispatcher:
             self.running[instruction.session] = deque((instruction,))
 
     def go_on(self) -> None:
-        """Execute a piece of the first routine of the session whose turn it is."""
+        """Execute one slice of the oldest routine of the session whose turn it is."""
         session, waiting = next(iter(self.running.items()))
         del self.running[session]
         instruction = waiting[0]
@@ -194,7 +196,7 @@ class Dispatcher:
             self.executed(instruction)
 
     def hand_over(self, instruction: Instruction, stream: Stream) -> None:
-        """Append to the stream's batch; soft successors may be dispatched now."""
+        """Append an instruction to the stream's batch, after which its soft successors may be dispatched."""
         if instruction.soft:
             elide(instruction, stream)
         if self.order_memory is not None:
@@ -221,7 +223,7 @@ class Dispatcher:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def reported(self, instruction: Instruction) -> None:
-        """A stream has reported the instruction, so its session may have room for another one there."""
+        """Note that a stream has finished an instruction, which makes room there for another one of its session."""
         queue = instruction.queue
         if queue is None:
             raise AssertionError(f"{instruction!r} was reported, but no stream had it")
@@ -234,7 +236,7 @@ class Dispatcher:
 
 
 def choose_stream(instruction: Instruction) -> Stream | None:
-    """The stream of the latest producer that is not done, else the least loaded one; None is the driving thread."""
+    """The stream of the latest unfinished source, else the least loaded one; None stands for the driving thread."""
     if instruction.stream is not None or instruction.on_control:
         return instruction.stream
     compute = instruction.device.compute
@@ -248,7 +250,7 @@ def choose_stream(instruction: Instruction) -> Stream | None:
 
 
 def runs_inline(instruction: Instruction, stream: Stream) -> bool:
-    """Is it small and bounded, with all its sources done? Then it is cheaper on the driving thread than on a worker."""
+    """Whether the instruction is small and bounded, with all sources done: such ones are cheaper on the driving thread."""
     plan = instruction.plan
     if plan is not None:
         instruction.quick = plan.prompt and plan.work <= instruction.device.inline_work
@@ -261,29 +263,31 @@ def runs_inline(instruction: Instruction, stream: Stream) -> bool:
 
 
 def is_on_disk(instruction: Instruction, stream: Stream) -> bool:
-    """May it wait for a disk: does it read or write the store, or run on one of its threads?"""
+    """Whether the instruction may wait for a disk: it accesses the store, or runs on one of the store's threads."""
     if stream.kind in DISK:
         return True
     return any(not copy.device.backend.computes for copy in instruction.reads + instruction.writes)
 
 
 def overtake(instruction: Instruction, stream: Stream) -> Stream | None:
-    """The stream of an instruction that runs on the driving thread; None if it overtakes queued ones of the stream,
-    since it may not use memory that is free only in the stream's order."""
+    """The stream whose order an instruction on the driving thread keeps; None if it overtakes queued instructions.
+
+    An overtaking instruction cannot use memory that is free only in the stream's order.
+    """
     if stream.queued:
         instruction.stream = None
     return instruction.stream
 
 
 def note_compiling(instruction: Instruction) -> None:
-    """Note whether the launcher gets the first call of some kernels, which it compiles."""
+    """Note whether the instruction is the first to call its kernels, so that the launcher compiles them."""
     launches, plan = instruction.device.launches, instruction.plan
     if launches is not None and plan is not None and launches.begins(plan, strides_of(instruction)):
         instruction.held |= COMPILING
 
 
 def note_queued(copy: Copy, stream: Stream) -> None:
-    """Note that an access to the copy is handed to a stream."""
+    """Note in a copy that an access to it was handed to a stream."""
     alone = stream.ordered and (copy.stream is stream or not copy.queued)
     copy.stream = stream if alone else None
     copy.queued += 1

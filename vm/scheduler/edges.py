@@ -40,7 +40,7 @@ def consume(instruction: Instruction) -> None:
 
 
 def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int) -> None:
-    """`target` waits for `source`. Several edges between two instructions count once for scheduling."""
+    """Make `target` wait for `source`. Several edges between two instructions count once for scheduling."""
     target.edges.append((source.id, reason, copy, False))
     hard = is_hard(source, target)
     if source.remote:
@@ -57,17 +57,17 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
 
 
 def is_hard(source: Instruction, target: Instruction) -> bool:
-    """Must the source be done before the target may even be dispatched?"""
+    """Whether the source must be done before the target may be dispatched."""
     here, there = target.traits, source.traits
     if here.host_visible or target.pending or there.host_visible or here.exchanges or there.exchanges:
         return True
     if target.traits.tolerant and target.device.late_errors and target.device.launches is None:
-        return True  # it looks at its operands' poison, which has to be final; launches hear of it later
+        return True  # the target reads its operands' poison, which must be final; launches are told later
     return source.plan is not None and (source.plan.op.dynamic or source.pending > 0)
 
 
 def release_accesses(instruction: Instruction) -> None:
-    """Drop its accesses; the last use of a dead copy frees its buffer."""
+    """Drop an instruction's accesses; the last use of a stale copy frees its buffer."""
     for copy in instruction.reads:
         if copy.readers is not None:
             copy.readers.pop(instruction, None)

@@ -1,7 +1,7 @@
-"""Errors follow RAW edges: an instruction that reads a failed value is doomed with the same error; no other one is.
+"""Errors follow RAW edges: an instruction is doomed if, and only if, it reads a failed value, and gets the same error.
 
-A copy is poisoned when the failed instruction runs or retires, which is its place in program order. It is never
-poisoned before: an earlier reader must not see the error.
+A copy is poisoned when the failed instruction runs or retires, at its place in program order, and not earlier: an
+earlier reader must not see the error.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Errors: TypeAlias = tuple[TensordError, ...]
 def inherit_poison(instruction: Instruction, copy: Copy) -> None:
     """Doom a reader at admission if the value is already known to be poisoned.
 
-    A writer that is under way before its sources are done is left out: if a source fails, the writer's error changes.
-    A cancellation stays, whatever the sources do.
+    A writer that was dispatched before its sources are done does not count, since its error changes if a source fails;
+    but a cancellation is final.
     """
     if instruction.error is None:
         writer = copy.writer
@@ -33,14 +33,14 @@ def inherit_poison(instruction: Instruction, copy: Copy) -> None:
 
 
 def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]:
-    """Doom instructions that have not been dispatched, and all readers of their results.
+    """Doom instructions that are not dispatched yet, and all readers of their results.
 
-    Returns the doomed instructions, in no particular order; dispatched ones are not among them.
+    Return the doomed instructions, in no particular order, without dispatched ones.
 
-    A dispatched instruction is left to its stream, which checks the operands again right before the kernel runs. On a
-    device with late errors the kernel may have run already. So the instruction gets the error, too; it does not retire
-    before its sources do. If it has failed by itself meanwhile, the bad operand was the cause: the present error
-    replaces that failure, also in later instructions that were executed and found the failure in their operands.
+    A dispatched reader is left to its stream, which checks the operands again right before the kernel runs. On a device
+    with late errors the kernel may have run already, so the reader gets the error as well; it retires only after its
+    sources. If the reader has failed by itself meanwhile, the bad operand was the cause: `error` replaces that failure,
+    also in later instructions that were executed and inherited it.
     """
     doomed = []
     seen = set(roots)
@@ -63,9 +63,9 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
 
 
 def overrule(instruction: Instruction, error: TensordError) -> Errors:
-    """Fail a dispatched instruction with `error`, in place of its former errors. Returns the former errors.
+    """Fail a dispatched instruction with `error` in place of its former errors, and return the former errors.
 
-    A copy that was poisoned with a former error gets `error`: other instructions may still read the copy.
+    A copy that was poisoned with a former error gets `error`, since other instructions may still read the copy.
     """
     former = () if instruction.error is None else (instruction.error,)
     theirs = (*former, *(instruction.failures or {}).values())
@@ -77,7 +77,7 @@ def overrule(instruction: Instruction, error: TensordError) -> Errors:
 
 
 def tell_dispatched(instruction: Instruction, copies: set[int], error: TensordError) -> None:
-    """Tell tolerant readers that were dispatched: what they have read of these copies (ids) is poisoned."""
+    """Tell dispatched tolerant readers that the values they have read of these copies (ids) are poisoned."""
     for dependent in instruction.dependents:
         if dependent.traits.tolerant and dependent.status not in PENDING:
             for source, reason, copy, _ in dependent.edges:
@@ -86,16 +86,16 @@ def tell_dispatched(instruction: Instruction, copies: set[int], error: TensordEr
 
 
 def is_among(error: TensordError, errors: Errors) -> bool:
-    """Is `error` one of `errors`, by identity?"""
+    """Whether `error` is one of `errors`, by identity."""
     return any(error is other for other in errors)
 
 
 def whose(instruction: Instruction) -> VmSession | None:
-    """The session whose failure an instruction's own error is: its author's.
+    """The session to which an instruction's own error is reported: the instruction's author.
 
-    Who needs room has not asked for a transfer that makes some, and finds other room if that fails. So its failure is
-    of a session only if it fails an instruction that reads what was evicted: the author's, if one of them is, else that
-    of the first. None if it fails nothing: the value is where it was.
+    An eviction is different: its author only needs room, and gets other room if the eviction fails. Such a failure is
+    reported only if it fails readers of the evicted value: to the author if it has one of these readers, else to the
+    author of the first reader. None if no reader fails, since the value is still at its old place.
     """
     author = instruction.author
     if not makes_room(instruction):
@@ -105,12 +105,12 @@ def whose(instruction: Instruction) -> VmSession | None:
 
 
 def makes_room(instruction: Instruction) -> bool:
-    """Is it a transfer that nobody needs for its value?"""
+    """Whether the instruction is an eviction: a transfer that was planned only to make room."""
     return instruction.traits.copies and instruction.label.startswith(MAKES_ROOM)
 
 
 def failed_by(transfer: Instruction) -> dict[VmSession, None]:
-    """The authors of what reads the copy that a failed transfer was to make, also where that is evicted further."""
+    """The authors of the readers of a failed eviction's copy, also after further evictions of the same value."""
     found: dict[VmSession, None] = {}
     stack = [transfer]
     while stack:
@@ -126,7 +126,7 @@ def failed_by(transfer: Instruction) -> dict[VmSession, None]:
 
 
 def settle_late(instruction: Instruction) -> None:
-    """Poison what a failed instruction wrote, except where a later writer has been dispatched already."""
+    """Poison the copies that a failed instruction wrote, unless a later writer has been dispatched already."""
     for copy in instruction.writes:
         error = instruction.failure_of(copy)
         if error is not None and copy.poison is not error and not is_overwritten(instruction, copy):
@@ -134,12 +134,12 @@ def settle_late(instruction: Instruction) -> None:
 
 
 def is_overwritten(instruction: Instruction, copy: Copy) -> bool:
-    """Has a later writer of the copy been dispatched? The poison slot is that writer's then.
+    """Whether a later writer of the copy has been dispatched, to which the poison slot then belongs.
 
-    The next writer is found along the readers between the two. The writers behind it are not dispatched before it.
+    The search follows the readers between the two writers. Writers after the next one are not dispatched before it.
     """
     stack = [instruction]
-    seen = {instruction}  # readers may depend on each other in many ways
+    seen = {instruction}  # there may be many paths to a reader
     while stack:
         for dependent in stack.pop().dependents:
             if copy in dependent.writes:
@@ -152,10 +152,10 @@ def is_overwritten(instruction: Instruction, copy: Copy) -> bool:
 
 
 def readers_of(instruction: Instruction, copies: set[int], overruled: Errors = ()) -> list[Instruction]:
-    """The dependents that read the instruction's value of one of `copies` (ids), and that are not doomed yet.
+    """The dependents that read the instruction's value of one of `copies` (ids), and are not doomed yet.
 
-    Without the second condition a failed chain would be walked to its end once for each of its links. `overruled`:
-    former errors of the instruction; a dependent with one of them does not count as doomed.
+    Without the second condition, a failed chain of n instructions would be walked n times. `overruled`: former errors
+    of the instruction; a dependent with one of these errors does not count as doomed.
     """
     return [
         dependent

@@ -1,19 +1,19 @@
-"""Fair queues: how many instructions one session may queue on a stream that others use, too.
+"""Fair queues: how many instructions one session may queue on a stream that other sessions also use.
 
 A stream runs its queue in order, so hundreds of queued kernels of one session delay all other sessions. Once a second
 session has had work on a device, each session may have `FEW` instructions queued per stream, or more while their
 kernels are small (`PORTION`). The rest wait in the stream's backlog, in one queue per session. Each instruction that
-retires makes room for the next one of the same session, at the end of the stream's queue: that is round-robin over
-sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`), but not
-with more than `AHEAD` of work, since it may not stay alone: runs of routines have some ten milliseconds each.
+retires makes room for the next one of the same session, at the end of the stream's queue: this is round-robin over
+sessions, at O(1) per instruction. A session that has a device to itself may fill the stream's queue (`DEPTH`), but with
+at most `AHEAD` of work, since another session may come at any time: one run of a routine takes some ten milliseconds.
 
-Invariant, once everything ready was dispatched: a session with a backlog on a stream has an instruction queued there.
-So a completion will come that makes room. A doomed instruction of the backlog is dropped, one that finds no memory goes
-to its device's queue, and in both cases the next one takes the room.
+Invariant, after all ready instructions were dispatched: a session with a backlog on a stream has an instruction queued
+there, so a completion will come that makes room. A doomed instruction of the backlog is dropped, and one that finds no
+memory goes to its device's queue; in both cases the next instruction takes the room.
 
-Rejected: counting only sessions that have live work now. A session that sends one op at a time has none between them,
-and would find the queue full again each time. Priorities within a stream: the threads' queues would no longer be in
-order.
+Rejected: counting only sessions that have live work now. A session that sends one op at a time has no live work between
+two ops, and would find the queue full again each time. Priorities within a stream: the queues of the streams' threads
+would no longer be in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AHEAD = 1_000_000_000  # the same for one that has the device to itself: some 10
 
 
 class Backlog:
-    """How many instructions wait for room on one stream."""
+    """The number of instructions that wait for room on one stream."""
 
     __slots__ = ("count",)
 
@@ -44,7 +44,7 @@ class Backlog:
 
 
 def queue_of(session: VmSession, stream: Stream, device: DeviceState) -> SessionQueue:
-    """The session's queue on a stream of a device. The first makes the session a user of the device till its end."""
+    """The session's queue on a stream; the first one makes the session a user of the device until the session ends."""
     queue = session.queues.get(stream)
     if queue is None:
         queue = session.queues[stream] = SessionQueue(stream, device)
@@ -54,7 +54,7 @@ def queue_of(session: VmSession, stream: Stream, device: DeviceState) -> Session
 
 
 def has_room(queue: SessionQueue) -> bool:
-    """May the session queue one more?"""
+    """Whether the session may queue one more instruction on the stream."""
     if queue.queued < FEW:
         return True
     return queue.queued < DEPTH and queue.work < (AHEAD if len(queue.device.users) < 2 else PORTION)
@@ -81,5 +81,5 @@ def work_of(instruction: Instruction) -> int:
 
 
 def waiting_in(queue: SessionQueue | None) -> int:
-    """How many instructions of a session's queue wait for room."""
+    """The number of instructions of a session that wait for room on a stream."""
     return 0 if queue is None else len(queue.waiting)

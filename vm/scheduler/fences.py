@@ -1,23 +1,22 @@
-"""Fences: how everything but later launches on the same stream waits for what was launched at admission.
+"""Fences: how instructions wait for the ops that were launched at admission.
 
-`vm.model.launches` says what a launch and a fence are. A fence is dispatched where it is made: it is the source of an
-edge like any instruction that a stream has, so events order other streams behind it, and the host waits for its report.
+`vm.model.launches` defines launches and fences. Later launches on the same stream need no fence. A fence is dispatched
+when it is made, and is then the source of edges like any dispatched instruction: events order other streams after it,
+and the host waits for its report. The instructions that wait for a fence:
 
-What waits:
+- an instruction on another stream that reads a copy which a launch has written, or writes a copy which a launch has
+  used (`order`);
+- a barrier, for all launches so far (`order_barrier`);
+- an instruction on another stream that gets memory which launches may still use (`order_memory`).
 
-- an instruction that reads what a launch has written, or writes what a launch has used, unless it goes to the same
-  stream, whose order is enough (`order`);
-- a Barrier, for all launches so far (`order_barrier`);
-- an instruction of another stream that takes memory which launches may still use (`order_memory`).
+A session that launches faster than its device works is *flooded*: the machine accepts no more of its messages until the
+launches ahead are down to half of the limit. A fence is made every `OFTEN` launches, and whenever half of the allowed
+kernel time has been launched, so that the machine learns of progress before the device runs out of work. The cost of a
+launch to the host hardly depends on its kernel, so both the number of launches and their kernel time are bounded. The
+kernel time is an estimate: element operations at the measured pace of the device (`Launches.learn`). If a session or a
+trace asks for detail, fences are made at that interval, which gives the times of single launches.
 
-A session that launches faster than its device works is *flooded*: the machine takes no more of its messages until the
-device has caught up with half of what is allowed. A fence is made every `OFTEN` launches, and whenever half of the
-allowed kernel time has been launched, so the machine learns of progress before the device runs out of work. A launch
-costs the host about the same however long its kernel takes, so both the number of launches and their kernel time are
-bounded. The time is an estimate: element operations at the pace that the device was seen to have (`Launches.learn`).
-Whoever asks for detail has fences as often as asked for, and so knows the times of single launches.
-
-Rejected: an event for each launch. Recording one takes 0.4 us, and nothing waits for most of them.
+Rejected: an event for each launch. Recording an event takes 0.4 us, and nothing waits for most of them.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ from .fair_queue import enter, queue_of
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-OFTEN: Final = 128  # launches from one fence to the next, at most
-MOST: Final = 256  # launches that a session may be ahead
-LEAST: Final = 2  # launches that it may be ahead in any case: one runs, and the next one is queued
-AHEAD_NS: Final = 20_000_000  # kernel time that a session which has its device to itself may be ahead
-BESIDE_NS: Final = 300_000  # the same where others use the device, too: their ops queue up behind
-SOON_NS: Final = 20_000  # kernel time before a small value, up to which the driving thread waits for the value itself
+OFTEN: Final = 128  # the most launches between two fences
+MOST: Final = 256  # launches that a session may be ahead of its device
+LEAST: Final = 2  # launches that a session may always be ahead: one runs, the next is queued
+AHEAD_NS: Final = 20_000_000  # kernel time that a session may be ahead if it has the device to itself
+BESIDE_NS: Final = 300_000  # the same if other sessions use the device, since their ops wait behind these launches
+SOON_NS: Final = 20_000  # remaining kernel time up to which the driving thread itself waits for a small value
 
 
 class Fences:
-    """Makes the fences of all devices that launch, and orders instructions behind them."""
+    """Makes the fences of all devices that launch, and orders instructions after them."""
 
     def __init__(self, scheduler: Scheduler, devices: Sequence[DeviceState]) -> None:
         self.scheduler = scheduler
         self.devices = [device for device in devices if device.launches is not None]
-        # Those on which the driving thread launches, and looks for what is over.
+        # The streams on which the driving thread launches, and which it polls.
         self.streams = [stream for one in self.devices for stream in (one.compute[0], upload_stream(one))]
-        self.passed_at = dict.fromkeys(self.devices, 0)  # when they had passed the newest fence
-        self.learnt = dict.fromkeys(self.devices, 0)  # in which pass of the scheduler they were last seen to pass one
+        self.passed_at = dict.fromkeys(self.devices, 0)  # when each device passed its newest fence
+        self.learnt = dict.fromkeys(self.devices, 0)  # the scheduler's pass that last saw the device pass a fence
 
     def behind(self, device: DeviceState, launches: Launches, number: int) -> Fence:
-        """A fence that covers the launch of that number, which is not reached."""
+        """A fence after the launch with this number, which the device has not reached: the newest one, or a new one."""
         newest = launches.fence
         if newest is not None and newest.launch >= number:
             return newest
@@ -75,7 +74,7 @@ class Fences:
         return fence
 
     def launch(self, fence: Fence, launches: Launches) -> None:
-        """Put a fence, with what it launches, in the order of its device, and have its stream report it."""
+        """Admit a fence in the order of its device's launches; its stream will report it."""
         scheduler, queue = self.scheduler, launches.queue
         scheduler.admit_launched(fence)
         fence.ready = fence.dispatched = fence.started = scheduler.clock()
@@ -85,7 +84,7 @@ class Fences:
         queue.stream.fence(fence)
 
     def read(self, fence: Fence, source: Binding) -> None:
-        """Launch the reading of a value that is there in the order of its device."""
+        """Launch the read of a value that is finished or launched on the fence's device."""
         launches = fence.device.launches
         if launches is None:
             raise AssertionError(f"{fence.device.name} launches nothing")
@@ -94,12 +93,12 @@ class Fences:
         self.launch(fence, launches)
 
     def look(self) -> None:
-        """Have a fence behind all launches, for a caller that asks repeatedly what is ready: the answer must change."""
+        """Make a fence after all launches, so that a caller who asks repeatedly what is ready sees progress."""
         for device in self.devices:
             self.await_launches(device)
 
     def passed(self, fence: Fence) -> None:
-        """The device has got to a fence, or is lost."""
+        """Update the state of a device that has passed a fence, or is lost."""
         device = fence.device
         launches = device.launches
         if launches is None:
@@ -111,7 +110,7 @@ class Fences:
             device.backend.got_to(fence.launch)
         if device.backend.lost is None:
             launches.sound = max(launches.sound, fence.launch)
-        if self.learnt[device] != self.scheduler.now:  # else the time between two that were found together is unknown
+        if self.learnt[device] != self.scheduler.now:  # if one pass finds two fences, the time between them is unknown
             self.learnt[device] = self.scheduler.now
             launches.learn(fence, self.passed_at[device])
         self.passed_at[device] = fence.finished
@@ -121,24 +120,24 @@ class Fences:
                 session.flooded = False
             launches.flooded.clear()
         if launches.flooded:
-            self.await_launches(device)  # they wait for the rest
+            self.await_launches(device)  # flooded sessions wait for this fence
         self.scheduler.retry(device)
 
     def caught_up(self, device: DeviceState, launches: Launches) -> None:
-        """The device was seen to have completed everything that was launched."""
+        """Note that the device has completed all launches."""
         launches.sound = launches.order.issued
         device.backend.got_to(launches.order.issued)
         launches.done = launches.cost
         self.passed_at[device] = self.scheduler.clock()
 
     def poll(self) -> None:
-        """Report what fences the devices have passed."""
+        """Collect the fences that the devices have passed."""
         for stream in self.streams:
             if stream.unwatched:
                 self.scheduler.finished.extend(stream.poll())
 
     def watch(self) -> None:
-        """The driving thread is about to sleep: let the streams' threads wait for the fences."""
+        """Let the streams' threads wait for the fences, before the driving thread sleeps."""
         for stream in self.streams:
             if stream.unwatched:
                 stream.watch()
@@ -146,7 +145,7 @@ class Fences:
     # -- who waits -------------------------------------------------------------------------------------------------
 
     def order(self, instruction: Instruction) -> None:
-        """Order an instruction that is being admitted behind the launches that it depends on."""
+        """Order an instruction, at its admission, after the launches that it depends on."""
         instruction.doubtful = instruction.reports or any(is_doubtful(copy.writer) for copy in instruction.reads)
         for copy in instruction.reads:
             if copy.written:
@@ -163,20 +162,20 @@ class Fences:
         if launches is None or number <= launches.order.reached:
             return
         if instruction.device is device and instruction.stream is None and not instruction.on_control:
-            return  # it goes to the stream of the launches, the only one that computes
+            return  # the instruction will be on the launches' stream, the only compute stream
         fence = self.behind(device, launches, number)
         if not any(source == fence.id and about == copy.id for source, _, about, _ in instruction.edges):
             edges.add_edge(fence, instruction, reason, copy.id)
 
     def order_barrier(self, barrier: Instruction) -> None:
-        """Order a Barrier behind all launches so far."""
+        """Order a barrier after all launches so far."""
         for device in self.devices:
             launches = device.launches
             if launches is not None and launches.order.issued > launches.order.reached:
                 edges.add_edge(self.behind(device, launches, launches.order.issued), barrier, Reason.BARRIER, 0)
 
     def order_memory(self, instruction: Instruction, stream: Stream) -> None:
-        """Order an instruction that is being handed to a stream behind the launches that may still use its memory."""
+        """Order an instruction, when it is handed to a stream, after the launches that may still use its new memory."""
         for binding in instruction.outputs:
             copy = binding.copy
             launches, buffer = copy.device.launches, copy.buffer
@@ -190,8 +189,10 @@ class Fences:
                 instruction.edges.append((fence.id, Reason.MEMORY, copy.id, True))
 
     def await_launches(self, device: DeviceState) -> bool:
-        """Have a fence behind all launches; False if they are all complete. When it passes, instructions that wait for
-        memory are tried again, and flooded sessions go on."""
+        """Make a fence after all launches; False if all launches are complete.
+
+        When the device passes the fence, instructions that wait for memory are retried, and flooded sessions go on.
+        """
         launches = device.launches
         if launches is None or launches.order.issued <= launches.order.reached:
             return False
@@ -201,8 +202,10 @@ class Fences:
     # -- launching -------------------------------------------------------------------------------------------------
 
     def launch_here(self, instruction: Instruction, stream: Stream) -> bool:
-        """Launch an instruction on the driving thread, so that what follows can be launched at admission. False if it
-        is the launcher's, as it is while the launcher still has earlier work for the stream."""
+        """Launch an instruction on the driving thread, so that later ops can be launched at admission.
+
+        False if the launcher must launch it, for example while the launcher has earlier work for the stream.
+        """
         launches, plan = instruction.device.launches, instruction.plan
         if launches is None or not stream.is_free():
             return False
@@ -218,15 +221,17 @@ class Fences:
         return True
 
     def launched(self, session: VmSession, device: DeviceState, launches: Launches, cost: int = 0) -> None:
-        """After a launch that brings the device to `halt` or `stop`, or after several of that `cost`: make the next
-        fence if it is due, and mark the session as flooded if it is too far ahead."""
+        """Make the next fence if it is due, and mark the session as flooded if it is too far ahead of the device.
+
+        Called after a launch that reaches `halt` or `stop`, or after several launches with this `cost`.
+        """
         launches.cost += cost
         often = session.detail or self.scheduler.ring.details.every or OFTEN
         launches.often = min(often, OFTEN)
         if launches.last != session.id:
             launches.last = session.id
             launches.stop = min(launches.stop, launches.order.issued - 1 + launches.often)
-            queue_of(session, launches.queue.stream, device)  # it is a user of the device
+            queue_of(session, launches.queue.stream, device)  # makes the session a user of the device
             launches.halt = min(launches.halt, launches.cost + room_of(device, launches) // 2)
         if launches.cost < launches.halt and launches.order.issued < launches.stop:
             return
@@ -237,24 +242,24 @@ class Fences:
 
 
 def is_doubtful(writer: Instruction | None) -> bool:
-    """May an unfinished write still fail, although it was launched?"""
+    """Whether an unfinished write, although launched, may still fail."""
     return writer is not None and writer.doubtful
 
 
 def upload_stream(device: DeviceState) -> Stream:
-    """The stream of copies from the host."""
+    """The device's stream for copies from the host."""
     return device.backend.copy_stream(StreamKind.H2D)
 
 
 def is_small_upload(instruction: Instruction, stream: Stream) -> bool:
-    """Is it an upload that takes a moment, and waits for nothing? What uses it can be launched then."""
+    """Whether the instruction is a small upload that waits for nothing, after which its readers can be launched."""
     if instruction.opcode is not Opcode.UPLOAD or instruction.event_sources:
         return False
     return stream is upload_stream(instruction.device) and instruction.bytes_moved <= INLINE_BYTES
 
 
 def is_unfenced(device: DeviceState) -> bool:
-    """Is there a launch that no fence covers, and that is not known to be complete?"""
+    """Whether a launch may be unfinished and has no fence after it."""
     launches = device.launches
     if launches is None:
         return False
@@ -263,11 +268,11 @@ def is_unfenced(device: DeviceState) -> bool:
 
 
 def room_of(device: DeviceState, launches: Launches) -> int:
-    """The cost of unfinished launches that a session may have there."""
+    """The cost of the launches by which a session may be ahead of the device."""
     return int((AHEAD_NS if len(device.users) < 2 else BESIDE_NS) * launches.pace)
 
 
 def too_far(device: DeviceState, launches: Launches, part: int) -> bool:
-    """Is the device behind by more launches than a `part`-th of what is allowed, or by as much work?"""
+    """Whether the launches ahead of the device exceed 1/`part` of the limits, by number or by cost."""
     ahead, cost = launches.order.issued - launches.order.reached, launches.cost - launches.done
     return ahead >= LEAST and (ahead * part > MOST or cost * part >= room_of(device, launches))

@@ -1,10 +1,10 @@
-"""Lost devices: nothing works on a lost device any more; all other work goes on.
+"""Lost devices: all work on a lost device fails, and all other work goes on.
 
-A stream notices the loss (`Device.lost` is set, once, from any thread) and fails its remaining tasks. After processing
-completions the engine calls this module. A copy on the lost device leaves its map if another copy of the version is
-healthy, and is poisoned if it was the only one. Instructions that touch the device and have not been dispatched fail
-with the device's error; later ones are refused at admission. This is repeated until no earlier instruction is live,
-since its writes may be reported after the loss was noticed; but only for storages that such instructions write.
+A stream notices the loss (`Device.lost` is set once, from any thread), and fails its remaining tasks. After each pass
+that processed completions the engine calls `abandon_lost`. A copy on the lost device leaves its map if another copy of
+the version is healthy, and is poisoned if it was the only one. Instructions that need the device and are not dispatched
+fail with the device's error; later ones are refused at admission. The copies are checked again, in storages that live
+instructions write, until no earlier instruction is live, since writes may be reported after the loss was noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..model.instruction import PENDING, Instruction, Status
 from ..model.tensor import Copy, Storage
 from ..tracing.flat import LAUNCHED
 
-SUSPECTS: Final = 5  # ops that a lost device's error names
+SUSPECTS: Final = 5  # the most ops that the error of a lost device names
 Doom = Callable[[Iterable[Instruction], TensordError], None]
 
 
@@ -35,7 +35,8 @@ def abandon_lost(
 ) -> None:
     """Fail the copies and instructions of every lost device. Called once per pass that processed completions.
 
-    `storages`: every storage that a handle or a name can reach. `launched`: the ops of which one was at fault.
+    `storages`: every storage that a handle or a name reaches. `launched`: the text that names the ops one of which may
+    have caused the loss.
     """
     for device in devices:
         if device.backend.lost is not None and not device.abandoned:
@@ -43,21 +44,21 @@ def abandon_lost(
                 device.lost = loss_of(device)
                 if found := launched(device):
                     device.lost = KernelError(
-                        f"{device.lost}; launched since it was last known to be sound, the newest first: {found}. The "
-                        "option launch_blocking of the device finds out which one it was"
+                        f"{device.lost}; launched since the device was last known to be healthy, newest first: "
+                        f"{found}. The device option launch_blocking shows which op it was"
                     )
             unsettled = storages() if device.unsettled is None else device.unsettled
             device.unsettled = give_up_copies(unsettled, device, device.lost)
             victims = [i for i in device.live if i.traits.needs_device and i.error is None]
             doom([i for i in victims if i.status in PENDING], device.lost)
             for instruction in waiting_for_nodes(victims):
-                revoke(instruction, device.lost)  # its stream notices nothing
+                revoke(instruction, device.lost)  # a link stream does not notice the loss
             if not device.live:
                 device.abandoned, device.unsettled = True, []
 
 
 def waiting_for_nodes(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
-    """Those that a link stream has, as long as they have no error."""
+    """The instructions that a link stream has, and that have no error yet."""
     for one in instructions:
         if one.status is Status.DISPATCHED and one.error is None and one.stream is not None and not one.stream.ordered:
             yield one
@@ -66,9 +67,9 @@ def waiting_for_nodes(instructions: Iterable[Instruction]) -> Iterator[Instructi
 def launched_since(
     entries: Iterable[Any], device: DeviceState, line: Callable[[int, int], str], until: int = sys.maxsize
 ) -> str:
-    """The ops that were launched since the device was last known to be sound, up to a number, in words.
+    """The text that names the ops launched since the device was last known to be healthy, up to launch `until`.
 
-    `entries`: of the trace; `line` resolves (session, location number).
+    `entries`: of the trace ring; `line`: from session and location number to the line's text.
     """
     launches = device.launches
     if launches is None:
@@ -92,15 +93,15 @@ def launched_since(
 
 
 def refuse_lost(device: DeviceState) -> None:
-    """Raise the device's error if it is lost: nothing new is admitted there."""
+    """Raise the error of a lost device, on which nothing new is admitted."""
     if device.backend.lost is not None:
         raise loss_of(device).reraisable()
 
 
 def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: TensordError) -> list[Storage]:
-    """Take the device's copies out of the maps, or poison them where no other copy has the version.
+    """Remove the device's copies from the maps, or poison those without another valid copy.
 
-    Returns the storages to look at again, since live instructions write their copies, here or elsewhere.
+    Return the storages to check again: those with a copy on the device, and copies that live instructions write.
     """
     unsettled: list[Storage] = []
     for storage in storages:
@@ -115,7 +116,7 @@ def give_up_copies(storages: Iterable[Storage], device: DeviceState, error: Tens
 
 
 def give_up(copy: Copy, storage: Storage, error: TensordError) -> None:
-    """Take the copy out of the map if another one has the version, else poison it."""
+    """Remove the copy from the map if another copy has the version, else poison it."""
     if copy.view is not None or any(survives(other) for other in others(storage, copy)):
         forget(copy, storage)
     else:
@@ -123,5 +124,5 @@ def give_up(copy: Copy, storage: Storage, error: TensordError) -> None:
 
 
 def survives(copy: Copy) -> bool:
-    """Does the copy have the value, or will it, without the lost device?"""
+    """Whether the copy has the value, or will have it, without the lost device."""
     return copy.device.backend.lost is None and copy.is_or_will_be_valid

@@ -1,8 +1,8 @@
-"""Pending metas: shapes that depend on data.
+"""Pending metas: metas of results whose shape depends on data.
 
 An instruction with a pending input meta is admitted at once, with pending outputs. When its last input meta resolves,
-its outputs are inferred. This may resolve the metas of later instructions before any of them has run. An infer error
-poisons like a kernel's error. Metas are write-once.
+its outputs are inferred, which may resolve the metas of later instructions before any of them has run. An error of the
+infer function poisons like a kernel's error. Metas are write-once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PendingMetas:
                     stack.extend(self._resolve_instruction(dependent))
 
     def _resolve_instruction(self, instruction: Instruction, *, asked: bool = False) -> list[tuple[Tensor, Meta]]:
-        """Infer the outputs, now that all input metas are known. Returns the result metas that become known."""
+        """Infer the outputs of an instruction whose input metas are known; return the metas that become known."""
         resolved: list[tuple[Tensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
@@ -80,7 +80,7 @@ class PendingMetas:
                 learn_copy_size(binding.copy, meta.nbytes)
                 need += meta.nbytes if binding.copy.buffer is None else 0
                 if binding.tensor.meta is None:
-                    learn_size(binding.tensor, meta.nbytes)  # before the size of the next dependent is checked
+                    learn_size(binding.tensor, meta.nbytes)  # before the next dependent's size is checked
                     resolved.append((binding.tensor, meta))
         learn_need(instruction.device, instruction, need + scratch_of(instruction))
         self.ready(instruction)
@@ -115,7 +115,7 @@ class PendingMetas:
         return asked
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
-        """The metas of the results, now that the input metas are known; sets the plan that fits them."""
+        """Set the instruction's plan for its known input metas, and return the metas of the results."""
         if instruction.plan is None:  # a transfer or a copy: same meta on both sides
             sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect has no outputs
             return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
@@ -129,7 +129,7 @@ class PendingMetas:
         return plan.outputs
 
     def fail(self, instruction: Instruction) -> Iterator[tuple[TensordError, list[Instruction]]]:
-        """The metas of a failed instruction's results stay unknown. Yields the doomed instructions, with the error."""
+        """Fail the pending metas of a failed instruction's results; yield errors, and the instructions they doom."""
         if instruction.plan is None or instruction.plan.in_place:
             return
         for binding in instruction.outputs:
@@ -139,7 +139,7 @@ class PendingMetas:
 
 
 def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
-    """Before admission: make the instruction wait for the pending metas of its inputs and of `targets`."""
+    """Make an instruction, before its admission, wait for the pending metas of its inputs and of `targets`."""
     for value in instruction.inputs:
         if type(value) is Binding and value.tensor.meta is None:
             value.tensor.await_meta(instruction)
@@ -149,7 +149,7 @@ def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> Non
 
 
 def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
-    """Fail the metas of a tensor and of tensors with the same value. Returns the instructions that waited for them."""
+    """Fail the metas of a tensor and of tensors with the same value; return the instructions that waited for them."""
     doomed: list[Instruction] = []
     stack = [tensor]
     while stack:
@@ -165,7 +165,7 @@ def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
 
 
 def learn_size(tensor: Tensor, nbytes: int) -> None:
-    """Fill in the size of the storage and of its whole copies."""
+    """Set the size of a tensor's storage and of the storage's whole copies, if it was unknown."""
     storage = tensor.storage
     if storage.nbytes < 0:
         storage.nbytes = nbytes
@@ -177,7 +177,7 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
 
 
 def learn_copy_size(copy: Copy, nbytes: int) -> None:
-    """Fill in one copy's size, and plan its memory."""
+    """Set a copy's size, if it was unknown, and plan its memory."""
     if copy.nbytes < 0:
         copy.nbytes = nbytes
         if copy.current:

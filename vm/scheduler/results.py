@@ -1,4 +1,7 @@
-"""Results whose shape depends on data: adopts the arrays that kernels return."""
+"""Results whose shape depends on data: the arrays that `mut2` kernels return are adopted as the results' memory.
+
+A result that exceeds the session's quota, or never fits its device, fails alone; a result that does not fit yet waits.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def adopt_one(instruction: Instruction, binding: Binding, array: Any, nbytes: in
     if copy.buffer is None:
         return False
     instruction.used = copy.device.backend.allocated
-    plan_most(instruction, max(instruction.most - nbytes, 0))  # the size of this one counts instead
+    plan_most(instruction, max(instruction.most - nbytes, 0))  # the known size counts instead
     learn_size(binding.tensor, nbytes)
     return True
 
@@ -86,11 +89,10 @@ def fail_next_result(instruction: Instruction, holders: str) -> None:
 
 
 def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
-    """Resolve the metas of the results. None is to come any more, so what was planned for them is free for what is made
-    of them."""
+    """Resolve the metas of the results, after giving up the memory that was planned for results of unknown size."""
     if instruction.most:
         plan_most(instruction, 0)
-    if not has_share(instruction.session.account, instruction.device, 0):  # it counted, but nothing was refused for it
+    if not has_share(instruction.session.account, instruction.device, 0):  # made without a check
         metas.wanted.append(Wanted(instruction, 0, share=True))
     for binding, array in zip(instruction.outputs, instruction.results, strict=True):
         if binding.tensor.meta is None and binding.copy.buffer is not None:
@@ -98,7 +100,7 @@ def resolve_adopted(metas: PendingMetas, instruction: Instruction) -> None:
 
 
 def release_used_up(instruction: Instruction) -> bool:
-    """Release the stale inputs whose last use was this kernel. False if there are none."""
+    """Release the stale inputs whose last use was this instruction; False if there are none."""
     used_up = [copy for copy in instruction.reads if copy.uses == 1 and not copy.current and copy.buffer is not None]
     for copy in used_up:
         release(copy, over=1)

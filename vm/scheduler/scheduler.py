@@ -68,7 +68,7 @@ class Scheduler:
         self.counts = self.tally.counts
         self.now = clock()  # stamped once per pass
         self.latest = self.now  # when the newest message was admitted
-        self.ids = 0  # of instructions, also of those that ran at admission or were rejected
+        self.ids = 0  # the newest instruction id, including instructions run at admission and rejected messages
         self.tick = 0  # the logical clock: counts admissions and erasures
         self.retired = 0
         self.failed = 0
@@ -80,9 +80,9 @@ class Scheduler:
         self.fences = Fences(self, list(tiers.values()))
         self.launching = bool(self.fences.devices)
         self.collectives: dict[str, list[int]] = {}  # kind of collective -> [count, bytes]
-        self.snapshots: dict[Storage, int] = {}  # how many of its sharers are a checkpoint's, and have not been read
+        self.snapshots: dict[Storage, int] = {}  # storage -> sharers that a checkpoint has not read yet
         self.finished: deque[Any] = deque()
-        self.bound: list[Copy] = []  # operands of the message being admitted, never dropped to make room
+        self.bound: list[Copy] = []  # operands of the message that is being admitted, which must not be evicted
         # For the driver: instructions that have retired or are doomed, each with what is to be done then; what others
         # lack to go on; and errors, each once, at its origin.
         self.endings: deque[tuple[Callable[[Instruction], None], Instruction]] = deque()
@@ -90,7 +90,7 @@ class Scheduler:
         self.reports: deque[tuple[VmSession, TensordError]] = deque()
         self.storages = storages  # gives all that handles and names reach
         self._executed: deque[Instruction] = deque()  # the work list of `complete`
-        self._completing = False  # the loop in `complete` is running
+        self._completing = False  # whether the loop in `complete` is running
         self.dispatcher = dispatcher = Dispatcher(tiers, clock, self.complete, self.endings, self.wanted)
         if self.launching:
             dispatcher.order_memory = self.fences.order_memory
@@ -104,12 +104,12 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Is there anything to do without a completion?"""
+        """Whether there is anything to do before the next completion."""
         dispatcher = self.dispatcher
         return bool(self.finished or dispatcher.ready or dispatcher.doomed or dispatcher.running)
 
     def stamp(self, now: int) -> None:
-        """Begin a pass; everything in the pass is stamped with this time, in nanoseconds."""
+        """Begin a pass, whose events all get this time, in nanoseconds."""
         self.now = self.dispatcher.now = now
 
     def release_finished(self) -> None:
@@ -122,7 +122,7 @@ class Scheduler:
             self.complete(instruction)
 
     def retire_doomed(self) -> None:
-        """Retire doomed instructions whose own edges are satisfied. A queue, since chains of them are long."""
+        """Retire doomed instructions whose own edges are satisfied; a queue, since chains of them may be long."""
         doomed = self.dispatcher.doomed
         while doomed and not self.endings:
             instruction = doomed.popleft()
@@ -134,21 +134,21 @@ class Scheduler:
     def new_instruction(
         self, session: VmSession, opcode: Opcode, label: str, device: DeviceState, location: int
     ) -> Instruction:
-        """An instruction with the next id, not yet admitted."""
+        """A new instruction with the next id, not yet admitted."""
         self.ids += 1
         instruction = Instruction(self.ids, session, opcode, label, device, location)
         instruction.received = self.now
         return instruction
 
     def note_run(self, session: VmSession, run: Sequence[int]) -> None:
-        """A run has been admitted op by op, or as far as it goes: the trace shall know. See `Unfolding`."""
+        """Add a run that was admitted op by op, or was stopped, to the trace (`Unfolding`)."""
         if run:
             self.ring.routines.ran(session.id, run, self.ids, self.tick + 1)
 
     def admit(self, instruction: Instruction) -> None:
-        """Consume its operands, build its edges, account for its memory; ready if no edge is unsatisfied.
+        """Admit an instruction: build its edges, account for its memory, and make it ready if no edge is unsatisfied.
 
-        What makes memory is admitted by `placement.tiers`, which has planned room for that.
+        An instruction that makes memory is admitted through `placement.tiers`, which plans the room for it.
         """
         if self.launching:
             self.fences.order(instruction)
@@ -165,7 +165,7 @@ class Scheduler:
             self.try_ready(instruction)
 
     def admit_barrier(self, session: VmSession, instruction: Instruction) -> None:
-        """Admit a barrier over the session: it waits for the last barrier and everything since."""
+        """Admit a barrier over the session, which waits for the session's last barrier and all later instructions."""
         sources = []
         for earlier in reversed(session.live.values()):
             sources.append(earlier)
@@ -181,7 +181,7 @@ class Scheduler:
         self.try_ready(instruction)
 
     def admit_launched(self, instruction: Instruction) -> None:
-        """Admit an instruction that is launched here and now, in the order of its stream."""
+        """Admit an instruction that the caller launches now, in the order of its stream."""
         self.enter(instruction)
         self._consume(instruction)
         instruction.move(Status.READY)
@@ -192,7 +192,7 @@ class Scheduler:
             instruction.fail(error)
 
     def enter(self, instruction: Instruction) -> None:
-        """Give the instruction its tick, and enter it into the live tables."""
+        """Give the instruction its tick, and add it to the tables of live instructions."""
         self.tick += 1
         instruction.admitted = self.tick
         self.live[instruction.id] = instruction
@@ -231,16 +231,16 @@ class Scheduler:
             if self._finish(instruction, asked):
                 return
             wait_for_memory(instruction)
-            if self.endings:  # they may free some
+            if self.endings:  # which may free memory
                 self.endings.append((self._try_again, instruction))
         if instruction.status is not Status.EXECUTED:
             instruction.move(Status.EXECUTED)
-            # The instruction keeps its memory for now; those that wait for memory may be stuck (`is_stuck`).
+            # The instruction keeps its memory for now, so others that wait for memory may be stuck (`is_stuck`).
             for device in {copy.device for copy in instruction.reads + instruction.writes}:
                 self.retry(device)
 
     def _finish(self, instruction: Instruction, asked: bool) -> bool:
-        """Retire an instruction whose sources are final. False, and nothing done, if its results have no memory yet."""
+        """Retire an instruction whose sources are final; False, with nothing done, if its results lack memory."""
         if not adopt_results(self.metas, instruction, last=not self.endings, asked=asked):
             return False
         if instruction.traits.tolerant:
@@ -251,7 +251,7 @@ class Scheduler:
         return True
 
     def _try_again(self, instruction: Instruction) -> None:
-        """The ends before this one have had their consequences: is there memory for its results now?"""
+        """Retry after the earlier endings, which may have freed memory for the instruction's results."""
         self.retry(instruction.device)
 
     def go_on(self, instruction: Instruction) -> None:
@@ -273,14 +273,14 @@ class Scheduler:
             self.fail_waiting(instruction, out_of_memory(instruction, holders))
 
     def count(self, instruction: Instruction) -> None:
-        """Count an instruction that has its last status."""
+        """Count an instruction that has its final status."""
         opcode, plan = instruction.opcode, instruction.plan
         op = opcode._value_ if plan is None or opcode is not Opcode.CALL else plan.op.name
         times = (instruction.received, instruction.started, instruction.finished)
         self.tally.add(op, instruction.status._value_, *times)
 
     def retire(self, instruction: Instruction) -> None:
-        """Erase an instruction: drop its accesses, release its successors, report its outcome."""
+        """Retire an instruction: drop its accesses, release its successors, report its outcome."""
         if instruction.status in PENDING:
             instruction.settle_poison()
         instruction.move_to_outcome()
@@ -311,7 +311,7 @@ class Scheduler:
         instruction.arguments = instruction.event_sources = ()
 
     def _leave(self, instruction: Instruction) -> None:
-        """Take the instruction off every list; retry others that wait for memory."""
+        """Remove the instruction from every table, and retry others that wait for memory."""
         del self.live[instruction.id]
         instruction.session.live.pop(instruction.id, None)
         device = instruction.device
@@ -365,19 +365,19 @@ class Scheduler:
             self.try_ready(instruction)
 
     def revoke(self, instruction: Instruction, error: TensordError) -> None:
-        """Cancel an instruction that a stream has. If its kernel has started, the kernel finishes unseen.
+        """Cancel an instruction that a stream has; a kernel that has started runs to its end in the background.
 
-        Whatever the kernel makes of the copies that it writes, they are poisoned when the instruction retires.
+        The copies that the instruction writes are poisoned when it retires.
         """
-        instruction.revoked = error  # before the claim: the stream may look right after it
+        instruction.revoked = error  # before the claim, after which the stream may read it
         instruction.claim()
         self.doom((instruction,), error)
         self._end_doomed(instruction)
         if instruction.status is Status.EXECUTED and not instruction.soft:
-            self.complete(instruction)  # it waited for memory for its results
+            self.complete(instruction)  # it waited for memory for results that are now dropped
 
     def time_out(self, instruction: Instruction) -> None:
-        """Fail an instruction that runs for longer than it may. Its kernel finishes unseen, and its stream waits."""
+        """Fail an instruction that exceeds its time limit; its kernel goes on, and its stream stays occupied."""
         if instruction.retired or instruction.error is not None or instruction.revoked is not None:
             return
         stream = instruction.stream
@@ -389,9 +389,12 @@ class Scheduler:
         self.tell(instruction.author, error)
 
     def break_waits(self, before: int) -> bool:
-        """Two nodes whose memory is full may wait for each other, and neither can tell. So what has waited for memory
-        since `before`, behind nothing but what waits for other nodes, overtakes the latter now; where it does not fit
-        even so, it fails. Was there any?"""
+        """Break possible deadlocks between nodes with full memory; return whether any instruction was affected.
+
+        Two nodes may wait for each other's memory, which neither can detect. So an instruction that has waited for
+        memory since `before`, and only behind instructions that wait for other nodes, overtakes these now. It fails if
+        it does not fit even so.
+        """
         found = False
         for device in self.tiers.values():
             instruction = waits_long(device, before)
@@ -403,12 +406,12 @@ class Scheduler:
                 theirs.give_up_order()
             self.dispatcher.dispatch(instruction)
             if instruction.status is Status.READY and instruction.error is None:
-                holders = "; other nodes have to send or to take values before more is free"
+                holders = "; other nodes have to send or receive values before more memory is free"
                 self.fail_waiting(instruction, out_of_memory(instruction, holders))
         return found
 
     def fail_waiting(self, instruction: Instruction, error: TensordError) -> None:
-        """Fail an instruction that has not run: its metas do not fit, or its memory is not available."""
+        """Fail an instruction that has not run, because its metas do not fit or its memory is not available."""
         instruction.error = instruction.describe(error)
         instruction.origin = True
         self.doom([instruction], instruction.error)
@@ -429,7 +432,7 @@ class Scheduler:
 
 
 def note_warm(instruction: Instruction) -> None:
-    """The kernels of an op have run on a device that launches: they are compiled and loaded there."""
+    """Note that the kernels of an op are compiled and loaded, since the op has run on a device that launches."""
     plan, launches = instruction.plan, instruction.device.launches
     ran = instruction.failures is None and not instruction.pending
     if launches is not None and plan is not None and plan.launchable and ran:
@@ -437,4 +440,4 @@ def note_warm(instruction: Instruction) -> None:
 
 
 def drop_reply(request: int, value: object, error: TensordError | None) -> None:
-    """The reply sink of a session that asks nothing."""
+    """The reply function of a session without a client: drop the reply."""

@@ -264,7 +264,7 @@ def test_a_block_counts_against_the_sessions_quota_and_so_does_what_its_process_
     x = client.upload()
     client.share(x)
     y = client.add(x, 1.0)
-    with pytest.raises(QuotaError, match="over the session's quota"):
+    with pytest.raises(QuotaError, match="exceed the session's quota"):
         client.share(y)
     client.close()
     again = Client(machine, user, bytes=3 * PAGE // 2)
