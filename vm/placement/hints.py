@@ -1,8 +1,8 @@
-"""Hints: what a session, or an operator, says about where values had better be. They change no value and no result.
+"""Placement hints of a session or an operator: `leave` evicts a value, `prefetch` brings one. Hints change no result.
 
-They take effect at their place in program order, on planned state, and are made of what placement does anyhow: `leave`
-is what making room does to one storage, `prefetch` what its next use on the device would do. Where there is no room for
-that, nothing happens: a hint never fails for want of memory, and takes none that the plan has for others.
+A hint takes effect at its place in program order, on planned state, by the same means as placement's own decisions:
+`leave` does what making room does to a storage, `prefetch` does what the value's next use on the device would do. If
+there is no room, nothing happens: a hint never fails for want of memory, and takes no memory planned for others.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, Storage, Tensor
 from .residency import Residency
 
-FEW: Final = 256  # transfers that a session may have begun and not synced, before those that have ended are forgotten
+FEW: Final = 256  # prefetched copies of a session beyond which finished ones are forgotten
 
 
 def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Cause) -> int:
-    """Let a value leave a device for the tier below: its whole copy and those of single views; the bytes that come
-    free. 0 if there is no tier below, the value is not there, or it may not leave."""
+    """Evict a value's copies, including copies of views, from a device to a tier below; return the freed bytes.
+
+    0 if the device has no tier below, or the value is not there, or cannot be evicted.
+    """
     freed = 0
     tiers = device.tiers
     if not tiers:
@@ -41,9 +43,9 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Ca
 
 
 def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
-    """Where the host reads a tensor's value: on the cpu device where it is, or will be, else on the first one.
+    """The cpu device for a prefetch to the host: one where the value is, or will be, else the first one.
 
-    MetadataError if the machine has none.
+    MetadataError if the machine has no cpu device.
     """
     near = next((device for device in tensor.storage.copies if device.backend.host), residency.host)
     if near is None:
@@ -52,9 +54,9 @@ def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
 
 
 def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, cause: Cause) -> None:
-    """Bring a tensor's value to a device, if its size is known and there is room. MetadataError if no way leads there.
+    """Bring a tensor's value to a device, if its size is known and there is room; this counts as a use of the value.
 
-    A use of it, as far as recency is concerned.
+    MetadataError if there is no route to the device.
     """
     storage = tensor.storage
     storage.place(device)
@@ -68,15 +70,15 @@ def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, cause: C
     if not residency.tiers.find_room(device, storage, nbytes, cause):
         return
     source = residency.routes.source(storage, device)
-    hop = residency.stopover(source, storage, device, nbytes, cause)  # what has left may be there by now
+    hop = residency.stopover(source, storage, device, nbytes, cause)  # an eviction may have put the value there
     if hop is None or hop in storage.copies or residency.tiers.find_room(hop, storage, nbytes, cause):
         await_in_sync(cause.session, residency.bring(tensor, device, cause).copy)
 
 
 def await_in_sync(session: VmSession, copy: Copy) -> None:
-    """Have the session's next sync wait for a copy, though transfers belong to no session."""
+    """Make the session's next sync wait for a copy, though transfers belong to no session."""
     moving = session.moving
     if copy.writer is not None:
         moving.append(copy)
-        if len(moving) >= FEW and not len(moving) & (len(moving) - 1):  # now and then: nobody may ever sync
+        if len(moving) >= FEW and not len(moving) & (len(moving) - 1):  # now and then, since the session may never sync
             session.moving = [one for one in moving if one.writer is not None]

@@ -1,8 +1,8 @@
-"""The files that tensors lie in, and those of them that have changed underneath.
+"""The files in which loaded tensors lie, and the poisoning of tensors whose file has changed.
 
-The value of a tensor that was loaded is the file's. Once the file has changed, nobody can say what that was, so the
-tensor fails with an error that names the file, whether its value happens to be in memory or not: else it would depend
-on what was evicted. What was computed from it before stays.
+A loaded tensor has the value of its file. Once the file has changed, the value is unknown, so the tensor fails with an
+error that names the file, even if a copy of the value is still in memory; otherwise the outcome would depend on
+evictions. Results computed before stay valid.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from ..model.tensor import Storage
 
 
 class LoadedFiles:
-    """The files of one engine. `open`: those that tensors lie in, and `changed`, those of them that are not what they
-    were. `storages`: gives all that there are."""
+    """The files of one engine.
+
+    `open`: the files in which tensors lie; `changed`: those found to have changed. `storages`: yields all storages.
+    """
 
     def __init__(self, storages: Callable[[], Iterable[Storage]], store: DeviceState | None) -> None:
         self.open: WeakSet[OpenFile] = WeakSet()
@@ -29,11 +31,11 @@ class LoadedFiles:
         self._store = store
 
     def look(self) -> None:
-        """A read has failed: perhaps since a file has changed."""
+        """Check all open files after a failed read, and poison the values of those that have changed."""
         self.give_up(changed_among(self.open))
 
     def give_up(self, changed: Sequence[OpenFile]) -> int:
-        """Poison the values that lie in files which have changed; how many there are."""
+        """Poison the values that lie in changed files; return their number."""
         if self._store is None or not changed:
             return 0
         for file in changed:
@@ -43,7 +45,7 @@ class LoadedFiles:
 
 
 def changed_among(files: Iterable[OpenFile]) -> list[OpenFile]:
-    """The files that are not what they were; each is looked at."""
+    """The files that have changed since they were opened; checks each file on disk."""
     found = []
     for file in files:
         try:
@@ -54,7 +56,7 @@ def changed_among(files: Iterable[OpenFile]) -> list[OpenFile]:
 
 
 def give_up_values(storages: Iterable[Storage], store: DeviceState, files: Iterable[OpenFile]) -> int:
-    """Poison the values that lie in these files, which have changed; how many there are."""
+    """Poison the values that lie in these files; return their number."""
     changed, count = set(files), 0
     for storage in storages:
         copy = storage.copies.get(store)

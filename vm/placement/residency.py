@@ -1,7 +1,7 @@
-"""Residency: where the valid copies of a storage are, and which transfers an instruction needs in front of it.
+"""Residency: the devices with valid copies of a storage, and the transfers that an instruction needs before it.
 
 Decisions are made at admission, in program order, on planned state: the state after all earlier instructions have run.
-So a transfer is planned once and shared by every later consumer, and a copy that a write makes stale leaves the map at
+So a transfer is planned once and shared by all later readers, and a copy that a write makes stale leaves the map at
 once, even if earlier instructions still read the copy.
 
 Source: Glow's device-resident tensors; OneFlow's transfers as instructions.
@@ -36,11 +36,11 @@ from .routes import Routes, is_in_pieces
 from .tiers import Tiers, bytes_of
 from .transfers import Transfers
 
-VIEWS = 64  # copies of single views that a storage has beyond its tensors: programs that look at every row never end
+VIEWS = 64  # copies of views that a storage may have beyond its tensors; bounded, since programs may read every row
 
 
 class Export(NamedTuple):
-    """The mapping behind an export: `reader`'s client reads `copy`, of `storage`, once `fetch` has been answered."""
+    """The mapping of an export: the client of `reader` reads `copy`, of `storage`, once `fetch` is answered."""
 
     copy: Copy
     storage: Storage
@@ -49,7 +49,7 @@ class Export(NamedTuple):
 
 
 class Residency:
-    """The planner. One per engine; called only during admission."""
+    """Plans copies and transfers. One per engine; called only during admission."""
 
     def __init__(self, scheduler: Scheduler, host: DeviceState | None, store: DeviceState | None = None) -> None:
         self.scheduler = scheduler
@@ -60,12 +60,12 @@ class Residency:
         self.routes = Routes(host, store)
         self.transfers = Transfers(scheduler, store, self.files)
         self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
-        self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
+        self.orphans: list[Storage] = []  # storages without tensors, read by the instruction being admitted
         self.tiers = Tiers(scheduler, self.transfers, self.new_copy)
         self.late_room = LateRoom(scheduler, self.tiers)
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
-        """A new copy of that many bytes on a device, with the memory planned that it takes there."""
+        """A new copy of `nbytes` on a device, whose memory is planned."""
         self.copies += 1
         nbytes = device.backend.footprint(nbytes)
         if nbytes > 0:
@@ -73,7 +73,7 @@ class Residency:
         return Copy(self.copies, device, nbytes, version)
 
     def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
-        """A new tensor with its storage and the one copy at home."""
+        """A new tensor with a storage of its own, and the storage's only copy, at home."""
         self.copies += 1
         nbytes = -1 if meta is None else meta.nbytes
         takes = home.backend.footprint(nbytes)
@@ -87,9 +87,9 @@ class Residency:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def operand(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
-        """Bind a tensor for reading on a device; plans a Transfer where no current copy is there yet.
+        """Bind a tensor for reading on a device, and plan a transfer if no current copy is there.
 
-        MetadataError if the session's placement is strict, and nobody has placed the tensor there.
+        MetadataError if the session's placement is strict, and no session has placed the tensor there.
         """
         copy = tensor.storage.copies.get(device)
         if copy is not None:
@@ -105,8 +105,10 @@ class Residency:
         return self.bring(tensor, device, cause)
 
     def operands(self, values: Sequence[Any], device: DeviceState, cause: Cause) -> list[Any]:
-        """Bind the tensors among the values that an instruction reads on a device. Single views that are not there come
-        last: they take no memory of their own if the whole has come."""
+        """Bind the tensors among the values that an instruction reads on a device.
+
+        Absent small views are bound last: they need no copy of their own if another operand brings the whole storage.
+        """
         views = [v for v in values if isinstance(v, Tensor) and device not in v.storage.copies and is_small(v)]
         if views:
             for value in values:
@@ -115,7 +117,7 @@ class Residency:
         return [self.operand(v, device, cause) if isinstance(v, Tensor) else v for v in values]
 
     def bring(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
-        """Bind a tensor for reading on a device, under strict placement, too: the user has asked for it."""
+        """Bind a tensor for reading on a device, even under strict placement, since the user has asked for the move."""
         storage = tensor.storage
         touch(storage, device)
         copy = storage.copies.get(device)
@@ -152,7 +154,7 @@ class Residency:
         self.tiers.admit(
             self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
         )
-        bound[kept:] = [copy]  # what it comes from may leave: until the transfer has arrived that stands by
+        bound[kept:] = [copy]  # the source may be evicted, and then stands by until the transfer has arrived
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage)
         return copy
@@ -160,8 +162,10 @@ class Residency:
     def stopover(
         self, source: Copy, storage: Storage, device: DeviceState, nbytes: int, cause: Cause
     ) -> DeviceState | None:
-        """Where a value, or so many bytes of it, stop over on their way from a copy to a device: on the host, or in the
-        store if there is no room on the host. None if they go directly."""
+        """The device through which `nbytes` of a value go from a copy to a device; None if they go directly.
+
+        This is the host, or the store if there is no room on the host.
+        """
         hop, store = self.routes.stopover(source.device, device), self.store
         if hop is None:
             return self.routes.host_first(source, device)
@@ -172,12 +176,14 @@ class Residency:
         return store if store in storage.copies or self.tiers.may_take(store, source, storage, cause) else hop
 
     def readable_by_files(self, tensor: Tensor, cause: Cause) -> Binding:
-        """Bind a tensor for a write to a file, which reads piece by piece: in the store where it lies there alone, else
-        on the host, or in the store if there is no room on the host, or the session has its share there.
+        """Bind a tensor for a write to a file, which reads the value piece by piece.
 
-        Such a write can do without: no transfer is planned that cannot have its memory, since whoever reads the value
-        next would fail with it. What leaves its file when it is read is read to the host, if there is room.
-        DeviceMemoryError if it fits nowhere, QuotaError if it is over the session's share and the store has no room.
+        The write reads the store if the value lies only there; else the host, or the store if the host or the session's
+        share of it has no room. No transfer is planned without room for it, since the next reader of the value would
+        fail with it. A value that leaves its file when read is read to the host, if there is room.
+
+        DeviceMemoryError if the value fits nowhere; QuotaError if it exceeds the session's share, and the store has no
+        room.
         """
         host, storage, store = self.host, tensor.storage, self.store
         if host is None or store is None:
@@ -198,28 +204,28 @@ class Residency:
                     check_share(account, host, nbytes, why=full_below(host, account, nbytes))
                 places = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(
-                    f"{exact_size(nbytes)} do not fit on {places} now, beside what cannot leave; release or unpin "
-                    "tensors, or give the store a larger quota"
+                    f"{exact_size(nbytes)} do not fit on {places} now, beside values that cannot be evicted; release "
+                    "or unpin tensors, or give the store a larger quota"
                 )
         self.scheduler.bound.append(stored)
         return Binding(stored, tensor, tensor.offset, tensor.strides)
 
     def bytes_to_bring(self, tensor: Tensor) -> int:
-        """The bytes of the copy that `bring` makes; -1 if they are not known."""
+        """The bytes of the copy that `bring` makes; -1 if unknown."""
         meta, storage = tensor.meta, tensor.storage
         part = meta is not None and is_small(tensor) and not self.is_read_once(storage)
         return meta.nbytes if meta is not None and part else storage.nbytes
 
     def is_read_once(self, storage: Storage) -> bool:
-        """Does the value lie in a file, and leave it once it is read?"""
+        """Whether the value lies in a file, and is dropped from there once it is read (`own=True`)."""
         copy = None if self.store is None else storage.copies.get(self.store)
         return copy is not None and copy.buffer is not None and bool(copy.buffer.raw.once)
 
     def view_copy(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Copy:
-        """Plan a transfer of one view's bytes to a device, or find the one planned before.
+        """Plan a transfer of one view's bytes to a device, or find the copy of exactly this view.
 
-        Found is the copy of this very view. A view of a view moves its own bytes, though a copy of the larger one may
-        be there: they are no more than those, and where a copy holds which bytes is known without a search.
+        A view of a view gets a copy of its own even if a copy of the larger view is there: it moves no more bytes than
+        the larger one did, and no search for containing views is needed.
         """
         storage, bound, key, meta = tensor.storage, self.scheduler.bound, tensor.view_key(), tensor.meta
         if key is None or meta is None:
@@ -260,10 +266,7 @@ class Residency:
         return copy
 
     def limit_views(self, storage: Storage) -> None:
-        """Forget the oldest copy of a single view, if there are more than the storage's tensors can use.
-
-        Not one that the message being admitted reads.
-        """
+        """Forget the oldest copy of a view, except those read by the message being admitted, if there are too many."""
         views = storage.views or {}
         if len(views) >= VIEWS + storage.sharers * len(self.scheduler.devices):
             bound = set(self.scheduler.bound)
@@ -274,12 +277,12 @@ class Residency:
     # -- moving ----------------------------------------------------------------------------------------------------
 
     def begin_moves(self, session: VmSession) -> list[Copy]:
-        """Plan the transfers of what the session has moved; the copies that are not there yet, those begun before, too.
+        """Plan the transfers of the session's moved tensors; return the unfinished copies, including earlier ones.
 
-        `to_device` moves nothing by itself. A move begins when its session next asks for anything, or needs any
-        transfer (docs/decisions/0015); what has been released by then stays where it is. No error is raised here: an
-        instruction that needs the tensor there, or a wait for it, gets it. What the message being admitted has bound
-        waits for the next one: it may be about to be written.
+        `to_device` moves nothing by itself. A move begins when its session next requests anything, or needs any
+        transfer (docs/decisions/0015); a tensor that is released before is not moved. Errors are not raised here, but
+        by an instruction that needs the tensor at its new home, or a wait for the tensor. An operand of the message
+        being admitted is not moved yet, since the message may be about to write it.
         """
         bound = self.scheduler.bound
         taken = set(bound)
@@ -288,15 +291,15 @@ class Residency:
                 session.moves[moved], moved.mover = None, session
             elif moved.home.backend.lost is None:
                 kept = len(bound)
-                moved.storage.place(moved.home)  # it may have been written elsewhere before its move began
-                with suppress(MetadataError, QuotaError):  # no way leads there, or it is over a quota
+                moved.storage.place(moved.home)  # again: a write elsewhere may have changed `placed`
+                with suppress(MetadataError, QuotaError):  # no route, or over a quota
                     session.moving.append(self.bring(moved, moved.home, Cause(session, moved.location)).copy)
-                del bound[kept:]  # they are no operands of the message being admitted, and may leave for these
+                del bound[kept:]  # not operands of this message, so they may be evicted for its operands
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
 
     def check_route(self, tensor: Tensor, device: DeviceState) -> None:
-        """MetadataError if data cannot go from where the tensor is to the device."""
+        """MetadataError if there is no route from the tensor's copies to the device."""
         if device not in tensor.storage.copies:
             self.routes.stopover(self.routes.source(tensor.storage, device).device, device)
 
@@ -312,9 +315,9 @@ class Residency:
     ) -> Binding:
         """Bind an existing tensor for writing on a device.
 
-        Values are independent: if somebody else has the value in that memory (`memory.overwriting`), the tensor gets a
-        storage of its own, filled by a Copy instruction if the write is partial. Afterwards the device's copy is the
-        only current one. `beside`: bytes that the instruction needs besides its operands and this target.
+        Values are independent: if another holder uses the value in that memory (`memory.overwriting`), the tensor gets
+        a storage of its own, filled by a COPY if the write is partial. Afterwards the device's copy is the only current
+        one. `beside`: bytes that the instruction needs besides its operands and this target.
         """
         storage = tensor.storage
         if not may_overwrite(tensor, storage.copies.get(device)) and not self.is_only_copied(tensor, device, beside):
@@ -338,10 +341,10 @@ class Residency:
         return Binding(copy, tensor, 0, None)
 
     def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
-        """Has only a checkpoint the value besides the tensor, and is there no memory to spare for the two? Then a write
-        in place waits until the checkpoint has read the value, and takes no more memory than any other write.
+        """Whether a checkpoint is the only other holder, and a write in place, which waits for it, is preferable.
 
-        Elsewhere than on the host that is never long: a checkpoint waits there for the transfer, and not for the disk.
+        On the host, a write in place is preferable only if memory does not suffice for two values, since the checkpoint
+        may wait for the disk. On other devices the checkpoint waits only for a transfer, so that the wait is short.
         """
         snapshots, storage = self.scheduler.snapshots, tensor.storage
         if not snapshots or not owns_memory(tensor, snapshots.get(storage, 0)):
@@ -353,7 +356,7 @@ class Residency:
         return device is not self.host or not 0 <= storage.nbytes <= free
 
     def written_copy(self, storage: Storage, device: DeviceState) -> Copy:
-        """The device's copy, to be overwritten; a new one where there is none, or one that never gets memory."""
+        """The device's copy, to be overwritten; a new one if there is none, or one that will never have memory."""
         copy = storage.copies.get(device)
         if copy is not None and copy.buffer is None and (copy.writer is None or 0 <= copy.nbytes < storage.nbytes):
             forget(copy, storage)
@@ -364,7 +367,7 @@ class Residency:
         return copy
 
     def detach(self, tensor: Tensor, device: DeviceState, partial: bool, cause: Cause) -> Binding:
-        """Give the tensor a storage of its own on the device."""
+        """Give the tensor a storage of its own on the device, filled by a COPY if the write is partial."""
         old = self.operand(tensor, device, cause) if partial else None
         meta = tensor.meta
         nbytes = -1 if meta is None else meta.nbytes
@@ -383,13 +386,13 @@ class Residency:
         target = Binding(copy, tensor, 0, None)
         if old is not None:
             self.tiers.admit(self.transfers.copy(old, target, cause))
-            tensor.storage.version = copy.version = copy.version + 1  # the Copy has written the one before
+            tensor.storage.version = copy.version = copy.version + 1  # the COPY writes the version before
         return target
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
     def unshare(self, tensor: Tensor) -> None:
-        """Release a tensor, and drop its storage's copies if it was the last one."""
+        """Release a tensor, and drop its storage's copies if it was the storage's last tensor."""
         storage = tensor.storage
         storage.sharers -= 1
         if storage.sharers == 0:
@@ -400,19 +403,19 @@ class Residency:
             self.let_go(tensor)
 
     def let_go(self, tensor: Tensor) -> None:
-        """End what is kept for a tensor that is gone: the mapping of an export, a move that nobody needed."""
+        """End the mapping of a released export, or the pending move of a released tensor."""
         if type(tensor) is Moved and tensor.mover is not None:
             del tensor.mover.moves[tensor]
         export = self.exports.pop(tensor, None)
         if export is not None:
             fetch = export.fetch
             if fetch is not None and fetch.status in PENDING and fetch.error is None:
-                unread = ProtocolError("the export was released before its value was there")
+                unread = ProtocolError("the export was released before its value was computed")
                 self.scheduler.doom([fetch], fetch.describe(unread))
             self.unmap(export, unread=True)
 
     def abandon_exports(self, session: VmSession) -> None:
-        """The session ends. Its client, or a child of that client, may read for ever what was exported to it."""
+        """End the exports of a closed session. Its client, or the client's child, may read the memory for ever."""
         mine = [tensor for tensor, export in self.exports.items() if export.reader is session]
         for tensor in mine:
             self.unmap(self.exports.pop(tensor), unread=False)
@@ -422,23 +425,20 @@ class Residency:
         self.scheduler.retry(export.copy.device)
 
     def drop_orphans(self) -> None:
-        """Drop the copies of orphans. The admitted instruction's accesses keep their memory until it has run."""
+        """Drop the copies of orphans, whose memory stays until the admitted instruction has read it."""
         orphans, self.orphans = self.orphans, []
         for storage in orphans:
             leave_to_readers(storage)
 
 
 def account_for(storage: Storage, session: VmSession) -> None:
-    """A value is read from a file for the first time: all of it counts as the session's from now on.
-
-    QuotaError if it may have no more.
-    """
+    """Charge a loaded value to the session, at its first read from the file; QuotaError if it exceeds the quota."""
     check_bytes(session, storage.nbytes)
     charge(session, storage)
 
 
 def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bool = True) -> str:
-    """Count a value, or a part of it, that comes back to where it had to leave: the word for its transfer."""
+    """Count a value, or a part of one, that returns to the device it was evicted from; return its transfer's label."""
     if storage.evicted is not device:
         return ""
     add_to(device.returned, nbytes)
@@ -449,7 +449,7 @@ def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bo
 
 
 def end_moves(session: VmSession) -> Iterable[Moved]:
-    """The moves of the session that are to come; they are to come no longer."""
+    """Remove and return the session's pending moves."""
     moves, session.moves = session.moves, {}
     for moved in moves:
         moved.mover = None
@@ -457,7 +457,7 @@ def end_moves(session: VmSession) -> Iterable[Moved]:
 
 
 def is_small(tensor: Tensor) -> bool:
-    """Is the tensor a part of its storage? Then its own bytes move, and not the whole."""
+    """Whether the tensor is a part of its storage, so that only its own bytes are moved."""
     meta = tensor.meta
     return tensor.strides is not None and meta is not None and meta.nbytes < tensor.storage.nbytes
 
@@ -465,9 +465,9 @@ def is_small(tensor: Tensor) -> bool:
 def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
     """MetadataError unless a session has placed the value on the device, or a copy of it, or of this view, is there.
 
-    Placed is what was made, loaded or last written for the device, moved to it, or prefetched. So strict placement does
-    not depend on what the machine has taken away, nor on transfers that failed. The home alone says too little: a view
-    may have another than its base, and a write may have been elsewhere.
+    A value is placed on a device by making, loading or writing it there, by a move, or by a prefetch. So strict
+    placement does not depend on evictions or failed transfers. The home alone is not enough: a view's home may differ
+    from its base's, and a write may have been on another device.
     """
     storage = tensor.storage
     if device in storage.placed:

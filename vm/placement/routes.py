@@ -1,4 +1,4 @@
-"""Routes: from which copy of a value data go to a device, and which way."""
+"""Routes: the copy from which a transfer to a device starts, and the device through which it goes, if any."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from ..model.tensor import Copy, Storage
 
 
 class Routes:
-    """The ways between the tiers of a machine. `host`: where data stop over between devices without peer access;
-    `store`: where the values of files lie, and what has left the host."""
+    """The routes between the devices of a machine.
+
+    `host`: the intermediate device of transfers between devices without peer access; `store`: the device of values in
+    files, and of values evicted from the host.
+    """
 
     def __init__(self, host: DeviceState | None, store: DeviceState | None) -> None:
         self.host = host
         self.store = store
 
     def source(self, storage: Storage, device: DeviceState) -> Copy:
-        """The copy to transfer from: rather one that reaches the device directly, then one that is in memory, then a
-        valid one, then the host's.
+        """The copy to transfer from, in order of preference: one that reaches the device directly, one in memory, a
+        finished and healthy one, the host's.
 
-        All that reach it directly take one transfer. The host's leaves the peer's copy stream and memory alone.
+        A direct route needs one transfer. The host's copy does not occupy a peer's copy stream and memory.
         """
         best, best_rank = None, (True, True, True, True)
         for copy in storage.copies.values():
@@ -36,7 +39,7 @@ class Routes:
         return best
 
     def stopover(self, source: DeviceState, target: DeviceState) -> DeviceState | None:
-        """The host device, if data cannot go from source to target directly."""
+        """The host device, if data cannot go from source to target directly; MetadataError if there is no host."""
         if source.backend.host or target.backend.host or target.backend.reaches(source.backend):
             return None
         if self.store in {source, target}:
@@ -46,12 +49,12 @@ class Routes:
         return self.host
 
     def host_first(self, source: Copy, device: DeviceState) -> DeviceState | None:
-        """The host device, if the copy lies in a file in such a way that it cannot be read in pieces."""
+        """The host device, if the copy lies in a file and cannot be read in pieces, else None."""
         if source.device is not self.store or device is self.host or is_in_pieces(source):
             return None
         return self.host
 
 
 def is_in_pieces(stored: Copy) -> bool:
-    """Can a copy in the store be read piece by piece, in any order?"""
+    """Whether a copy in the store can be read piece by piece, in any order."""
     return stored.buffer is None or bool(stored.buffer.raw.is_direct)

@@ -1,8 +1,8 @@
-"""Tiers: whether there is room on a device for a value, and its transfer to a tier below where there is none.
+"""Tiers: making room on a device for a value, by evicting other values to tiers below.
 
-Others leave first, until the value fits the plan, and its session's share of a device that has a ceiling. Memory says
-which copies are to go (`leaving`); their transfers are planned here, before the instruction that needs the room is
-admitted, so that what is evicted moves in front of it.
+Values are evicted until the new value fits the device's plan, and its session's share if the device has a ceiling.
+`memory.making_room.leaving` chooses the victims; their transfers are planned here and admitted before the instruction
+that needs the room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .transfers import Transfers
 
 
 class Tiers:
-    """Room on the tiers of a machine. `new_copy`: makes a copy of so many bytes and that version on a device."""
+    """Makes room on the tiers of a machine. `new_copy`: makes a copy on a device, with these bytes and version."""
 
     def __init__(
         self, scheduler: Scheduler, transfers: Transfers, new_copy: Callable[[DeviceState, int, int], Copy]
@@ -41,7 +41,7 @@ class Tiers:
         self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
 
     def admit(self, instruction: Instruction) -> None:
-        """Admit an instruction that may make memory, behind what leaves its device for that."""
+        """Admit an instruction that may make memory, after the evictions that make room for it."""
         device, plan = instruction.device, instruction.plan
         beside = instruction.beside if plan is None else plan.scratch + plan.most
         if device.planned + beside > device.backend.limit:
@@ -49,7 +49,7 @@ class Tiers:
         self.scheduler.admit(instruction)
 
     def _plan_room(self, instruction: Instruction, beside: int) -> None:
-        """The plan exceeds the instruction's device: let copies leave that, if the instruction makes any memory."""
+        """Make room for an instruction whose device's plan exceeds the limit, if the instruction makes any memory."""
         device = instruction.device
         if not beside and all(binding.copy.buffer is not None for binding in instruction.outputs):
             return
@@ -60,13 +60,13 @@ class Tiers:
         self.make_room(device, spare, Cause(instruction.author, instruction.location), beside)
 
     def make_room(self, device: DeviceState, spare: Collection[Copy], cause: Cause, need: int = 0) -> bool:
-        """Let copies leave a device, but none of `spare`, until its plan and `need` bytes fit; do they?
+        """Drop or evict copies from a device, except `spare`, until `need` more bytes fit; False if they cannot.
 
-        As in a serial run: so first what ended sessions still hold there has to be released.
+        The values of closed sessions on the device are released first, since a serial run has released them already.
         """
         over = device.planned + need > device.backend.limit
         if need > device.backend.limit:
-            return False  # else everything there would leave in vain
+            return False  # evictions would be in vain
         if device.leaving and over:
             self.catch_up(device, need)
             self.refusals.known.clear()  # pins may have ended
@@ -80,8 +80,8 @@ class Tiers:
     def make_share_of(
         self, device: DeviceState, spare: Collection[Copy], account: Account | None, cause: Cause, need: int
     ) -> bool:
-        """Let an account's copies leave a device that has a ceiling, but none of `spare`, until `need` bytes more are
-        within its share; are they?"""
+        """Drop or evict an account's own copies from a device with a ceiling, except `spare`, until `need` more bytes
+        are within the account's share; False if they cannot be."""
         if not device.ceiling or has_share(account, device, need):
             return True
         if not device.short and device.tiers:
@@ -89,7 +89,7 @@ class Tiers:
         return self._let_leave(Room(device, spare, account, need, own=True), cause)
 
     def _let_leave(self, room: Room, cause: Cause) -> bool:
-        """Let copies leave until what is wanted fits, unless it is known that none may."""
+        """Drop or evict copies until the room is there; False if it cannot be made, or was refused just before."""
         refusals, bound = self.refusals, self.scheduler.bound
         with refusals:
             asked = question(room, cause.session, bound) if refusals.failed else None
@@ -106,23 +106,23 @@ class Tiers:
         return False
 
     def find_room(self, tier: DeviceState, storage: Storage, nbytes: int, cause: Cause) -> bool:
-        """Let values leave a tier until so many bytes of a storage fit there, and within its session's share."""
+        """Make room on a tier, and in the share of the storage's session, for `nbytes`; False if it cannot be made."""
         scheduler, account = self.scheduler, storage.account or cause.session.account
         spare = {*storage.current(), *scheduler.bound}
         return self.make_room(tier, spare, cause, nbytes) and self.make_share_of(tier, spare, account, cause, nbytes)
 
     def require_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> None:
-        """As `make_share`; QuotaError if it is False, and will be once data have decided on sizes."""
+        """`make_share`, with a QuotaError if it fails, unless sizes that depend on data may still leave room."""
         if not self.make_share(storage, device, nbytes, cause):
             account = cause.session.account
             check_share(account, device, nbytes, undecided(account, device), full_below(device, account, nbytes))
 
     def make_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> bool:
-        """Let values leave a device that has a ceiling until the share of a storage's session has so many bytes more.
-        None: of the session that asks, which is about to make one.
+        """Make room for `nbytes` in a session's share of a device with a ceiling.
 
-        False if it cannot have them and is the session that asks; others are not to suffer from what it keeps, and
-        what the machine brings somewhere is of the moment.
+        The share is that of the storage's session, or, without a storage, that of the asking session. False if the
+        asking session's own share has no room. The share of another session does not limit the asking one, nor do
+        shares limit the transfers of the machine, which are temporary.
         """
         session = cause.session
         account = session.account if storage is None or storage.account is None else storage.account
@@ -135,26 +135,28 @@ class Tiers:
     def evict(
         self, cause: Cause, copy: Copy, storage: Storage, why: str, tiers: Sequence[DeviceState]
     ) -> Instruction | None:
-        """Plan the transfer of the only copy of a value to the first of the `tiers` with room for it, for a session
-        that needs the room here; None if none has."""
+        """Plan the eviction of a value's only copy to the first of the `tiers` with room; None if no tier has room.
+
+        `cause`: the session that needs the room on the copy's device.
+        """
         for tier in tiers:
             if self.may_take(tier, copy, storage, cause):
                 return self.evict_to(tier, copy, storage, cause, why)
         return None
 
     def may_take(self, tier: DeviceState, copy: Copy, storage: Storage, cause: Cause) -> bool:
-        """Is there room on a tier for an evicted copy, now or once others have left?"""
+        """Whether a tier has room for an evicted copy, after evicting others from there if necessary."""
         scheduler, nbytes = self.scheduler, tier.backend.footprint(storage.nbytes)
         spare = {copy, *scheduler.bound}
         return (
             tier.backend.lost is None
-            and nbytes <= tier.backend.limit  # else everything there would leave in vain
+            and nbytes <= tier.backend.limit  # otherwise evictions would be in vain
             and self.make_room(tier, spare, cause, nbytes)
             and self.make_share_of(tier, spare, storage.account, cause, nbytes)
         )
 
     def evict_to(self, below: DeviceState, copy: Copy, storage: Storage, cause: Cause, why: str) -> Instruction:
-        """Plan the transfer of the only copy of a value to a tier that has room for it."""
+        """Plan the eviction of a value's only copy to a tier that has room for it."""
         device = copy.device
         target = self.new_copy(below, storage.nbytes, storage.version)
         storage.copies[below] = target
@@ -173,8 +175,10 @@ class Tiers:
 
 
 def refuse(instruction: Instruction) -> None:
-    """An instruction can never have its memory: it fails, or is doomed already. The plan has nothing for it, so that
-    nobody else finds the device full meanwhile."""
+    """Fail an instruction that needs more memory than its device has, unless it is doomed already.
+
+    Its copies leave the plan, so that other instructions do not find the device full.
+    """
     for copy in instruction.reads:
         inherit_poison(instruction, copy)
     new = new_copies(instruction)
@@ -188,9 +192,9 @@ def refuse(instruction: Instruction) -> None:
 
 
 def release_nothing(device: DeviceState, need: int) -> None:
-    """What ended sessions hold, as long as nobody ends any."""
+    """The default of `Tiers.catch_up`, without closed sessions: release nothing."""
 
 
 def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
-    """All bytes of a storage as a tensor that is none of its sharers."""
+    """All bytes of a storage, as a tensor that does not count as a sharer."""
     return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)

@@ -1,7 +1,7 @@
-"""The instructions that copy a value: Transfers between devices, and Copies within one.
+"""The instructions that copy a value: TRANSFER between devices, and COPY within one device.
 
-They belong to no session, so no cancellation stops them. Each has an author all the same, the session that caused it:
-locations are that session's, failures are told to it, and traces charge it for what was moved.
+They belong to the system session, so no cancellation stops them. Each has an author, the session that caused it: the
+location is the author's, failures are reported to the author, and statistics count the moved bytes for the author.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from ..scheduler.errors import makes_room
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 
-# What goes between the store and another device than the host is carried by that device's stream of this kind.
+# A transfer between the store and a device other than the host runs on that device's stream of this kind.
 BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind.D2H}
 
 
 class Transfers:
-    """Makes them. `files`: told when a read has failed. `causing`: the author, in place of the session that asks."""
+    """Makes transfers and copies.
+
+    `files`: checked when a read has failed. `causing`: the author in place of the session that asks, if set.
+    """
 
     def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
         self.scheduler = scheduler
@@ -38,7 +41,7 @@ class Transfers:
 
     @contextmanager
     def caused_by(self, session: VmSession) -> Iterator[None]:
-        """Transfers planned inside, evictions too, are caused by this session, though another one asks and pays."""
+        """Make this session the author of transfers and evictions that are planned inside for another session."""
         before, self.causing = self.causing, session
         try:
             yield
@@ -46,7 +49,7 @@ class Transfers:
             self.causing = before
 
     def plan(self, source: Binding, target: Binding, storage: Storage, cause: Cause, why: str = "") -> Instruction:
-        """A Transfer, to be admitted. `why`: what its label says in place of the kind."""
+        """A TRANSFER, not yet admitted. `why`: the first word of its label, in place of the kind."""
         here, there = source.copy.device.backend, target.copy.device.backend
         kernel: Callable[[Any, Any], None]
         if source.copy.device is self.store:
@@ -63,12 +66,12 @@ class Transfers:
         instruction = self._instruction(Opcode.TRANSFER, label, source, target, cause)
         instruction.stream = self._carried_by(kind, carrier)
         instruction.kernel = kernel
-        instruction.bytes_moved = -1  # known when bound
+        instruction.bytes_moved = -1  # set when the arguments are bound
         instruction.on_end = TransferEnd(carrier, kind, storage, self.files)
         return instruction
 
     def copy(self, source: Binding, target: Binding, cause: Cause) -> Instruction:
-        """A Copy within one device, to be admitted."""
+        """A COPY within one device, not yet admitted."""
         instruction = self._instruction(Opcode.COPY, "copy", source, target, cause)
         instruction.kernel = source_first(target.copy.device.backend.copy)
         return instruction
@@ -86,7 +89,7 @@ class Transfers:
         return instruction
 
     def _carried_by(self, kind: StreamKind, carrier: DeviceState) -> Stream:
-        """The stream for a copy of that kind. What goes between store and host is carried by the store's own."""
+        """The stream of a transfer. Transfers between store and host run on the store's streams."""
         if kind not in BY_STORE:
             return carrier.backend.copy_stream(kind)
         if self.store is not None and carrier.backend.host:
@@ -120,7 +123,7 @@ class TransferEnd(InstructionEnd):
 
 
 def source_first(copy: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """A device's copy(target, source) as a kernel, which gets its inputs before its outputs."""
+    """A kernel, with inputs before outputs, from a device's function copy(target, source)."""
 
     def run(source: Any, target: Any) -> None:
         copy(target, source)

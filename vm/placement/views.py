@@ -1,4 +1,4 @@
-"""Views take effect at admission: a tensor on the same storage, no instruction, no copy."""
+"""Views, aliases and moved tensors: tensors that share another tensor's storage, made without instruction and copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYOUTS = 64
 def view_of(plan: Plan, base: Tensor) -> Tensor | None:
     """The result of a view op as a tensor on the base's storage; None if strides cannot express it.
 
-    A plan sees the same few layouts again and again, so it caches their results.
+    The plan caches the results for the layouts of bases, since calls repeat the same few layouts.
     """
     meta, output = base.meta, plan.outputs[0]
     if meta is None or output is None:
@@ -32,13 +32,13 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
 
 
 def known_view_of(plan: Plan, base: Tensor) -> Tensor | None:
-    """`view_of`, if the plan has seen such a base before, and a view can express the result; else None."""
+    """`view_of` for a base whose layout the plan has cached; None if it has not, or strides cannot express the view."""
     layout = plan.layouts.get((base.offset, base.strides))
     return None if layout is None else share(base, plan.output, layout[0], layout[1], plan.device)
 
 
 def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
-    """Offset and strides of the view; None if strides cannot express it. MetadataError if a copy is forbidden then."""
+    """Offset and strides of a view; None if strides cannot express it, or MetadataError if the op forbids a copy."""
     if plan.op.view is None:
         return None
     strides = meta.strides if base.strides is None else base.strides
@@ -49,12 +49,12 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
 
 
 def alias(base: Tensor, home: DeviceState) -> Tensor:
-    """Another tensor with the present value of the base and its own home; writes to one do not affect the other."""
+    """A tensor with the present value of the base, and a home of its own; writes to one do not affect the other."""
     return alike(Tensor(base.meta, base.storage, home), base)
 
 
 def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> Moved:
-    """An alias that its session moves to another home."""
+    """An alias with another home, to which the session will move the value."""
     tensor = Moved(base.meta, base.storage, home, mover, location)
     alike(tensor, base)
     base.storage.place(home)
@@ -62,7 +62,7 @@ def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> M
 
 
 def alike(tensor: Tensor, base: Tensor) -> Tensor:
-    """Lay a new tensor over the base's storage as the base is, and let it have the base's meta."""
+    """Give a new tensor the base's layout on the base's storage, and the base's meta once it is known."""
     tensor.offset, tensor.strides = base.offset, base.strides
     base.storage.sharers += 1
     tensor.follow(base)
@@ -70,7 +70,7 @@ def alike(tensor: Tensor, base: Tensor) -> Tensor:
 
 
 def part_of_move(base: Moved, meta: Meta) -> Moved:
-    """A view of a moved tensor is moved with it, or alone if the tensor is released before anybody needs it."""
+    """A view of a moved tensor, which is moved as well, even if the base is released before its move begins."""
     mover = base.mover
     view = Moved(meta, base.storage, base.home, mover, base.location)
     if mover is not None:
@@ -79,7 +79,7 @@ def part_of_move(base: Moved, meta: Meta) -> Moved:
 
 
 def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: DeviceState) -> Tensor:
-    """Another tensor on the base's storage, at home where the op runs."""
+    """A tensor with this layout on the base's storage; `home`: the device of the op."""
     storage = base.storage
     tensor = part_of_move(base, meta) if type(base) is Moved and base.home is home else Tensor(meta, storage, home)
     storage.sharers += 1

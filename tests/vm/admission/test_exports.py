@@ -566,7 +566,7 @@ def test_the_release_of_an_export_ends_a_fetch_that_waits(daemon: Daemon) -> Non
     value, error = client.answers[request]
     assert value is None
     assert isinstance(error, ProtocolError)
-    assert "released before its value was there" in str(error)
+    assert "released before its value was computed" in str(error)
     assert (error.op, error.location) == ("fetch", "user.py:1")
     daemon.drain()
     client.release(x)
