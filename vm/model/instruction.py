@@ -73,33 +73,33 @@ class IllegalTransition(Exception):  # noqa: N818 - named after what happened, n
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class InstructionEnd:
-    """What the end of an instruction means to the room that made it.
+    """The action of the room that made an instruction, at the instruction's end.
 
-    Each kind of end is a class in the file that makes the instructions; its objects hold, as plain data, what one
-    message asked for. The scheduler only notes that an instruction has ended. The driver calls the object, once, after
-    the step (`Admission.conclude`). A kind is `at_doom` if somebody waits for the instruction: then its end comes as
-    soon as the instruction is doomed, and otherwise when the instruction has retired.
+    Each kind of end is a class in the file that makes the instructions; its objects hold the request as plain data. The
+    scheduler only notes that an instruction has ended. The driver calls the object, once, after the step
+    (`Admission.conclude`). If a kind is `at_doom`, because a client waits for the instruction, the call comes as soon
+    as the instruction is doomed; otherwise it comes when the instruction has retired.
     """
 
     __slots__ = ()
     at_doom: ClassVar[bool] = False
 
     def retired(self, done: Instruction) -> None:
-        """Its status is final."""
+        """Act on an instruction whose status is final."""
         raise NotImplementedError
 
     def doomed(self, doomed: Instruction) -> None:
-        """It has an error, and its kernel will not run, or finishes unseen."""
+        """Act on an instruction that has an error, and whose kernel will not run, or goes on in the background."""
         self.retired(doomed)
 
 
 class Instruction:
     """The smallest unit of execution.
 
-    `reads` and `writes` are the copies it accesses; a copy in both is updated in place. `hard` counts sources that
-    have to be done first, `soft` those for which dispatch order or an event may be enough, `unlaunched` the soft ones
-    that are not dispatched yet, `pending` the input metas that are not known yet. `composite`: it has parts, which are
-    tasks of its stream while something interferes with that.
+    `reads` and `writes` are the copies that the instruction accesses; a copy in both is updated in place. `hard` counts
+    the sources that must be done first; `soft` holds the sources for which dispatch order or an event may be enough;
+    `unlaunched` counts the soft sources that are not dispatched yet, `pending` the input metas that are not known yet.
+    `composite`: the instruction has parts, which its stream runs as separate tasks when tasks are intercepted.
     """
 
     composite: ClassVar[bool] = False

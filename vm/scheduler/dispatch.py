@@ -250,7 +250,7 @@ def choose_stream(instruction: Instruction) -> Stream | None:
 
 
 def runs_inline(instruction: Instruction, stream: Stream) -> bool:
-    """Whether the instruction is small and bounded, with all sources done: such ones are cheaper on the driving thread."""
+    """Whether the instruction is small, bounded, and has all sources done: then the driving thread is cheaper."""
     plan = instruction.plan
     if plan is not None:
         instruction.quick = plan.prompt and plan.work <= instruction.device.inline_work
