@@ -182,7 +182,7 @@ class Engine:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
         busy = busy or self._due or self._beginning or self._endings or self._wanted or self._reports
-        if not busy and not (self.held and self.in_run()):
+        if not busy and not self.scheduler.dispatcher.batches and not (self.held and self.in_run()):
             return False
         try:
             self._pass(session)
@@ -325,12 +325,6 @@ class Engine:
         except BaseException as error:
             self.fault = error
             raise
-
-    def flush(self) -> None:
-        """Hand the streams what was dispatched outside of a pass."""
-        if self.scheduler.dispatcher.batches:
-            with self._guarded():
-                self.scheduler.dispatcher.flush()
 
     def cancel(self, session: VmSession) -> None:
         """Cancel what the session has pending, and what it sends until a restart that knows of this."""

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(61, 26, 23, 4),
     "sim op": Counts(289, 48, 73, 11),
-    "sim op, daemon": Counts(293, 42, 80, 5),
+    "sim op, daemon": Counts(295, 42, 70, 2),
     "run": Counts(117, 42, 41, 3),
     "eviction": Counts(614, 64, 206, 39),
     "checkpoint": Counts(882, 75, 228, 29),

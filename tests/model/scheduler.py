@@ -370,7 +370,7 @@ class Machine:
         rest = iter(batch)
         while length_hint(rest) or session.unfolding is not None:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
-            self.engine.flush()
+            self.engine.scheduler.dispatcher.flush()
             self.drain(serially=True)
             if self.limited:
                 away, over = pinned_away(self.engine.tiers), stopping_over(self.engine, self.peer)

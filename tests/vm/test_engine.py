@@ -113,13 +113,14 @@ def test_a_pass_in_which_a_cancellation_failed_raises_even_if_the_canceller_went
         client.send(Effect((), client.ids, cancel, 0, 1))
 
 
-@pytest.mark.parametrize("what", ["begin_cancel", "flush"])
+@pytest.mark.parametrize("what", ["begin_cancel", "take"])
 def test_a_fault_outside_of_the_passes_is_kept_too(what: str) -> None:
-    """What no instruction is among a session's, and what no stream is among the batches."""
+    """What no instruction is among a session's, and what no batch is of messages."""
     bare = Bare(inline=False)
     client, nothing = bare.client(), cast("Any", None)
     client.session.live[1] = nothing
-    bare.engine.scheduler.dispatcher.batches[nothing] = []
     with pytest.raises((AttributeError, TypeError)) as raised:
-        bare.engine.begin_cancel(client.session) if what == "begin_cancel" else bare.engine.flush()
+        bare.engine.begin_cancel(client.session) if what == "begin_cancel" else bare.engine.take(
+            client.session, nothing
+        )
     assert bare.engine.fault is raised.value

@@ -1,6 +1,7 @@
 """Admission turns messages into instructions, in program order.
 
 - `admission`: one handler per kind of message
+- `turns`: which messages a session may have admitted before others have their turn
 - `calls`: ops; `inline`: ops that run at admission; `at_once`: the conditions for running at admission
 - `accesses`: uploads, fetches, waits; `exports`: results that clients read in place; `shares`: results that clients
   read in the memory of a GPU

@@ -139,7 +139,6 @@ class Loop:
         retired = going = engine.schedule()
         while going and not (engine.directory.leaving or engine.running):  # which take one piece per turn
             going = engine.schedule()
-        engine.flush()
         if front.asking:
             front.go_on()
         if front.owing:

@@ -399,12 +399,12 @@ def begin(bare: Bare, client: Client, messages: list[Any], ops: int) -> None:
     bare.engine.take(client.session, [encode_message(message) for message in messages])
     assert client.session.unfolding is not None
     bare.engine.take(client.session, rest_of_run(client.session, ops))
-    bare.engine.flush()
+    bare.engine.scheduler.dispatcher.flush()
 
 
 def finish(bare: Bare, client: Client) -> None:
     bare.engine.take(client.session, rest_of_run(client.session, 1000))
-    bare.engine.flush()
+    bare.engine.scheduler.dispatcher.flush()
     bare.drain()
 
 

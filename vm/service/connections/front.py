@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ....interpreter.errors import ProtocolError, QuotaError, TensordError
 from ....interpreter.types.sizes import exact_size
-from ....interpreter.wire.fields import LARGEST, is_natural
+from ....interpreter.wire.fields import is_natural
 from ....interpreter.wire.frames import ACK, BATCH, BYE, CANCEL, PING, PONG, REFUSED, RETURN, SEGMENT
+from ...admission.turns import turn_of
 from ...engine import Engine
 from ...log import log
-from ...model.session import ReplySink, VmSession, rest_of_run
+from ...model.session import ReplySink
 from ..access.refusals import Refusals
 from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
 from .listener import Credentials, Listener
@@ -299,39 +300,20 @@ class Front:
                 self.busy.append(peer)
 
     def admit(self, peer: Peer) -> None:
-        """Admit messages from the inbox until the quantum is over."""
-        session, scheduler = session_of(peer), self.engine.scheduler
-        started = scheduler.clock()
-        scheduler.stamp(started)
-        until = started + QUANTUM_NS
-        self.engine.take(session, self.quantum(peer, session, until))
-        while session.in_run() and not session.waits() and scheduler.latest <= until:  # a run has just begun
-            self.engine.take(session, self.quantum(peer, session, until))
-
-    def quantum(self, peer: Peer, session: VmSession, until: int) -> Iterator[Sequence[Any]]:
-        """The rest of a run, then messages from the inbox, until that time, or until answers take too much memory.
+        """Admit messages from the inbox until the quantum is over.
 
         For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
         """
-        scheduler, most = self.engine.scheduler, self.limits.window_bytes
-        inbox = peer.inbox if session.tap is None else session.tap.inbox(peer.inbox)
-        last = until + (QUANTA - 1) * QUANTUM_NS
-        run = rest_of_run(session, LARGEST) if session.in_run() else None
-        while run is not None or inbox:
-            if run is None:
-                yield inbox.popleft()
-            else:
-                message = next(run, None)
-                if message is None and session.in_run():
-                    return  # it waits for a value
-                if message is None:
-                    run = None
-                    continue
-                yield message
-            if session.flooded:
+        session, scheduler, most = session_of(peer), self.engine.scheduler, self.limits.window_bytes
+        started = scheduler.clock()
+        scheduler.stamp(started)
+        until, last = started + QUANTUM_NS, started + QUANTA * QUANTUM_NS
+        while peer.inbox or peer.unfolding:
+            self.engine.take(session, turn_of(session, peer.inbox, scheduler, until, most))
+            if peer.waits or session.answering > most:
                 return
-            if scheduler.latest > until or session.answering > most:
-                if self.fresh or session.answering > most or scheduler.latest > last or self.happened():
+            if scheduler.latest > until:
+                if self.fresh or scheduler.latest > last or self.happened():
                     return
                 until = scheduler.latest + QUANTUM_NS
 

@@ -137,7 +137,7 @@ class Peer:
     @property
     def unfolding(self) -> bool:
         """Is its session in the middle of a run?"""
-        return self.session is not None and self.session.in_run()
+        return self.session is not None and self.session.unfolding is not None
 
     @property
     def waits(self) -> bool:

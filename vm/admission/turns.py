@@ -1,0 +1,30 @@
+"""A session's turn where several take turns: as many of its messages as time allows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...interpreter.wire.fields import LARGEST
+from ..model.session import VmSession, rest_of_run
+from ..scheduler.scheduler import Scheduler
+
+
+def turn_of(
+    session: VmSession, inbox: deque[Sequence[Any]], scheduler: Scheduler, until: int, most: int
+) -> Iterator[Sequence[Any]]:
+    """The rest of a run, then messages from the inbox: until that time, or until the session's answers take more than
+    `most` bytes, or it has launched too far ahead."""
+    messages = inbox if session.tap is None else session.tap.inbox(inbox)
+    run = None if session.unfolding is None else rest_of_run(session, LARGEST)
+    while run is not None or messages:
+        message = messages.popleft() if run is None else next(run, None)
+        if message is not None:
+            yield message
+            if session.flooded or scheduler.latest > until or session.answering > most:
+                return
+        elif session.unfolding is not None:
+            return  # the run waits for a value
+        else:
+            run = None
