@@ -1,18 +1,18 @@
 """Devices, their memory and their streams.
 
-- `device`, `stream`: the interfaces of both; `graph`: many launches by one call, on devices that can
-- `kinds`: the kinds of devices, each defined in its own package
-- `library`: the interface of a library that carries out collectives between devices
-- `catalogue`: from names and tables of options to open devices; `options`: the options, their values and meanings
-- `host/`: the host's processors, and what `sim` devices have in common with them
+- `device`, `stream`: the two interfaces; `graph`: the interface for many launches by one call (CUDA graphs)
+- `kinds`: the registry of kinds of devices, each defined in its own package
+- `library`: the interface of a library that carries out collectives between devices (NCCL)
+- `catalogue`: opens devices from names and tables of options; `options`: the options, their values and meanings
+- `host/`: cpu devices, and the base class that they share with `sim` devices
 - `launching/`: streams of devices on which calling a kernel only launches it
 - `cuda/`: NVIDIA GPUs
 - `sim/`: simulated accelerators
-- `disk/`: the tier below the host
-- `gangs/`: launches of such a library on several nodes
-- `links/`: values that go from one machine to another; `client_stream`: what waits for functions of clients
-- `threads/`: threads of streams, helpers of kernels, and how one stream waits for another
-- `merging`: what comes from another device is added piece by piece
+- `disk/`: the store, the tier below the host
+- `gangs/`: launches of a collective library on several nodes
+- `links/`: the transport of values between nodes; `client_stream`: the stream of calls of clients' functions
+- `threads/`: threads of streams, helper threads of kernels, and how one stream waits for another
+- `merging`: merges data of another device piece by piece
 - `pool`: memory that is reused
 - `faults`: fault injection
 """

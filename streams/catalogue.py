@@ -1,7 +1,7 @@
-"""From names and tables of options, as in `connect(devices=...)` or a configuration file, to open devices.
+"""Opens devices from names and tables of options, as given to `connect(devices=...)` or in a configuration file.
 
 A device is "cpu:0", or a table with its name and options: {"name": "sim:0", "memory": "64MiB", "bandwidth": 1e9}.
-Each kind declares its options, which `options` reads and describes. Everything is checked here, before the first
+Each kind declares its options, which `options` reads and describes. All names and options are checked before the first
 device is opened.
 """
 
@@ -29,9 +29,11 @@ find_kinds(str(__package__))
 
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
-    """Open the devices, ["cpu:0"] if none are given; by name, in the given order. MetadataError for invalid ones.
+    """Open the devices in the given order; ["cpu:0"] if none are given. Returns them by name; MetadataError for an
+    invalid
+    one.
 
-    On a `node` their names have that in front, and `specs` are without it.
+    `node`: a prefix of the returned names; the names in `specs` do not have it.
     """
     planned = check_devices(specs)
     devices: dict[str, Device] = {}
@@ -48,7 +50,7 @@ def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: 
 
 
 def open_tiers(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
-    """As `open_devices`, and behind them the store, without memory of its own unless one is among the devices."""
+    """Open the devices as `open_devices` does, then the store. A store that is not among `specs` has no memory."""
     devices, store = open_devices(specs, sink, node), on_node(node, NAME)
     if store not in devices:
         devices[store] = StoreDevice(store, sink)
@@ -69,9 +71,10 @@ def _opened(name: str, kind: str, sink: Sink, options: Any) -> Device:
 
 
 def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool = True) -> dict[str, tuple[str, Any]]:
-    """Check devices without opening them: name -> (kind, checked options). MetadataError as from `open_devices`.
+    """Check devices without opening them; returns name -> (kind, checked options). MetadataError as from
+    `open_devices`.
 
-    `present`: is a GPU there? CuPy is imported for that.
+    `present`: also check that the device exists here; for a GPU this imports CuPy.
     """
     if isinstance(specs, str):
         raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
@@ -91,14 +94,14 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
 
 
 def close_devices(devices: Mapping[str, Device], timeout: float) -> bool:
-    """Close every device within one `timeout` in seconds; False if a stream of one did not end in time."""
+    """Close every device within one `timeout` in seconds; False if a stream did not end in time."""
     deadline = monotonic() + timeout
     ended = [device.close(max(0.0, deadline - monotonic())) for device in devices.values()]
     return all(ended)
 
 
 def _unavailable(kind: DeviceKind, number: int) -> str | None:
-    """Why there is no device of that number here."""
+    """The reason why this machine has no device of that number; None if it has one."""
     try:
         return kind.available(number)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""The stream of what waits for clients: the functions of theirs that the machine calls.
+"""The stream of instructions that wait for a client: calls of the client's functions.
 
-As a link stream, it has no thread, and its tasks begin when they are submitted and end in any order. A function that
-does not return holds up no other one; the oldest is told of as what runs for long.
+The stream has no thread, like a link stream: its tasks begin when they are submitted, and end in any order. A function
+that does not return delays no other function. Reports of long tasks name the oldest one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .stream import Sink, StreamKind, Task
 
 
 class ClientStream(LinkStream):
-    """A stream whose tasks wait for clients. They end on the driving thread alone."""
+    """A stream whose tasks wait for clients. Tasks end on the driving thread only."""
 
     def __init__(self, device: str, sink: Sink, clock: Callable[[], int] = perf_counter_ns) -> None:
         super().__init__(device, sink, clock, StreamKind.CLIENT)
-        self._waiting: dict[int, Task] = {}  # by number, the oldest first
+        self._waiting: dict[int, Task] = {}  # by number, oldest first
 
     def submit(self, tasks: Sequence[Any]) -> None:
         self._waiting.update((task.id, task) for task in tasks)
         super().submit(tasks)
 
     def running(self) -> tuple[Task, int] | None:
-        """The task that has waited for longest, and since when. May be called on any thread."""
+        """The task that has waited longest, and when it began. Any thread may call this."""
         task = next(iter(list(self._waiting.values())), None)
         return None if task is None or not task.started else (task, task.started)
 

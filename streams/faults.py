@@ -1,11 +1,12 @@
-"""Fault injection and interception of tasks on one device: makes a chosen task or allocation fail, slow down or hang.
+"""Fault injection on one device: makes chosen tasks or allocations fail, slow down or hang.
 
 A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
-`count` are hit, then it is spent. While a fault is armed, no task of the device runs inline, so that every task
-passes `Faults.execute`, on its stream's thread. A task that was cancelled before it started matches no fault.
+`count` are hit, then the fault is spent. While a fault is armed, no task of the device runs inline, so every task
+passes
+`Faults.execute` on its stream's thread. A task that was cancelled before it started matches no fault.
 
-Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `intercepted`): tests inject
-from any thread. No fault is carried out under the lock.
+Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `intercepted`), because tests
+inject from any thread. No fault is carried out under the lock.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class FaultKind(StrEnum):
     """The kind of a fault."""
 
     FAIL = "fail"  # the task fails instead of executing
-    ALLOCATION = "allocation"  # `allocate` or `adopt` says that it does not fit
+    ALLOCATION = "allocation"  # `allocate` or `adopt` reports that the memory does not fit
     SLOW = "slow"  # the task takes `seconds` longer
     HANG = "hang"  # the task hangs until `release_hangs`, or until closing its stream times out
     LATE = "late"  # the task executes, and fails after `after` more tasks executed or the queue drained
@@ -38,7 +39,8 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. It hits tasks of that `label` (None: any), on that `stream` (a kind, a name, or None: any)."""
+    """One fault. It hits tasks with the given `label` (None: any) on the given `stream` (a kind, a name, or None:
+    any)."""
 
     kind: FaultKind
     label: str | None = None
@@ -54,7 +56,7 @@ class Fault:
 
     @classmethod
     def of(cls, table: Mapping[str, object] | Self) -> Self:
-        """A fault from a table, such as a configuration file's; MetadataError if it is not one."""
+        """A fault from a table, such as a configuration file's; MetadataError if the table does not describe one."""
         if isinstance(table, cls):
             return table
         if not isinstance(table, Mapping):
@@ -71,7 +73,7 @@ class Fault:
             raise MetadataError(f"fault {kind}: {error}") from None
 
     def matches(self, stream: Intercepted, label: str) -> bool:
-        """Does the fault concern a task of that label? Allocation faults concern none."""
+        """Return whether the fault may hit a task of that label. Allocation faults hit no task."""
         if self.kind is FaultKind.ALLOCATION or self.label not in (None, label):
             return False
         return self.stream in (None, stream.kind, stream.name)
@@ -87,17 +89,17 @@ class Intercepted(Protocol):
     def name(self) -> str: ...
 
     def refresh(self, *, interfered: bool) -> None:
-        """Note whether something interferes with its tasks. Called under the lock of the faults."""
+        """Note whether faults or holds interfere with the stream's tasks. Called under the lock of the faults."""
 
     def hold(self) -> None:
         """Stop before the next task."""
 
     def resume(self) -> None:
-        """Go on after `hold`."""
+        """Continue after `hold`."""
 
 
 class _Armed:
-    """A fault with the number of tasks or allocations it has seen."""
+    """An armed fault, and the number of tasks or allocations that it has counted."""
 
     __slots__ = ("fault", "seen")
 
@@ -106,7 +108,7 @@ class _Armed:
         self.seen = 0
 
     def hits(self) -> bool:
-        """Count one more; is it hit?"""
+        """Count one more, and return whether it is hit."""
         self.seen += 1
         return self.seen >= self.fault.nth
 
@@ -122,7 +124,7 @@ class Faults:
         self.hanging = threading.Event()  # set while a task hangs
         self._device = device
         self._late_errors = late_errors
-        self.armed = False  # is there a fault that is not spent?
+        self.armed = False  # is any fault not spent?
         self._streams: tuple[Intercepted, ...] = ()
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
@@ -147,27 +149,27 @@ class Faults:
                 stream.hold()
 
     def resume(self, which: str) -> None:
-        """Let the streams of that kind or name go on."""
+        """Let the streams of that kind or name continue."""
         with self._change():
             for stream in self._select(which):
                 stream.resume()
 
     def release_hangs(self) -> None:
-        """Let every task that hangs go on; it then executes. Later hangs are not affected."""
+        """Let every hanging task execute. Later hangs are not affected."""
         with self._lock:
             hang, self._hang = self._hang, threading.Event()
             self.hanging.clear()
         hang.set()
 
     def refuses_allocation(self) -> bool:
-        """Must this allocation fail? Called only while the device is `refusing`."""
+        """Return whether this allocation must fail. Called only while the device is `refusing`."""
         if self._device.lost is not None:
             return True
         with self._change():
             return self._take(lambda fault: fault.kind is FaultKind.ALLOCATION) is not None
 
     def hits(self, stream: Intercepted, label: str) -> Fault | None:
-        """The fault that hits a task of that label, if any; it counts for all that concern it."""
+        """The fault that hits a task of that label, if any. The task counts for every fault that it matches."""
         with self._change():
             return self._take(lambda fault: fault.matches(stream, label))
 
@@ -201,7 +203,7 @@ class Faults:
             case FaultKind.LATE:
                 task.execute()
                 stream.hold_back(task, self._error("late", task), fault.after)
-            case FaultKind.ALLOCATION:  # not a task's
+            case FaultKind.ALLOCATION:  # hits allocations only
                 task.execute()
 
     def _hang_until_released(self, stream: WorkerStream) -> None:
@@ -226,7 +228,7 @@ class Faults:
     # -- under the lock ----------------------------------------------------------------------------------------
 
     def _take(self, concerned: Callable[[Fault], bool]) -> Fault | None:
-        """The first armed fault that hits, after every one concerned has counted; spent ones are dropped."""
+        """The first armed fault that hits, after all matching ones have counted. Spent faults are dropped."""
         hit = None
         for armed in [a for a in self._armed if concerned(a.fault)]:
             if armed.hits() and hit is None:

@@ -1,8 +1,9 @@
-"""Graphs of launches: calls of kernels that a device makes again and again, by one call each time.
+"""Graphs of launches: a list of kernel calls that a device repeats with one call each time.
 
-A list of launches costs a call of each kernel. Where the device can keep the launches themselves (CUDA graphs), it
-makes a `LaunchGraph` of the list once, and a run puts in what has changed and launches. What cannot be kept is refused
-with the reason, and the list goes on.
+Without a graph, each kernel of the list is launched by a call of its own. A device that can store launches (CUDA
+graphs)
+makes a `LaunchGraph` of the list once. A run patches the arguments that have changed, and launches the graph. If a list
+cannot become a graph, the refusal says why, and the kernels are launched one by one.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from ..interpreter.compilation import mypyc_attr
 from ..interpreter.ops.positions import Check
 from ..interpreter.schema.opdef import BoundKernel
 
-NODE: Final = 1 << 12  # bytes that a driver keeps for a node, an estimate
+NODE: Final = 1 << 12  # estimated bytes that a driver keeps for a node
 
 Call: TypeAlias = tuple[BoundKernel, Sequence[Any]]  # a kernel, and its operands, results and numbers
 
 
 class Moving(NamedTuple):
-    """An argument that may lie elsewhere at another launch: the call, and the argument's place there.
+    """An argument whose address may differ between launches: the call, and the argument's position in it.
 
-    The kernels of a library are given a place in the graph's own memory for it. The argument is copied there in front
-    of the call if the call may `read` it, and from there behind the call if the call has `written` to it.
+    For library kernels, the graph's own memory stands in for the argument: it is copied in before the call if the call
+    may
+    `read` it, and copied out after the call if the call has `written` it.
     """
 
     call: int
@@ -34,8 +36,9 @@ class Moving(NamedTuple):
 
 
 class GraphRefusal(NamedTuple):
-    """Why there is no graph of some calls; `call`: the one that is in the way, if it is one; `short`: memory was, so
-    another attempt may succeed."""
+    """The reason why some calls have no graph. `call`: the call that prevents it, if it is a single one; `short`:
+    memory was
+    short, so a later attempt may succeed."""
 
     reason: str
     call: int | None = None
@@ -48,20 +51,21 @@ class LaunchGraph(ABC):
 
     def __init__(self, nodes: int, copies: int, nbytes: int, checks: Sequence[tuple[int, Check]]) -> None:
         self.nodes = nodes  # kernels, copies, fills
-        self.copies = copies  # those of arguments that move
-        self.nbytes = nbytes  # of device memory that is the graph's own
-        # What calls find out about their data (`ops.positions`): to be judged after each launch, by the call.
+        self.copies = copies  # of arguments that move
+        self.nbytes = nbytes  # of device memory that belongs to the graph
+        # Findings of calls about their data (`ops.positions`), to be judged after each launch, by call.
         self.checks = tuple(checks)
 
     @property
     def footprint(self) -> int:
-        """The bytes that it takes of the device, those of the driver among them."""
+        """The bytes that the graph takes on the device, including the driver's."""
         return self.nbytes + NODE * self.nodes
 
     @abstractmethod
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:
-        """Have a call use these arguments at the launches to come. False if it cannot, and nothing is changed; so for
-        None, an operand that is poisoned."""
+        """Give a call these arguments for later launches. Returns False and changes nothing if the call cannot take
+        them; None
+        stands for a poisoned operand, which no call takes."""
 
     @abstractmethod
     def launch(self) -> None:
@@ -70,8 +74,8 @@ class LaunchGraph(ABC):
     @property
     @abstractmethod
     def dropped(self) -> bool:
-        """Was it given up, perhaps by the device, which needed the memory?"""
+        """Return whether the graph was given up, perhaps by the device to free memory."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Give up the graph. Its memory is free when its last launch is complete."""
+        """Give up the graph. Its memory is free once its last launch is complete."""

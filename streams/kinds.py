@@ -1,8 +1,8 @@
-"""Kinds of devices. Each is defined once, by `define_device(...)`, and nothing else in the tree names one to open it.
+"""The registry of kinds of devices. `define_device(...)` defines each kind once; devices are opened only through it.
 
-Those of this tree are in a module `kind` of the package of each (`host/kind.py` defines "cpu"), and are found by that
-name, as tinygrad finds its devices by module. Those of other packages call the same function (docs/plugins.md). What
-takes long to import is imported by `open`.
+A kind of this tree is defined in the module `kind` of its package (`host/kind.py` defines "cpu"), and is found by that
+name, as tinygrad finds its devices by module. Other packages call the same function (docs/plugins.md). `open` imports
+whatever takes long to import.
 """
 
 from __future__ import annotations
@@ -35,20 +35,23 @@ class NoOptions:
 
 
 def anywhere(_number: int) -> str | None:
-    """The answer of a kind of which any machine has any number."""
+    """The `available` of a kind that exists on any machine, in any number."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """What is known of a kind before one of it is open.
+    """What is known of a kind before a device of the kind is open.
 
-    `name`: "cpu" of "cpu:0". `open`: makes a device of a name, what takes its finished tasks, and its options.
-    `options`: a dataclass, whose fields are declared as `options` says. `available`: why there is none of that number
-    here, None if there is. `host`: its arrays are the host's own memory, of which a daemon gives each a part.
-    `main_memory`: what its tensors take is the machine's main memory. `compiles`: CuPy compiles its kernels when they
-    are first called. `only`: the number of the one device that there may be. `computes`: ops run there. `defined`:
-    where that was, for people.
+    `name`: "cpu" of "cpu:0". `open`: makes a device from its name, the sink of finished tasks, and its options.
+    `options`:
+    a dataclass, whose fields are declared as `options.py` says. `available`: the reason why this machine has no device
+    of
+    that number, or None. `host`: its arrays are host memory, which a daemon divides among such devices. `main_memory`:
+    its
+    tensors take the machine's main memory. `compiles`: CuPy compiles its kernels at their first call. `only`: the
+    number of
+    the only possible device. `computes`: ops run there. `defined`: the place of the definition, for messages.
     """
 
     name: str
@@ -64,7 +67,7 @@ class DeviceKind:
 
     @property
     def module(self) -> str:
-        """The module that defines it."""
+        """The module that defines the kind."""
         return self.defined.partition(":")[0]
 
 
@@ -108,7 +111,7 @@ def define_device(
 
 
 def check(name: object, options: object) -> None:
-    """MetadataError unless a kind of that name may have these options."""
+    """Raise MetadataError unless a kind of that name may have these options."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise MetadataError(f'a kind of device is named by up to 32 lower-case letters, such as "cpu", not {name!r}')
     if not isinstance(options, type) or not is_dataclass(options):
@@ -120,37 +123,37 @@ def check(name: object, options: object) -> None:
 
 
 def find_kinds(package: str) -> None:
-    """Have the kinds of this tree defined: import the module `kind` of each package that lies in `package`."""
+    """Define the kinds of this tree: import the module `kind` of each package inside `package`."""
     for found in iter_modules(import_module(package).__path__):
         if found.ispkg and MODULE in submodules(f"{package}.{found.name}"):
             import_module(f"{package}.{found.name}.{MODULE}")
 
 
 def kind_named(device: str) -> DeviceKind | None:
-    """The kind of a device by its name, on whatever node; None if it is not defined here."""
+    """The kind of a device, from its name on any node; None if the kind is not defined here."""
     return KINDS.get(kind_of(device))
 
 
 def compiles(device: str) -> bool:
-    """Are kernels compiled for a device of that name when they are first called, as far as is known here?"""
+    """Return whether kernels of a device of that name are compiled at their first call, as far as is known here."""
     kind = kind_named(device)
     return kind is not None and kind.compiles
 
 
 def is_host(device: str) -> bool:
-    """Are the arrays of a device of that name the host's own memory?"""
+    """Return whether arrays of a device of that name are host memory."""
     kind = kind_named(device)
     return kind is not None and kind.host
 
 
 def takes(device: str, option: str) -> bool:
-    """Has a device of that name an option of that name?"""
+    """Return whether a device of that name has that option."""
     kind = kind_named(device)
     return kind is not None and option in options_of(kind.options)
 
 
 def unknown(name: object) -> MetadataError:
-    """The error for the name of a device of which there is no kind, with what may be the fix."""
+    """The error for a device name of an unknown kind, with the probable fix."""
     kind = name.partition(":")[0] if isinstance(name, str) else ""
     known = f'devices are named like "cpu:0" (known: {", ".join(sorted(KINDS))})'
     offered = sorted(set(offering(kind))) if _NAME.fullmatch(kind) and kind not in KINDS else []
@@ -162,10 +165,10 @@ def unknown(name: object) -> MetadataError:
 
 
 def offering(kind: str) -> Iterator[str]:
-    """The installed packages that say they define a kind of that name."""
-    from importlib.metadata import entry_points  # some 20 ms, which an error may take
+    """The installed packages that declare to define a kind of that name."""
+    from importlib.metadata import entry_points  # some 20 ms, which is acceptable on the way to an error
 
-    with suppress(Exception):  # whatever is wrong with the metadata of some package: this is for a better message
+    with suppress(Exception):  # the metadata of any package may be broken, and this only improves a message
         for found in entry_points(group=DEVICES, name=kind):
             if found.dist is not None:
                 yield found.dist.name

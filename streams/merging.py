@@ -1,7 +1,8 @@
-"""Merging piece by piece: what comes from elsewhere is copied into a small buffer, and merged from there.
+"""Merging piece by piece: data from another device is copied into a small buffer, and merged from there.
 
-A stream has one buffer, which grows with the pieces that the stream gets and is kept. It is small and not counted, as
-what a pool keeps is not; while a merge runs, its bytes are set aside like a kernel's temporaries.
+Each stream keeps one buffer, which grows with the stream's pieces. The buffer is small and not counted, like memory
+that
+a pool keeps; while a merge runs, its bytes are set aside like a kernel's temporaries.
 
 Source: OCANNL's merge buffers.
 """
@@ -23,8 +24,8 @@ Receive = Callable[[Array, Array], None]
 def merge_in_pieces(
     device: Device, arrays: tuple[Array, Array, Array], merge: Callable[..., object], receive: Receive, keeper: Any
 ) -> None:
-    """Merge (target, base, source) piece by piece: `receive(piece, source)` copies a piece, `merge(base, piece,
-    out=target)` merges it. `keeper` keeps the buffer: the stream, or what is a thread's own."""
+    """Merge (target, base, source) piece by piece: `receive(piece, source)` copies a piece, and `merge(base, piece,
+    out=target)` merges it. `keeper` keeps the buffer: a stream, or an object of the thread."""
     target, base, source = arrays
     for index in pieces(target.shape, max(MERGED // target.dtype.itemsize, 1)):
         part = source[index]
@@ -34,7 +35,7 @@ def merge_in_pieces(
 
 
 def buffer_of(device: Device, keeper: Any, nbytes: int) -> Array:
-    """The buffer of a stream, of so many bytes at the least."""
+    """The buffer of a stream, with at least `nbytes` bytes."""
     kept = getattr(keeper, "merge_buffer", None)
     if kept is None or kept.nbytes < nbytes:
         kept = keeper.merge_buffer = device.workspace(nbytes)
@@ -42,5 +43,5 @@ def buffer_of(device: Device, keeper: Any, nbytes: int) -> Array:
 
 
 def merged_bytes(shape: Shape, itemsize: int) -> int:
-    """Bytes of the buffer that a merge of that shape needs."""
+    """The bytes of the buffer that a merge of that shape needs."""
     return min(math.prod(shape) * itemsize, max(MERGED, itemsize))

@@ -1,11 +1,12 @@
 """Options of devices: their values and meanings, declared once, at the fields of the options classes.
 
-A field's annotation carries an `Option`, which names the unit, reads a value from outside, and describes its purpose:
+A field's annotation carries an `Option`, which names the unit, reads a user's value, and describes its purpose:
 
     memory: Annotated[int, MEMORY] = GIB
 
-With it, `read_options` makes the class from a table, and `rows` describes the option for docs/devices.md. A text behind
-the option describes a default that depends on the machine: `Annotated[int, MEMORY, "all of the machine's"]`.
+`read_options` uses the option to make the class from a table, and `rows` uses it to describe the option for
+docs/devices.md. A text after the option describes a default that depends on the machine:
+`Annotated[int, MEMORY, "all of the machine's"]`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ Options = TypeVar("Options")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]iB|B|)\s*")
 SHARE: Final = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
-_MOST: Final = 1024  # streams, threads
-_HOUR: Final = 3600  # seconds
+_MOST: Final = 1024  # of streams, threads
+_HOUR: Final = 3600  # in seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`unit`: the possible values, for people. `read`: checks and converts a user's value; the text of its TypeError,
-    ValueError or OverflowError says what the value must be. `meaning`: the purpose of the option."""
+    """An option's unit, reader and meaning. `unit`: the possible values, for people. `read`: checks and converts a
+    user's
+    value; the text of its TypeError, ValueError or OverflowError says what the value must be. `meaning`: the purpose.
+    """
 
     unit: str
     read: Callable[[object], Any]
@@ -54,12 +57,12 @@ def read_options(device: str, kind: type[Options], table: Mapping[str, object]) 
         return kind(**checked)
     except MetadataError:
         raise
-    except Exception as error:  # of a kind from outside, which checks more than each option by itself
+    except Exception as error:  # a kind of another package may check more than single options
         raise MetadataError(f"device {device!r}: {error}") from error
 
 
 def options_of(kind: type[Any]) -> dict[str, Option]:
-    """The options that a class declares, in its order. TypeError for a field without an `Option`."""
+    """The options that a class declares, in order. TypeError for a field without an `Option`."""
     found = {}
     for field, declared in _declared(kind):
         option = next((each for each in declared if isinstance(each, Option)), None)
@@ -70,7 +73,7 @@ def options_of(kind: type[Any]) -> dict[str, Option]:
 
 
 def defaults_of(kind: type[Any]) -> dict[str, str]:
-    """Option -> its default, for people."""
+    """The default of each option, for people."""
     return {field.name: _default(field, declared) for field, declared in _declared(kind)}
 
 
@@ -89,7 +92,7 @@ def rows(kinds: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
 
 
 Declared: TypeAlias = list[tuple[Field[Any], tuple[Any, ...]]]
-_DECLARED: Final[dict[type[Any], Declared]] = {}  # of the kinds that were asked for: devices of a kind are opened often
+_DECLARED: Final[dict[type[Any], Declared]] = {}  # of the kinds used so far: devices of one kind are opened often
 
 
 def _declared(kind: type[Any]) -> Declared:
@@ -133,7 +136,7 @@ def parse_size(value: object) -> int:
 
 
 def count(low: int, meaning: str) -> Option:
-    """A whole number from `low` on."""
+    """The option of a whole number from `low` on."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _MOST:
@@ -144,7 +147,7 @@ def count(low: int, meaning: str) -> Option:
 
 
 def seconds(meaning: str) -> Option:
-    """A span of time."""
+    """The option of a span of time."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _HOUR:
@@ -155,7 +158,7 @@ def seconds(meaning: str) -> Option:
 
 
 def flag(meaning: str) -> Option:
-    """True or false."""
+    """The option of a truth value."""
 
     def read(value: object) -> bool:
         if not isinstance(value, bool):
@@ -179,7 +182,7 @@ def _memory(value: object) -> int:
 
 
 def _ceiling(value: object) -> int | str:
-    """Bytes, or a share of the device's memory, which is known once the device is open (`ceiling_of`)."""
+    """Bytes, or a share of the device's memory, which is resolved once the device is open (`ceiling_of`)."""
     if isinstance(value, str) and (share := SHARE.fullmatch(value)) and 0 < float(share[1]) <= 100:
         return f"{float(share[1]):g}%"
     try:
@@ -189,7 +192,7 @@ def _ceiling(value: object) -> int | str:
 
 
 def ceiling_of(given: int | str, limit: int) -> int:
-    """The bytes of a ceiling on a device of that memory."""
+    """The bytes of a ceiling on a device with `limit` bytes of memory."""
     return given if isinstance(given, int) else max(1, int(limit * float(given.rstrip("%")) / 100))
 
 
@@ -201,7 +204,7 @@ def _bandwidth(value: object) -> float:
 
 
 def rate(unit: str, meaning: str) -> Option:
-    """A number of something per second, which may be 0."""
+    """The option of a rate per second, which may be 0."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):

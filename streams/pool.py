@@ -6,14 +6,14 @@ pages ourselves (an aligned mmap and MADV_HUGEPAGE) gave nothing on top of `nump
 4 MiB on by itself (15.4 against 15.7 ms), so blocks of every size come from there. A small block with its array,
 allocated, bound and freed, costs 0.4 us reused and 1.6 us with nothing kept.
 
-Classes are multiples of 64 bytes up to 1 KiB and eight per doubling above: at most an eighth is wasted, and a slightly
+Classes are multiples of 64 bytes up to 1 KiB, and eight per doubling above: at most an eighth is wasted, and a slightly
 different size finds a block. The last freed block of a class, which is still in the processor's cache, is reused first.
-`keep` bounds the free memory; when that is full, classes are emptied in the order in which they were made, so that a
-changed workload does not keep the sizes of the old one. Little by little, since dropping a block takes 0.2 to 2 us, or
-30 us per MiB: half of `keep` at once held up the driving thread for 8 ms where that were 6,000 blocks of the store.
+`keep` bounds the free memory. When that is full, classes are emptied in the order of their creation, so that a changed
+workload does not keep the sizes of the old one. They are emptied gradually, since dropping a block takes 0.2 to 2 us,
+or 30 us per MiB: dropping half of `keep` at once held up the driving thread for 8 ms with 6,000 blocks of the store.
 
-Used by the driving thread alone, without locks. Only `spill` may be called from elsewhere, by a kernel that lacks
-memory for its temporaries: it takes buffers as `take` does, one by one.
+Only the driving thread uses a pool, without locks. The exception is `spill`, which a kernel without memory for its
+temporaries may call on another thread: it takes buffers one by one, as `take` does.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .device import Buffer, Device, Kept, Order
 from .stream import LOG
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
-_PART = 64  # so small a part of `keep` is emptied at once,
-_FEW = 64  # and so many blocks of each class
+_PART = 64  # the fraction of `keep` that is emptied at once,
+_FEW = 64  # and the number of blocks of each class
 
 
 class Shelf:
@@ -46,7 +46,7 @@ class Shelf:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PooledBuffer(Buffer):
-    """A buffer with the `shelf` it goes to when freed (None: nowhere). `nbytes` is -1 while it is free."""
+    """A buffer, and the `shelf` to which it returns when freed (None: no shelf). `nbytes` is -1 while it is free."""
 
     __slots__ = ("shelf",)
 
@@ -56,9 +56,10 @@ class PooledBuffer(Buffer):
 
 
 class Pool:
-    """`keep`: bytes of free memory to keep at most. `new` makes a block, of the `capacity` for what is asked for.
-    `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is not dropped before they are
-    complete: whoever gets its memory then knows nothing of them."""
+    """Free memory for reuse. `keep`: the most bytes of free memory to keep. `new` makes a block of the `capacity` for a
+    size.
+    `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is dropped only once they are
+    complete, since the next owner of its memory does not know of these launches."""
 
     def __init__(
         self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int], order: Order | None = None
@@ -66,7 +67,7 @@ class Pool:
         self.keep = keep
         self.cached = 0
         self.order = order or Order()
-        self._parked: deque[PooledBuffer] = deque()  # to be dropped, once launches are complete
+        self._parked: deque[PooledBuffer] = deque()  # to be dropped once launches are complete
         self._new = new
         self._capacity = capacity
         self._spilt: deque[int] = deque()  # capacities of buffers that another thread has dropped
@@ -87,11 +88,12 @@ class Pool:
         return buffer
 
     def prefer_reached(self, nbytes: int, room: int) -> None:
-        """Make `take` find a buffer that no launch may still use: one that is kept, or a new one if it fits into `room`
-        beside all that is kept."""
+        """Make `take` return a buffer that no launch may still use: a kept one, or a new one if it fits into `room`
+        besides all
+        kept memory."""
         shelf = self._find_shelf(nbytes)
         buffers, reached = shelf.buffers, self.order.reached
-        with suppress(IndexError, MemoryError):  # spilt meanwhile; no memory is left
+        with suppress(IndexError, MemoryError):  # another thread has spilt the buffer; no memory is left
             if not buffers or buffers[-1].behind <= reached:
                 return
             for place, buffer in enumerate(buffers):
@@ -103,7 +105,7 @@ class Pool:
                 self.cached += shelf.capacity
 
     def give(self, buffer: PooledBuffer) -> int:
-        """Take a buffer back; how many bytes it had. ValueError if it is free already."""
+        """Take a buffer back; returns its bytes. ValueError if it is free already."""
         nbytes = buffer.nbytes
         if nbytes < 0:
             raise ValueError("this buffer is free already")
@@ -121,7 +123,7 @@ class Pool:
         return nbytes
 
     def has(self, nbytes: int) -> bool:
-        """Would `take` find a free buffer of that class?"""
+        """Return whether `take` would find a free buffer of that class."""
         return bool(self._find_shelf(nbytes).buffers)
 
     def trim(self, target: int, most: int = sys.maxsize) -> None:
@@ -136,8 +138,9 @@ class Pool:
                     self.cached -= shelf.capacity
 
     def spill(self, reached: int = 0) -> None:
-        """Drop all free buffers. Any thread may do that: `cached` is right again with the next `trim`. `reached`: the
-        number of a launch that this thread has waited for."""
+        """Drop all free buffers. Any thread may call this; the next `trim` corrects `cached`. `reached`: the number of
+        a launch
+        that this thread has waited for."""
         for shelf in list(self._shelves.values()):
             with suppress(IndexError):
                 while True:
@@ -146,7 +149,7 @@ class Pool:
         self.drop_parked(reached)
 
     def kept(self) -> Kept:
-        """The free memory. It is not in one piece: each block comes from the system, and goes back, by itself."""
+        """The free memory. It is not contiguous: each block is allocated and freed by itself."""
         shelves = [shelf for shelf in self._shelves.values() if shelf.buffers]
         largest = max([shelf.capacity for shelf in shelves], default=0)
         return Kept(self.cached, sum([len(shelf.buffers) for shelf in shelves]), largest)
@@ -171,12 +174,12 @@ class Pool:
             self._drop(buffer)
 
     def _drop(self, buffer: PooledBuffer, reached: int = 0) -> None:
-        """Let go of a buffer, now or once the launches that use it are complete."""
+        """Release a buffer, now or once the launches that use it are complete."""
         if buffer.behind > max(reached, self.order.reached):
             self._parked.append(buffer)
 
     def drop_parked(self, reached: int) -> None:
-        """Let go of what waited for launches up to that number, which are complete. Any thread may do that."""
+        """Release the parked buffers of launches up to that number, which are complete. Any thread may call this."""
         for _ in range(len(self._parked)):
             with suppress(IndexError):
                 buffer = self._parked.popleft()
@@ -201,7 +204,7 @@ def size_class(nbytes: int) -> int:
 
 
 def owner_of(memory: Any) -> Any:
-    """The object that an array's memory belongs to: the one at the bottom of a chain of views, on a GPU the block."""
+    """The object that owns an array's memory: the end of a chain of views; on a GPU, the block."""
     pointer: Any = memory if hasattr(memory, "mem") else getattr(memory, "data", None)
     if hasattr(pointer, "mem"):
         return pointer.mem
@@ -212,16 +215,17 @@ def owner_of(memory: Any) -> Any:
 
 
 def bytes_of(owner: Any) -> int:
-    """The bytes of what `owner_of` has found."""
+    """The bytes of an object that `owner_of` has returned."""
     return int(owner.size) if hasattr(owner, "ptr") else memoryview(owner).nbytes
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PooledDevice(Device):
-    """A device whose memory comes from a pool; the accounting. Subclasses say how a block is made (`new_memory`).
+    """A device whose memory comes from a pool, and its accounting. Subclasses say how a block is made (`new_memory`).
 
-    `keep`: bytes of freed memory kept for reuse, at most; they are dropped first when memory gets short.
-    `refusing`: ask `refuses_allocation` about each allocation.
+    `keep`: the most bytes of freed memory kept for reuse; they are dropped first when memory gets short. `refusing`:
+    ask
+    `refuses_allocation` about each allocation.
     """
 
     def __init__(self, name: str, xp: Any, limit: int, missing: Iterable[str], keep: int) -> None:
@@ -234,11 +238,11 @@ class PooledDevice(Device):
         """A fresh block, at least one byte; MemoryError if there is none."""
 
     def _capacity(self, nbytes: int) -> int:
-        """The size of a block for that many bytes."""
+        """The size of a block that holds `nbytes` bytes."""
         return size_class(nbytes)
 
     def refuses_allocation(self) -> bool:
-        """Is this allocation to fail? Asked only while `refusing`."""
+        """Return whether this allocation must fail. Called only while `refusing`."""
         return True
 
     def allocate(self, nbytes: int) -> Buffer | None:
@@ -250,7 +254,7 @@ class PooledDevice(Device):
             return self._allocate_fresh(nbytes, total)
         try:
             buffer = shelf.buffers.pop()  # `Pool.take` inlined: this is on the path of every op, and a call costs 60 ns
-        except IndexError:  # spilt meanwhile
+        except IndexError:  # another thread has spilt it
             return self._allocate_fresh(nbytes, total)
         buffer.nbytes = nbytes
         self.pool.cached -= shelf.capacity
@@ -268,14 +272,15 @@ class PooledDevice(Device):
             buffer = pool.take(nbytes)
         except MemoryError:
             return None
-        except Exception:  # of a device from outside: the value does not fit, and the log has the reason
+        except Exception:  # a device of another package: the value does not fit, and the log has the reason
             LOG.exception("%s makes no memory", self.name)
             return None
         self.allocated = total
         return buffer
 
     def set_aside(self, nbytes: int) -> bool:
-        """As for any device; freed memory that is kept makes room, since temporaries come from elsewhere."""
+        """Set bytes aside as `Device.set_aside` says. Kept memory is dropped to make room, since temporaries do not
+        come from it."""
         if not super().set_aside(nbytes):
             return False
         if self.allocated + self.pool.cached > self.limit:
@@ -283,7 +288,7 @@ class PooledDevice(Device):
         return True
 
     def account(self, buffer: Buffer) -> Buffer | None:
-        """Count memory that came from elsewhere; None if it does not fit."""
+        """Count memory that the pool did not allocate; None if it does not fit."""
         total = self.allocated + buffer.nbytes
         if total > self.limit or (self.refusing and self.refuses_allocation()):
             return None

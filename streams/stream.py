@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ..interpreter.compilation import mypyc_attr
 
-LOG: Final = logging.getLogger("tensord.streams")  # for what no instruction can be told
+LOG: Final = logging.getLogger("tensord.streams")  # for errors that belong to no instruction
 
 
 class StreamKind(StrEnum):
@@ -35,57 +35,59 @@ class StreamKind(StrEnum):
     SAVE = "save"  # to users' files, and to checkpoints
     LINK = "link"  # to and from other nodes
     CLIENT = "client"  # functions of clients
-    JOINT = "joint"  # what several devices do together, by a library
+    JOINT = "joint"  # launches of a library on several devices
 
 
 class Task(Protocol):
-    """A unit of work as a stream sees it. The virtual machine's Instruction is one."""
+    """A unit of work, as a stream sees it. The virtual machine's Instruction is one."""
 
     id: int
-    # The op's name, or the opcode of what is not an op: what a fault can name and what a hang is reported as.
+    # The op's name, or the opcode if there is no op. Faults select tasks by it, and reports of hangs show it.
     label: str
     # Bytes that a transfer moves over the link; 0 for kernels.
     bytes_moved: int
     # Bounded and small: certain to finish within some tens of microseconds. Before any other task starts, a stream
-    # reports its finished tasks, so that no thread waits for a slow successor of the task that it needs.
+    # reports
+    # its finished tasks, so that no thread waits for a slow successor of the task that it needs.
     quick: bool
-    # Tasks on other streams with events that must have executed before this one does; submitted before it or after.
+    # Tasks on other streams with events that must have executed before this task does; submitted before it or after it.
     event_sources: Sequence[Task]
-    # None until the task is launched; then set by the stream to whatever orders another stream after it.
+    # None until the task is launched; then the stream sets it to an object by which another stream can wait for the
+    # task.
     event: Any
-    # Nanoseconds, `time.perf_counter_ns`; set by the stream.
+    # `time.perf_counter_ns`; the stream sets both.
     started: int
     finished: int
 
     @property
     def blocking(self) -> bool:
-        """Does its kernel wait for the device, such as for a shape that depends on data?"""
+        """Return whether the kernel waits for the device, for example for a shape that depends on data."""
 
     @property
     def work(self) -> int:
-        """Element operations of its kernel, as far as known; 0 for what is no op."""
+        """The element operations of the kernel, as far as known; 0 if there is no op."""
 
     @property
     def reports(self) -> bool:
-        """Is what its kernel refuses known after the kernel? Then it is told by `fail_late`."""
+        """Return whether a refusal of the kernel is known only after the kernel. `fail_late` then reports it."""
 
     @property
     def composite(self) -> bool:
-        """Has it parts, each of which it gives to the stream's `intercept` as a task while the stream is
-        intercepted?"""
+        """Return whether the task has parts. While the stream is intercepted, the task passes each part to the stream's
+        `intercept`."""
 
     @property
     def cancelled(self) -> bool:
-        """Is it certain before execution that the kernel does not run? The task keeps its place, but takes no time."""
+        """Return whether the kernel certainly will not run. The task keeps its place, but takes no time."""
 
     def execute(self) -> None:
         """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task."""
 
     def fail_late(self, error: BaseException) -> None:
-        """The kernel refuses its data, as was found after it."""
+        """Fail the task with its kernel's refusal, which was found after the kernel."""
 
     def fail(self, error: BaseException) -> None:
-        """The task failed for a reason outside its kernel (an injected fault, a late device error)."""
+        """Fail the task for a reason outside its kernel (an injected fault, a late device error)."""
 
 
 Sink: TypeAlias = Callable[[Sequence[Task]], None]
@@ -95,11 +97,11 @@ Sink: TypeAlias = Callable[[Sequence[Task]], None]
 class Stream(ABC):
     """An in-order queue of one device.
 
-    `queued` counts tasks submitted and not yet retired; only the driving thread touches it.
+    `queued`: number of tasks submitted and not yet retired; only the driving thread touches it.
     `inline`: a small bounded task may run on the driving thread while the stream is drained.
     `events`: the stream can be ordered after a task of another such stream without the host.
     `late_errors`: a task's error may surface after its successors were executed.
-    `unwatched`: fences, so far as the driving thread looks for them itself, which no other thread does then.
+    `unwatched`: fences that only the driving thread checks.
     `ordered`: tasks execute and end in the order of submission.
     `intercepted`: something interferes with the stream's tasks, such as a delay or a fault; set from any thread.
     """
@@ -115,46 +117,47 @@ class Stream(ABC):
         self.late_errors = False
         self.intercepted = False
         self.ordered = True
-        self.merge_buffer: Any = None  # memory for pieces of what is merged here (`merging`)
-        self.unwatched: deque[Any] = deque()  # fences that the driving thread looks for itself
+        self.merge_buffer: Any = None  # memory for pieces of merges on this stream (`merging`)
+        self.unwatched: deque[Any] = deque()  # fences that only the driving thread checks
 
     @abstractmethod
     def submit(self, tasks: Sequence[Task]) -> None:
         """Append tasks, in order; wake the stream's thread only if it sleeps."""
 
     def intercept(self, task: Task) -> None:
-        """Execute a task, or a part of one, with all that interferes. Called on the stream's thread."""
+        """Execute a task, or a part of one, with all delays and faults. Called on the stream's thread."""
         task.execute()
 
     def fence(self, task: Task) -> None:
-        """Execute a task on the driving thread, which launches what it has, and mark its place in the order. It is
-        reported when the device has got there. For the first compute stream of a device that `launches`."""
+        """Execute a task on the driving thread, and mark its place after everything launched there. The task is
+        reported when the
+        device has reached that place. For the first compute stream of a device that `launches`."""
         raise NotImplementedError(self.name)
 
     def is_free(self) -> bool:
-        """Has all that was submitted been launched, so that the driving thread may launch behind it?"""
+        """Return whether all submitted tasks were launched, so that the driving thread may launch after them."""
         return False
 
     def wait_for(self, task: Task) -> None:  # noqa: B027 - as `watch`
-        """Have what is launched here from now on wait for a task of another stream that was launched."""
+        """Make later launches on this stream wait for a launched task of another stream."""
 
     def poll(self) -> Sequence[Task]:
-        """Those of the fences that nobody watches which the device has passed by now; they are not reported again."""
+        """The unwatched fences that the device has passed. They are not reported again."""
         return ()
 
     def watch(self) -> None:  # noqa: B027 - most streams have no fences
-        """Have the stream's own thread wait for the fences, and report them."""
+        """Have the stream's own thread wait for the unwatched fences, and report them."""
 
     @abstractmethod
     def running(self) -> tuple[Task, int] | None:
         """The task now executing and since when (perf_counter_ns), or None. May be called from any thread."""
 
     def waits_for(self, task: Task) -> str:  # noqa: ARG002 - most wait for nobody
-        """What a task that runs waits for on other nodes, for people; "" if for nothing that is known."""
+        """What a running task waits for on other nodes, as text for people; "" if no such wait is known."""
         return ""
 
     def timed(self) -> Sequence[tuple[Task, int]]:
-        """The tasks that run and may take too long, and since when. May be called from any thread."""
+        """The running tasks that may take too long, and their starts. May be called from any thread."""
         found = self.running()
         return () if found is None else (found,)
 

@@ -1,5 +1,5 @@
-"""The tier below the host: values in files.
+"""The store: the tier below the host, which keeps values in files.
 
 - `kind`: the kind "store"; `store`: the device; `spill`: its file
-- `stored`: arrays whose bytes lie in a file; `kept`: the same for those of checkpoints
+- `stored`: arrays whose bytes lie in a file; `kept`: values of checkpoints, which are such arrays
 """

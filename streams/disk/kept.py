@@ -1,7 +1,7 @@
-"""Values of a generation of a checkpoint: parts of files that never change, opened whenever they are read.
+"""Values of a generation of a checkpoint: parts of files that never change, opened for each read.
 
-A generation may have as many files as values, more than a process may have descriptors. So a file is open while it is
-read, and from then on only if it is about to be removed (`hold`).
+A generation may have as many files as values, which can be more than a process may have descriptors. So a file is open
+only while it is read, or permanently if it is about to be removed (`hold`).
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from .stored import LoadedStretch, Stretch
 
 STRETCHES: WeakSet[KeptStretch] = WeakSet()  # of this process
 GONE: Final = "another process has removed it; restore a later generation (docs/checkpoints.md)"
-ADDING: Final = threading.Lock()  # machines have threads of their own, which add and list them
+ADDING: Final = threading.Lock()  # machines add and list stretches on threads of their own
 
 
 class KeptReader(CheckpointReader):
-    """A reader whose directory is closed with its last reference. It is opened by the real path, by which the directory
-    is told from others; to find that for each of its values would take longer than all else of restoring them."""
+    """A reader whose directory is closed with the last reference to the reader. The directory is opened and identified
+    by its
+    real path; resolving that path for each value would take longer than the rest of a restore."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class KeptStretch(Stretch):
-    """A value of a generation. `path`: the directory's, the real one; `file`: the id of its values file."""
+    """A value of a generation. `path`: the real path of the directory; `file`: the id of its values file."""
 
     __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
 
@@ -52,7 +53,8 @@ class KeptStretch(Stretch):
             STRETCHES.add(self)
 
     def hold(self, opened: dict[int, OpenFile]) -> None:
-        """Keep the file open: it may be removed. `opened`: files of the directory by id, each open once for all."""
+        """Keep the file open, because it may be removed. `opened`: the open files of the directory by id, shared by all
+        stretches."""
         if self._held is None:
             file = opened.get(self.file) or self._open()
             self._check_within(file)
@@ -65,7 +67,7 @@ class KeptStretch(Stretch):
         read_range(self._opened(), self._entry, target, offset)
 
     def read_whole(self, target: NDArray[np.uint8]) -> None:
-        """With its checksum compared."""
+        """Fill the target with all bytes, and compare their checksum."""
         meta: Any = self._entry.meta
         read_array(self._opened(), self._entry, np.ndarray(meta.shape, meta.dtype, target))
 
@@ -80,7 +82,7 @@ class KeptStretch(Stretch):
         try:
             fd = self._reader.open_values(self.file)
         except FileError as error:
-            if isinstance(error.__cause__, FileNotFoundError):  # this process would have kept it open
+            if isinstance(error.__cause__, FileNotFoundError):  # a file that this process removed would be open
                 raise FileError(f"{error.message}; {GONE}") from error.__cause__
             raise
         return OpenFile(fd, f"{self.path}/{values_file(self.file)}")
@@ -92,6 +94,6 @@ class KeptStretch(Stretch):
 
 
 def stretches_in(path: Path) -> list[KeptStretch]:
-    """The values that lie in a directory, by its real path."""
+    """The values in a directory, given by its real path."""
     with ADDING:
         return [stretch for stretch in STRETCHES if stretch.path == path]

@@ -1,12 +1,12 @@
-"""The file to which values are evicted from the host: blocks of it, written and read by the store's streams.
+"""The file to which values are evicted from the host. The store's streams read and write its blocks.
 
-The file has no name (O_TMPFILE), so nothing is left behind by whoever dies. Room is taken from the file system when a
-block is made (`fallocate`), so a write does not fail because a disk is full; and given back, hole by hole, when the
-pool drops the block. Blocks are whole pages of the file, since a hole gives back no part of one. Where the file system
-makes no holes, the room stays taken, and serves blocks of about that size.
+The file has no name (O_TMPFILE), so a process that dies leaves nothing behind. Creating a block reserves its disk space
+(`fallocate`), so a write never fails on a full disk. When the pool drops a block, its space goes back to the file
+system as a hole. Blocks are whole pages, since a hole frees whole pages only. On a file system without holes the space
+stays reserved, and is used for blocks of about the same size.
 
-A hole costs the driving thread nothing: a thread of its own makes them. Only where a new block would exceed the quota
-of the disk, holes that are still to be made are made first.
+A thread of its own makes the holes, so they cost the driving thread nothing. Only if a new block would exceed the disk
+quota, the driving thread makes pending holes first.
 """
 
 from __future__ import annotations
@@ -32,21 +32,25 @@ from ..device import Device
 from ..pool import size_class
 from .stored import Stretch
 
-GROW, KEEP_SIZE, PUNCH_HOLE = 0, 1, 2  # of fallocate(2). ext4 makes no holes behind the end of a file, so it grows
-PAGE: Final = 1 << 12  # bytes: what file systems take and give back is so many, or some of these
-CHUNK: Final = 1 << 23  # bytes that one system call writes
+GROW, KEEP_SIZE, PUNCH_HOLE = (
+    0,
+    1,
+    2,
+)  # of fallocate(2). ext4 makes no holes past the end of a file, so extend it
+PAGE: Final = 1 << 12  # bytes: file systems reserve and free multiples of this
+CHUNK: Final = 1 << 23  # bytes of one system call that writes
 
 
 def whole_pages(nbytes: int) -> int:
-    """The bytes of the pages that so many bytes take; -1, which stands for an unknown number, stays."""
+    """The size of `nbytes` in whole pages; -1, which stands for an unknown number, is returned as it is."""
     return -(-nbytes // PAGE) * PAGE if nbytes > 0 else nbytes
 
 
 class SpillFile:
-    """A file without a name in a directory; its blocks. `quota`: bytes of the disk that they may take.
+    """A file without a name in a directory, and its blocks. `quota`: the disk space in bytes that the blocks may take.
 
-    `end`: where the file ends; `taken`: bytes of the blocks that there are, and of those without a hole yet. Only the
-    driving thread changes these two. MetadataError if the directory is none that files can be made in.
+    `end`: the end of the file. `taken`: the bytes of all blocks, including dropped ones whose hole is pending. Only the
+    driving thread changes these two. MetadataError if no file can be made in the directory.
     """
 
     def __init__(self, directory: str, quota: int) -> None:
@@ -59,9 +63,9 @@ class SpillFile:
         self._holes = Holes(self.fd)
 
     def block(self, nbytes: int) -> SpillBlock:
-        """A block of that many bytes, whole pages, with room on the disk; on the driving thread.
+        """A block of `nbytes` bytes (whole pages) whose disk space is reserved. MemoryError if there is no space.
 
-        MemoryError if there is none.
+        Called on the driving thread.
         """
         self._make_way(nbytes)
         place = place_for(nbytes)
@@ -79,36 +83,36 @@ class SpillFile:
         return SpillBlock(self, nbytes, offset)
 
     def _make_way(self, nbytes: int) -> None:
-        """Have the holes made without which so many bytes more would be over the quota."""
+        """Make pending holes until `nbytes` more bytes fit into the quota."""
         holes = self._holes
         self._count()
         while self.taken + nbytes > self.quota and holes.make_next():
             self._count()
 
     def _count(self) -> None:
-        """What has a hole by now is taken no more."""
+        """Subtract the bytes of finished holes from `taken`."""
         made = self._holes.made
         while made:
             self.taken -= made.popleft()
 
     def _start(self) -> None:
-        """Start the thread that makes holes. It does not know this object, which may go before the thread."""
+        """Start the thread that makes holes. The thread does not refer to this object, which may be collected first."""
         self._thread = threading.Thread(target=self._holes.work, name="tensord spill", daemon=True)
         with suppress(RuntimeError):  # the process ends
             self._thread.start()
 
     def dropped(self, nbytes: int, offset: int) -> None:
-        """A block is gone. Any thread may say so, also a collector's."""
+        """A block was dropped. Any thread may call this, including one that collects garbage."""
         self._holes.add(nbytes, offset)
 
     def close(self) -> None:
-        """The file is gone with its descriptor, and so is the thread."""
+        """Close the descriptor, which removes the file, and end the thread."""
         self._close()
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join()
 
     def _close(self) -> None:
-        """The thread closes the descriptor, if there is one."""
+        """Have the thread close the descriptor, if there is a thread."""
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
@@ -122,11 +126,13 @@ class SpillFile:
 
 
 class Holes:
-    """Makes holes where blocks were, on a thread of its own or on the driving one; then other blocks may lie there.
+    """Makes holes in place of dropped blocks, on a thread of its own or on the driving thread. The space is then
+    reusable.
 
-    `free`: size of a place -> offsets of free ones. `made`: bytes of the holes that the file has not counted yet.
-    These, and what is dropped, are changed without a lock, which a collector's thread could hold already: each change
-    is one step of the interpreter. The lock says that a hole is being made.
+    `free`: size -> offsets of free places of that size. `made`: the bytes of holes that the file has not counted yet.
+    Both,
+    and the queue of dropped blocks, change without a lock, because the garbage collector may run in a thread that holds
+    one: each change is atomic in the interpreter. The lock is held while a hole is made.
     """
 
     def __init__(self, fd: int) -> None:
@@ -138,12 +144,12 @@ class Holes:
         self._making = threading.Lock()
 
     def add(self, nbytes: int, offset: int) -> None:
-        """A block is gone; its hole is to be made."""
+        """Queue the hole of a dropped block."""
         self._dropped.append((nbytes, offset))
         self._awake.put(True)
 
     def end(self) -> None:
-        """No block will be dropped any more."""
+        """No more blocks will be dropped: end the thread after the queued holes."""
         self._awake.put(False)
 
     def work(self) -> None:
@@ -153,7 +159,7 @@ class Holes:
         os.close(self._fd)
 
     def make_next(self) -> bool:
-        """Make the next hole, behind the one that is being made; False if all are made."""
+        """Make the next hole, after any that is being made; False if none is pending."""
         with self._making:
             try:
                 nbytes, offset = self._dropped.popleft()
@@ -164,14 +170,15 @@ class Holes:
             return True
 
     def make(self, nbytes: int, offset: int) -> None:
-        """Give back the room on the disk; another block may lie there."""
+        """Give the disk space back, and free the place for another block."""
         _allocate(self._fd, KEEP_SIZE | PUNCH_HOLE, offset, nbytes)
         self.free.setdefault(place_for(nbytes), []).append(offset)
 
 
 def place_for(nbytes: int) -> int:
-    """The size of the place of a block in the file. Of few classes, so that few places serve blocks of many sizes: what
-    a place has beyond its block is a hole, and costs nothing."""
+    """The size of the place that holds a block in the file. There are few sizes, so that places are reused for blocks
+    of many
+    sizes; the part of a place beyond its block is a hole, and takes no space."""
     return size_class(max(nbytes, PAGE))
 
 
@@ -224,7 +231,7 @@ def _unnamed(directory: str) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         if hasattr(os, "O_TMPFILE"):
-            with suppress(IsADirectoryError):  # a file system that has none of them
+            with suppress(IsADirectoryError):  # the file system has no O_TMPFILE
                 return os.open(directory, flags | os.O_TMPFILE | os.O_EXCL, 0o600)
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
@@ -243,7 +250,7 @@ def _refused(directory: str, error: OSError) -> MetadataError:
 
 
 def _allocate(fd: int, mode: int, offset: int, nbytes: int) -> int:
-    """fallocate(2); the number of the error, 0 if there is none."""
+    """Call fallocate(2); returns the errno, 0 for success."""
     libc = _libc()
     if libc is None or not libc.fallocate(fd, mode, offset, nbytes):
         return 0

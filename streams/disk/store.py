@@ -1,12 +1,11 @@
-"""The store: the tier below the host, on disk. A device with memory and streams that runs no kernels.
+"""The store: the tier below the host, on disk. It is a device with memory and streams that runs no kernels.
 
 The store's memory is blocks of one file (`spill`), of which at most `limit` bytes are used. Without a directory the
-store has no memory. A value takes whole pages of the disk, and these are planned and counted for it
-(docs/decisions/0043). A user's files (`stored.LoadedStretch`) are buffers of the store, too, but take none of its
-memory.
+store has no memory. Values are planned and counted in whole pages of the disk (docs/decisions/0043). Parts of users'
+files (`stored.LoadedStretch`) are buffers of the store, too, but do not count as its memory.
 
     write0          evictions from the host
-    save0           users' saves, and checkpoints
+    save0           saves by users, and checkpoints
     read0, read1    values on their way to the host
 
 A transfer between the store and a device other than the host runs on that device's stream, through a few MiB of host
@@ -36,8 +35,8 @@ from .stored import StoredArray, read_into
 
 NAME: Final = "store:0"
 READERS: Final = 2
-SHARE: Final = 8  # of the quota: what freed blocks may keep
-KEEP: Final = 256 << 20  # bytes of freed blocks that keep their room on the disk
+SHARE: Final = 8  # of the quota: the largest part that freed blocks may keep
+KEEP: Final = 256 << 20  # bytes of freed blocks that keep their disk space
 
 
 def _directory(value: object) -> str:
@@ -99,7 +98,7 @@ class StoreDevice(HostDevice):
     def copy_stream(self, kind: StreamKind) -> WorkerStream:
         if kind in self._copies:
             return self._copies[kind]
-        # a message may bring hundreds of reads before the first of them is queued: equals take turns
+        # one message may bring hundreds of reads at once, so equally loaded streams take turns
         stream = min(self.readers, key=lambda stream: stream.queued)
         self.readers.remove(stream)
         self.readers.append(stream)

@@ -1,7 +1,7 @@
-"""Arrays whose bytes lie in a file: what transfers from and to the store are given in place of memory.
+"""Arrays whose bytes lie in a file. Transfers from and to the store use them in place of memory.
 
-A *stretch* is the part of a file that has the bytes of one storage. Whoever needs a value reads it with `pread` to
-where it is needed: straight into host memory, or piece by piece through some MiB of it to another device. Nothing is
+A *stretch* is the part of a file that has the bytes of one storage. A reader copies the bytes with `pread` straight to
+their destination: into host memory, or piece by piece through some MiB of host memory to another device. No file is
 mapped.
 
 Source of the idea: Glow's deferred weights, which are loaded when a function first needs them.
@@ -27,15 +27,17 @@ from ...interpreter.types.meta import Meta, packed_strides
 from ..device import PIECE, Buffer, Device
 from ..pool import PooledBuffer
 
-SPAN: Final = 1 << 16  # bytes that are read at once for scattered elements
+SPAN: Final = 1 << 16  # bytes of one read when elements are scattered
 
 
 class Stretch(ABC):
     """The bytes of one storage in a file.
 
-    `is_direct`: any range of them can be read by itself; else only the whole, in its order. `once`: the value is no
-    longer the file's once it has been read. `has_checksum`: is there one, that `in_order` compares? `compared`: did
-    somebody do that who needed only a part?
+    `is_direct`: any range can be read by itself; otherwise only all bytes in order. `once`: the value leaves the file
+    with
+    its first read. `has_checksum`: `in_order` compares a checksum. `compared`: a reader of a part has compared the
+    checksum
+    already.
     """
 
     __slots__ = ("compared", "has_checksum", "is_direct", "nbytes", "once")
@@ -49,15 +51,16 @@ class Stretch(ABC):
 
     @abstractmethod
     def read(self, target: memoryview, offset: int) -> None:
-        """Fill the target with the bytes from `offset` on. FileError if they cannot be had."""
+        """Fill the target with the bytes from `offset` on. FileError if the file cannot give them."""
 
     def read_whole(self, target: NDArray[np.uint8]) -> None:
-        """Fill the target, which is packed, with all bytes."""
+        """Fill the packed target with all bytes."""
         self.read(flat(target), 0)
 
     def in_order(self) -> Callable[[memoryview], None]:
-        """A function that fills its argument with the next bytes, from the first one on. It raises FileError, at the
-        latest with the last one, if they cannot be had or do not have their checksum."""
+        """A function that fills its argument with the next bytes, beginning with the first. The function raises
+        FileError, with
+        the last bytes at the latest, if the file cannot give the bytes or their checksum differs."""
         done = 0
 
         def read(target: memoryview) -> None:
@@ -68,14 +71,15 @@ class Stretch(ABC):
         return read
 
     def opened(self) -> Stretch:
-        """The same bytes, for several reads one after the other."""
+        """The same bytes, prepared for several consecutive reads."""
         return self
 
 
 class LoadedStretch(Stretch):
-    """The value of a tensor in a user's file. It is the file's, so the file may not change, unless it is read `once`.
+    """The value of a tensor in a user's file. The file may not change while the value lies there, unless it is read
+    `once`.
 
-    With `digest`, the first read notes SHA-256 of the bytes, and later ones compare it.
+    With `digest`, the first read notes the SHA-256 of the bytes, and later reads compare it.
     """
 
     __slots__ = ("_digest", "_seen", "entry", "file")
@@ -122,13 +126,13 @@ class LoadedStretch(Stretch):
 
 
 def buffer_of(stretch: Stretch) -> Buffer:
-    """A buffer that is a part of a user's file, and takes nothing of the store's own memory."""
+    """A buffer that is a part of a user's file, and takes none of the store's memory."""
     return PooledBuffer(0, stretch, None)
 
 
 class StoredArray(NamedTuple):
-    """An array in a file: its stretch, its meta, and, if it is no packed array at the beginning of the stretch, where
-    in that it lies."""
+    """An array in a file: its stretch and meta, and its offset and strides unless it is packed at the beginning of the
+    stretch."""
 
     stretch: Stretch
     meta: Meta
@@ -137,7 +141,7 @@ class StoredArray(NamedTuple):
 
 
 def read_into(source: StoredArray, target: NDArray[Any]) -> None:
-    """Fill a host array of the same shape and dtype, which is packed."""
+    """Fill a packed host array of the same shape and dtype."""
     stretch, meta, offset, strides = source
     if not meta.nbytes:
         return
@@ -173,7 +177,7 @@ def copy_to(device: Device) -> Callable[[StoredArray, Array], None]:
 
 
 def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, target: Array) -> None:
-    """Packed bytes, through one piece of host memory."""
+    """Copy packed bytes to a device, through one piece of host memory."""
     there, begin = target.reshape(-1).view("uint8"), 0
     for piece in _packed_pieces(stretch.opened(), offset, nbytes):
         device.copy_in(there[begin : begin + len(piece)], piece)
@@ -181,7 +185,7 @@ def _copy_pieces(stretch: Stretch, offset: int, nbytes: int, device: Device, tar
 
 
 def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device: Device, target: Array) -> None:
-    """Elements that are scattered, in parts of a few MiB."""
+    """Copy scattered elements to a device, a few MiB at a time."""
     if target.nbytes > PIECE and max(target.shape) > 1:
         axis = _widest(target.shape, strides)
         half = target.shape[axis] // 2
@@ -195,11 +199,13 @@ def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device:
 
 
 def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
-    """The elements of an array in their order: as one array if it is packed in memory, else as packed arrays of some
-    MiB, each in memory that the next one may be in, too. FileError if they cannot be read, before the last are given.
+    """The elements of an array in order: one array if it is packed in memory, else packed arrays of some MiB, which may
+    share
+    memory with the next one. FileError if the elements cannot be read; it comes with the last piece at the latest.
 
-    A file's value is compared with its checksum. If some of its elements are asked for, or in another order, it is
-    compared before any is given, and once."""
+    The value of a file is compared with its checksum. If only some elements are needed, or another order, the checksum
+    is
+    compared once, before the first piece."""
     if not isinstance(array, StoredArray):
         yield from _pieces_in_memory(array)
         return
@@ -218,7 +224,7 @@ def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
 
 
 def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Of a host array."""
+    """The pieces of a host array."""
     if array.flags.c_contiguous:
         yield array
     elif array.nbytes <= PIECE:
@@ -232,7 +238,7 @@ def _pieces_in_memory(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _packed_pieces(stretch: Stretch, offset: int, nbytes: int) -> Iterator[NDArray[np.uint8]]:
-    """Bytes one after the other; all of a stretch are compared with their checksum."""
+    """Consecutive bytes; if they are the whole stretch, they are compared with its checksum."""
     read = stretch.in_order() if nbytes == stretch.nbytes else None
     staged: NDArray[np.uint8] = np.empty(min(nbytes, PIECE), np.uint8)
     for begin in range(0, nbytes, PIECE):
@@ -247,7 +253,7 @@ def _packed_pieces(stretch: Stretch, offset: int, nbytes: int) -> Iterator[NDArr
 def _scattered_pieces(
     stretch: Stretch, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, strides: tuple[int, ...]
 ) -> Iterator[NDArray[Any]]:
-    """Elements at those distances, in their order."""
+    """Elements at the given strides, in order."""
     if math.prod(shape) * dtype.itemsize <= PIECE:
         part: NDArray[Any] = np.empty(shape, dtype)
         gather(stretch.read, part, offset, strides)
@@ -264,8 +270,8 @@ def _scattered_pieces(
 def gather(
     read: Callable[[memoryview, int], None], target: NDArray[Any], offset: int, strides: tuple[int, ...] | None
 ) -> None:
-    """Fill an array with elements at those distances, from `offset` on, in few reads and with little that is read in
-    vain."""
+    """Fill an array with elements at the given strides, beginning at `offset`, with few reads and few unneeded
+    bytes."""
     shape, itemsize = target.shape, target.itemsize
     if not target.size:
         return
@@ -290,7 +296,7 @@ def gather(
 
 
 def _widest(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """The axis along which the elements reach farthest, of those that can be halved."""
+    """The axis with the largest extent in bytes, among the axes that can be halved."""
     return max(range(len(shape)), key=lambda axis: (shape[axis] > 1, (shape[axis] - 1) * abs(strides[axis])))
 
 

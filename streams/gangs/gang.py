@@ -1,35 +1,36 @@
 """One node's part of a launch on GPUs of several nodes.
 
 Theory of operation
-    The node whose name is first leads. It waits until all nodes are ready (READY): no node's turn is held while
-    operands are computed, which may need that turn. Then it takes the turns, its own first, the others' in the order of
-    their names (TURN, GRANTED). With all of them it decides on the communicator, the one that all nodes have, or a new
-    one, and all launch (GO). A node gives its turn back when the communicator is there, and the launch is the next one
-    of its launcher. At last each says that its GPUs have ended (ENDED, END): until then all listen, since an error of
-    any node, or its loss, leaves kernels on the others which wait for ever.
+    The node whose name is first leads. It waits until all nodes are ready (READY), and no node's turn is held
+    meanwhile, because computing the operands may need that turn. Then the leader takes the turns, its own first, the
+    others' in the order of their names (TURN, GRANTED). With all turns it chooses the communicator, an existing one of
+    all nodes or a new one, and all nodes launch (GO). A node gives its turn back when the communicator exists and the
+    launch is the next one of the node's launcher. Finally each node reports that its GPUs have ended (ENDED, END).
+    Until then all nodes listen, because an error or loss of one node leaves kernels on the others that would wait for
+    ever.
 
 Guarantees
-    - Either all nodes launch, or each is told why not. `ended` is called once for `begin`, when no GPU of this node
-      touches the arrays any more.
-    - An error anywhere reaches all nodes by way of the one that leads: those that have launched abort. The results of
-      a node whose GPUs have ended stay.
-    - A withdrawal before the launch fails it on all nodes. A cancellation behind it lets it go to its end.
-    - A node that says another digest, or a word at the wrong time, fails this launch, and no other one.
+    - Either all nodes launch, or each is told why not. `ended` is called once for each `begin`, when no GPU of this
+      node uses the arrays any more.
+    - An error anywhere reaches all nodes through the leader, and nodes that have launched abort. The results of a node
+      whose GPUs have ended remain valid.
+    - A withdrawal before the launch fails the launch on all nodes. A cancellation after it lets the launch finish.
+    - A node that sends another digest, or a word at the wrong time, fails this launch and no other.
 
 Who owns what
-    What happens is handled by one thread at a time: a thread that comes while another one handles leaves its event to
-    that one. So nothing is called under a lock, and the links may call back within any call.
+    One thread at a time handles events. A thread that arrives while another one handles leaves its event to that
+    thread. So nothing is called under a lock, and the links may call back within any call.
 
 Rejected
-    - The words in frames of their own: the links bring errors, losses and cancellations of transfers already.
-    - A word from each node to each other one: the one that leads would need none to tell, but there are n * n words.
-    - A launch before the last turn is taken, on nodes that have theirs: a circle of launches.
-    - The communicator chosen with READY: it may be aborted before the turn comes.
+    - Words in frames of their own: the links already deliver errors, losses and cancellations of transfers.
+    - Words from each node to each other node: no leader would be needed, but there would be n * n words.
+    - A launch on nodes that have their turns before the last turn is taken: launches could wait in a circle.
+    - A choice of the communicator with READY: the communicator may be aborted before the turn comes.
 
 Source: PyTorch's ProcessGroupNCCL (rank 0 puts the unique id into a store; a watchdog aborts communicators), Ray's
 `util.collective` (a named actor has the id), Horovod's coordinator (nothing is launched before all ranks are ready).
-MXNet's KVStoreNCCL is about one process. XLA met both deadlocks: of communicators made in different orders on two
-hosts, and of memory that a communicator takes beside a kernel that waits.
+MXNet's KVStoreNCCL covers one process only. XLA met both deadlocks: communicators made in different orders on two
+hosts, and a communicator's allocation next to a kernel that waits.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ from .words import Heard, Said, Word
 
 
 class Meeting(NamedTuple):
-    """Who meets: `nodes` in the order of their names, of which `node` is this one. `first`: the name of the first
-    transfer; `digest`: of what is to be launched; `links`: to the node that leads, or from there to all others."""
+    """The nodes of a launch, in the order of their names; `node` is this one. `first`: the name of the first transfer;
+    `digest`: identifies what is launched; `links`: to the leader, or from the leader to all others."""
 
     nodes: Sequence[str]
     node: str
@@ -62,22 +63,22 @@ class Meeting(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        """Does this node lead?"""
+        """Return whether this node leads."""
         return self.node == self.nodes[0]
 
     @property
     def others(self) -> Sequence[str]:
-        """The nodes that this one talks with."""
+        """The nodes with which this one exchanges words."""
         return self.nodes[1:] if self.leads else self.nodes[:1]
 
     def withdraw(self, error: TensordError) -> None:
-        """Tell the other nodes that nothing comes of this node's part."""
+        """Tell the other nodes that this node will not take part."""
         for other in self.others:
             Talk(self, other).withdraw(error)
 
 
 class Talk:
-    """All words between this node and another one. Without a link, nothing is said."""
+    """All words between this node and another one. Without a link, no word is sent."""
 
     def __init__(self, meeting: Meeting, other: str) -> None:
         self.node = other
@@ -95,7 +96,7 @@ class Talk:
                 self.heard[word] = Heard(link, transfer)
 
     def withdraw(self, error: TensordError) -> None:
-        """Tell the other node, by whatever is left to be said."""
+        """Fail the next word to the other node, which tells that node of the error."""
         for said in self.said.values():
             said.withdraw(error)
         for heard in self.heard.values():
@@ -103,7 +104,7 @@ class Talk:
 
 
 class Gang:
-    """A launch, as this node sees it."""
+    """One launch, as this node sees it."""
 
     def __init__(self, launch: Launch, library: CollectiveLibrary, turns: Turns, meeting: Meeting) -> None:
         self.launch = launch
@@ -111,29 +112,29 @@ class Gang:
         self.turns = turns
         self.meeting = meeting
         self.state = State.COMING
-        self.since = 0  # nanoseconds (perf_counter_ns) since when a long wait is a hang; 0: it is none
+        self.since = 0  # perf_counter_ns; a long wait since then counts as a hang; 0: no wait counts
         self._talks = {other: Talk(meeting, other) for other in meeting.others}
-        self._error: TensordError | None = None  # why it has failed
+        self._error: TensordError | None = None  # the reason of its failure
         self._operands: Operands = ()
         self._ended: Ended | None = None
-        self._ids: list[bytes] = []  # of the communicators that this node, and those that have said GRANTED, have
-        self._missing = {word: set(meeting.others) for word in (Word.READY, Word.ENDED)}  # who has not said it
-        self._lock = threading.Lock()  # of the two below
+        self._ids: list[bytes] = []  # of communicators that all nodes with GRANTED and this one have
+        self._missing = {word: set(meeting.others) for word in (Word.READY, Word.ENDED)}  # nodes that have not said it
+        self._lock = threading.Lock()  # guards the two below
         self._due: deque[Callable[[], None]] = deque()
         self._handling = False
 
     # -- any thread ------------------------------------------------------------------------------------------------
 
     def begin(self, operands: Operands, ended: Ended) -> None:
-        """Operands and results are there on this node."""
+        """Operands and results exist on this node: take part."""
         self._post(partial(self._begun, operands, ended))
 
     def withdraw(self, error: TensordError) -> None:
-        """Nothing needs to come of it."""
+        """Withdraw the launch: its results are not needed."""
         self._post(partial(self._withdrawn, error))
 
     def waits_for(self) -> str:
-        """What it waits for, for people."""
+        """What the launch waits for, as text for people."""
         nodes = {
             State.GATHERING: self._missing[Word.READY],
             State.HOLDING: set(self._unasked()),
@@ -157,7 +158,7 @@ class Gang:
                 self._due.append(partial(self._fail, wrong))
 
     def _next(self) -> Callable[[], None] | None:
-        """What is to be handled; None, and another thread may handle, if there is nothing."""
+        """The next event to handle. None if there is none; another thread may then handle events."""
         with self._lock:
             self._handling = bool(self._due)
             return self._due.popleft() if self._due else None
@@ -205,7 +206,7 @@ class Gang:
             self._take(other, word, id_)
 
     def _take(self, other: str, word: Word, id_: bytes) -> None:
-        """A word that is legal."""
+        """Handle a word that is legal in this state."""
         if word is Word.TURN:
             self._queue()
         elif word is Word.GRANTED:
@@ -220,7 +221,7 @@ class Gang:
             (self._gather if word is Word.READY else self._disperse)()
 
     def _gather(self) -> None:
-        """Are all nodes ready? For the node that leads."""
+        """On the leader: go on if all nodes are ready."""
         if not self._missing[Word.READY]:
             self._queue()
 
@@ -231,7 +232,7 @@ class Gang:
     def _granted(self) -> None:
         """This node has its turn."""
         if self.state is not State.QUEUING:
-            return  # it has failed meanwhile
+            return  # the launch failed meanwhile
         self._move(Event.GRANTED)
         self._ids.append(self.library.kept(self.launch.devices))
         if self.meeting.leads:
@@ -240,21 +241,21 @@ class Gang:
             self._say(Word.GRANTED, self.meeting.others, self._ids[0])
 
     def _ask_next(self) -> None:
-        """Have the next node take its turn; launch, if there is none."""
+        """Ask the next node to take its turn; launch if all have theirs."""
         if unasked := self._unasked():
             self._say(Word.TURN, unasked[:1])
         else:
             self._launch(self._ids[0] if len(set(self._ids)) == 1 else b"", announce=self._announce)
 
     def _unasked(self) -> Sequence[str]:
-        """The nodes that have not said GRANTED, the first of which was asked. For the node that leads."""
+        """On the leader: the nodes that have not said GRANTED. The first of them was asked."""
         return self.meeting.others[len(self._ids) - 1 :]
 
     def _announce(self, id_: bytes) -> None:
         self._post(partial(self._announced, id_))
 
     def _announced(self, id_: bytes) -> None:
-        """This node, which leads, is about to launch with that communicator."""
+        """On the leader: this node is about to launch with that communicator."""
         if self.state is State.LAUNCHED:
             self._say(Word.GO, self.meeting.others, id_)
 
@@ -274,7 +275,7 @@ class Gang:
         self.library.begin(self.launch, self._operands, lambda error: self._post(partial(self._has_ended, error)))
 
     def _has_ended(self, error: TensordError | None) -> None:
-        """The GPUs of this node do not touch the arrays any more."""
+        """The GPUs of this node no longer use the arrays."""
         aborting = self.state is State.ABORTING
         self.turns.leave(self)
         self._move(Event.ENDED if error is None else Event.BROKEN)
@@ -287,7 +288,7 @@ class Gang:
             self._say(Word.ENDED, self.meeting.others)
 
     def _disperse(self) -> None:
-        """Have the GPUs of all nodes ended? For the node that leads."""
+        """On the leader: end the launch if the GPUs of all nodes have ended."""
         if self.state is State.ENDED and not self._missing[Word.ENDED]:
             self._say(Word.END, self.meeting.others)
             self._move(Event.DISPERSED)
@@ -299,7 +300,7 @@ class Gang:
             self._fail(error)
 
     def _fail(self, error: TensordError) -> None:
-        """It failed, here or on another node: tell all, and abort what was launched."""
+        """The launch failed, here or on another node: tell all nodes, and abort a launch that was begun."""
         if self.state in DEAF:
             return
         before, self._error = self.state, error

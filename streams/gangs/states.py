@@ -1,4 +1,4 @@
-"""The states of a launch on one node, and what may follow in each: the only table.
+"""The states of a launch on one node, and the only table of their transitions.
 
 The node whose name is first *leads*; all others *follow*. A word of another node that is not legal in a state
 (`HEARD_IN`) fails the launch, and changes nothing else.
@@ -64,5 +64,5 @@ HEARD_IN: Final[dict[Word, frozenset[State]]] = {
     Word.ENDED: frozenset({S.LAUNCHED, S.ENDED}),
     Word.END: frozenset({S.ENDED}),
 }
-DEAF: Final = frozenset({S.ABORTING, S.OVER})  # words do not count any more
-COUNTING: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a wait that is long there is a hang
+DEAF: Final = frozenset({S.ABORTING, S.OVER})  # words are ignored here
+COUNTING: Final = frozenset({S.HOLDING, S.LAUNCHED, S.ABORTING})  # a long wait here is a hang

@@ -1,19 +1,19 @@
-"""The right to launch on a node, which one launch over several nodes has at a time.
+"""The exclusive right to launch on a node, held by one launch over several nodes at a time.
 
 Theory of operation
     A launch takes the turn of each of its nodes, in the order of their names, and gives none back before it has all.
-    It gives a node's turn back as soon as it is the next one of the node's launcher. So any two launches that share a
-    node have one order, the same on all nodes (two-phase locking), and the turns are never waited for in a circle.
+    It gives a node's turn back once it is the next one of that node's launcher. So any two launches that share nodes
+    have the same order on each of them (two-phase locking), and no launches wait for turns in a circle.
 
 Guarantees
-    Turns are given in the order in which they were asked for. Nothing is called under the lock. A callback that gives
-    its turn back, or asks for one, makes no deeper call: whichever thread gives turns gives the next one, too.
+    Turns are granted in the order of the requests. Nothing is called under the lock. A callback that gives its turn
+    back, or asks for another one, causes no recursion: the thread that grants turns grants the next one, too.
 
 Who owns what
-    Any thread calls. A launch of one node alone needs no turn: its place in the order of that node is enough.
+    Any thread may call. A launch of one node alone needs no turn: its position in that node's order is enough.
 
 Rejected
-    Tickets of the first node alone: launches with different first nodes may wait for each other in a circle.
+    Tickets of the first node only: launches with different first nodes could wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[object, Callable[[], None]] = {}  # the first one has it, once it was told
+        self._asked: dict[object, Callable[[], None]] = {}  # the first one has the turn once its callback was called
         self._holder: object = None
         self._giving = False
 
     def take(self, who: object, granted: Callable[[], None]) -> None:
-        """Call back once it is their turn."""
+        """Call `granted` once it is the turn of `who`."""
         with self._lock:
             self._asked[who] = granted
         self._give()
 
     def leave(self, who: object) -> None:
-        """The turn is not wanted any more, whether it was given or not."""
+        """Give the turn back, or withdraw the request for it."""
         with self._lock:
             self._asked.pop(who, None)
         self._give()
 
     def _give(self) -> None:
-        """Give turns as long as there is one to give."""
+        """Grant turns until a holder keeps one."""
         while True:
             with self._lock:
                 first = next(iter(self._asked), None)

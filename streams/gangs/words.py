@@ -1,17 +1,18 @@
-"""The words by which the nodes of a launch agree: small values over the links, as those of tensors are.
+"""The words by which the nodes of a launch agree: small values that travel over the links as values of tensors do.
 
-    from a node that follows            from the one that leads
-    READY: operands, results are there
+    from a follower                     from the leader
+    READY: operands and results exist
                                         TURN: all are ready; take your node's turn
-    GRANTED: it has it; which
-    communicator is there
+    GRANTED: the node has its turn, and
+    this communicator
                                         GO: launch, with this communicator
-    ENDED: its GPUs have ended
+    ENDED: the node's GPUs have ended
                                         END: all have
 
-Each is a transfer with a name of its own, so the links bring errors, the loss of a node and an end before the beginning
-as they do for tensors. All have one form: the digest of what is to be launched, and a communicator's id, zeros for
-none. So a node that was told something else is found out by whatever word it says.
+Each word is a transfer with its own name, so the links deliver errors, the loss of a node and a premature end as they
+do
+for tensors. All words have one form: the digest of what is launched, and the id of a communicator or zeros. So any word
+of a node that launches something else reveals the difference.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ FORM: Final = Meta.of((DIGEST + ID,), "uint8")
 
 
 class Word(IntEnum):
-    """In the order in which they are said; odd ones by the node that leads."""
+    """A word of the protocol, in order of use; the leader says the odd ones."""
 
     READY = 0
     TURN = 1
@@ -44,16 +45,16 @@ class Word(IntEnum):
 
     @property
     def is_leaders(self) -> bool:
-        """Does the node that leads say it?"""
+        """Return whether the leader says this word."""
         return self % 2 == 1
 
     def transfer(self, first: bytes, follower: int) -> bytes:
-        """Its name, between the node that leads and the one of that number."""
+        """The name of the word's transfer between the leader and the follower of that number."""
         return transfer_of(first, WORDS * follower + self)
 
 
 class Said:
-    """A word that this node says, or takes back: once."""
+    """A word that this node says or withdraws, once."""
 
     def __init__(self, link: Link, transfer: bytes) -> None:
         self.link = link
@@ -61,7 +62,7 @@ class Said:
         self.over = False
 
     def say(self, digest: bytes, id_: bytes, failed: Callable[[TensordError], None]) -> None:
-        """Say it. `failed`: it does not arrive."""
+        """Say the word. `failed` is called if it does not arrive."""
 
         def done(error: TensordError | None) -> None:
             self.over = True
@@ -72,14 +73,14 @@ class Said:
         self.link.offer(self.transfer, FORM, content, done)
 
     def withdraw(self, error: TensordError) -> None:
-        """It will not be said, or does not count."""
+        """Fail the word's transfer: it is not said, or no longer counts."""
         if not self.over:
             self.over = True
             self.link.fail(self.transfer, error)
 
 
 class Heard:
-    """A word that another node says: one of the two callbacks is called, once."""
+    """A word that another node says. One of the two callbacks is called, once."""
 
     def __init__(self, link: Link, transfer: bytes) -> None:
         self.link = link
@@ -87,7 +88,7 @@ class Heard:
         self.over = False
 
     def listen(self, heard: Callable[[bytes, bytes], None], failed: Callable[[TensordError], None]) -> None:
-        """Hear digest and id."""
+        """Call `heard` with the digest and the id."""
         content = np.zeros(FORM.shape, np.uint8)
 
         def done(error: TensordError | None) -> None:
@@ -101,7 +102,7 @@ class Heard:
         self.link.take(self.transfer, FORM, content, done)
 
     def withdraw(self, error: TensordError) -> None:
-        """It is not waited for any more."""
+        """Stop waiting for the word."""
         if not self.over:
             self.over = True
             self.link.refuse(self.transfer, error)

@@ -1,4 +1,4 @@
-"""The host's processor as a device: NumPy, one compute stream per worker thread, one stream for copies."""
+"""The cpu device: NumPy, one compute stream per worker thread, and one stream for copies."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .shared import shared_block
 
 
 def usable_cores() -> int:
-    """Processors this process may run on."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def blas_threads(meaning: str) -> Option:
-    """A number of threads, 0 for none; any other is refused where nothing can limit them."""
+    """The option of a number of BLAS threads, 0 for no limit. Other values are refused if nothing can limit BLAS."""
     option = count(0, meaning)
 
     def read(value: object) -> int:

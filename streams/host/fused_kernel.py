@@ -1,19 +1,19 @@
-"""Running fusions on NumPy arrays: a piece after the other, so that what is between the steps stays in cache.
+"""Runs fusions on NumPy arrays, one piece after the other, so that intermediate values stay in the cache.
 
-A fusion calls the very kernels that its steps would call one by one, with the same numbers, on slices of the same
-arrays, so its results have the same bits. That needs some care, since NumPy's loops look at strides:
+A fusion calls the same kernels as its single steps would, with the same numbers, on slices of the same arrays, so its
+results have the same bits. NumPy's loops depend on strides, which makes some rules necessary:
 
-- Slices have the strides of the arrays that they are of, and temporaries are packed, as those in memory are.
-- An axis along which a piece had one element would count as having no stride: where a piece is cut it has two at least.
-- NumPy chooses by strides in which order it goes through axes, and by the length of the inner ones whether it copies
-  operands into its buffers first. So where arrays are not packed or broadcast, pieces are longer than these buffers;
-  where one is not packed, they are cut along the outermost axis alone. Where that is an output, no temporary lies
-  in it.
+- Slices have the strides of their arrays, and temporaries are packed, as they are in memory.
+- NumPy treats an axis of one element as if it had no stride, so a piece has at least two elements along the cut axis.
+- NumPy chooses the order of axes by strides, and decides by the length of the inner axes whether to copy operands into
+  its buffers. So if arrays are neither packed nor broadcast, pieces are longer than these buffers; if one is not
+  packed,
+  pieces are cut along the outermost axis only; and if that one is an output, no temporary lies in it.
 
-Pieces are as long as fits in the cache with all that a fusion reads and writes. Those of packed arrays are multiples of
-`GRAIN`, so that each element is in the same lane of a vector register as in the whole. Where arrays broadcast, or are
-not packed, one thing may differ: the sign of the NaN that two NaNs give, which NumPy's vectors take from one of them,
-and the rest of its loops from the other.
+A piece is as long as the cache allows for everything that the fusion reads and writes. Pieces of packed arrays are
+multiples of `GRAIN`, so each element is in the same lane of a vector register as in the whole array. One result may
+differ where arrays broadcast or are not packed: the sign of the NaN that two NaNs give. NumPy's vector loops take it
+from one operand, and its other loops from the other.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from ...interpreter.schema.opdef import UNNOTICED, find
 from ...interpreter.types.meta import Shape
 from .fused_layout import Extent, FusedLayout, extent_of
 
-CACHE: Final = 1 << 19  # bytes of what a piece reads and writes: a part of a core's own cache
-LARGEST: Final = 4 * CACHE  # bytes of scratch that is kept
-MOST: Final = 16  # pieces of scratch that are kept: one for each thread, on most machines
+CACHE: Final = 1 << 19  # bytes that a piece reads and writes: a part of a core's own cache
+LARGEST: Final = 4 * CACHE  # bytes of scratch that may be kept
+MOST: Final = 16  # blocks of scratch that may be kept: one for each thread, on most machines
 GRAIN: Final = 1 << 10  # elements
 _ALIGNED: Final = 64  # bytes
 
 Index: TypeAlias = tuple[slice, ...]  # of the leading axes
-# For each piece its shape, and the places and indices of the arguments that it has a part of.
+# For each piece: its shape, and the positions and indices of the arguments that have a part in the piece.
 Pieces: TypeAlias = list[tuple[Shape, list[tuple[int, Index | slice]]]]
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
-SPARE: Final[list[Memory]] = []  # scratch that no call uses now, of all kernels together
+SPARE: Final[list[Memory]] = []  # unused scratch, shared by all kernels
 
 
 class FusedKernel:
-    """A fusion, to be called as `kernel(*inputs, *outputs)`: arrays, and numbers as the ops would get them.
+    """A fusion, called as `kernel(*inputs, *outputs)` with arrays, and with numbers as single ops would get them.
 
     An output lies in the memory of the input that it overwrites (`Fusion.over`), or in memory of its own. Any thread
-    may call it, several at a time: each call has scratch of its own, `scratch` bytes. The caller switches
-    floating-point errors off, as for any kernel. `length`: elements of a piece, if not as many as fit in the cache.
-    `share`: which part of how many it computes.
+    may
+    call the kernel, several at a time: each call has `scratch` bytes of its own. The caller disables floating-point
+    errors,
+    as for any kernel. `length`: elements of a piece; by default as many as fit in the cache. `share`: (part, number of
+    parts) that this kernel computes.
     """
 
     def __init__(
@@ -69,14 +71,14 @@ class FusedKernel:
         self._size = math.prod(fusion.shape)
 
     def split(self, parts: int) -> list[FusedKernel]:
-        """So many kernels, to be called with the same arguments, in any order or at the same time."""
+        """That many kernels, to be called with the same arguments in any order or concurrently."""
         count = -(-self._size // (self._length * parts)) * parts
         length = min(self._length, -(-self._size // (count * GRAIN)) * GRAIN)
         return [FusedKernel(self._program, self._fusion, length, (number, parts)) for number in range(parts)]
 
     @cached_property
     def scratch(self) -> int:
-        """The bytes that a call takes besides its arguments, at the most."""
+        """The most bytes that a call needs besides its arguments."""
         most = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
         cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
         return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
@@ -96,24 +98,24 @@ class FusedKernel:
 
     @cached_property
     def _rows(self) -> Cut:
-        """For packed arrays, some of which broadcast, or are reduced by rows."""
+        """The cut for packed arrays, some of which broadcast or are reduced by rows."""
         shape, last = self._fusion.shape, max(self._fusion.rows - 1, 0)
         return Cut(self._lending, self._pieces(shape, self._shapes, min(cutting_axis(shape, self._longer), last)))
 
     @cached_property
     def _outer(self) -> Cut:
-        """For inputs of any layout."""
+        """The cut for inputs of any layout."""
         return Cut(self._lending, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
 
     @cached_property
     def _apart(self) -> Cut:
-        """For outputs of any layout, too."""
+        """The cut for inputs and outputs of any layout."""
         layout = FusedLayout(self._program, self._fusion, lend=False)
         return Cut(layout, self._pieces(self._fusion.shape, self._shapes, outermost(self._fusion.shape)))
 
     @cached_property
     def _flat(self) -> Cut | None:
-        """For packed arrays, as if they had one axis; None if some broadcast, or rows are reduced."""
+        """The cut for packed arrays, treated as one-dimensional; None if some broadcast, or rows are reduced."""
         sizes = [None if shape is None else math.prod(shape) for shape in self._shapes]
         if self._fusion.rows < len(self._fusion.shape) or any(size not in (None, 1, self._size) for size in sizes):
             return None
@@ -121,7 +123,7 @@ class FusedKernel:
         return Cut(self._lending, self._pieces((self._size,), shapes, 0, self._length))
 
     def _flattened(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Packed arrays with one axis, or with none if they broadcast; and numbers as they are."""
+        """Packed arrays with one axis, or with none if they broadcast; numbers are unchanged."""
         if len(self._fusion.shape) == 1:
             return given
         arrays = list(given)
@@ -140,9 +142,9 @@ class FusedKernel:
 
 
 class Cut:
-    """A layout of a fusion's values, and the pieces.
+    """A layout of a fusion's values, and its pieces.
 
-    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, and its end.
+    `longest`: elements of the longest piece. `offsets`: of the parts of the scratch, followed by its end.
     """
 
     def __init__(self, layout: FusedLayout, pieces: Pieces) -> None:
@@ -154,7 +156,7 @@ class Cut:
 
 
 def taken(nbytes: int) -> Memory:
-    """Scratch of that many bytes or more, rather some that a call has left in the cache."""
+    """Scratch of at least `nbytes` bytes; preferably scratch that an earlier call has left in the cache."""
     try:
         memory = SPARE.pop()
     except IndexError:
@@ -163,7 +165,7 @@ def taken(nbytes: int) -> Memory:
 
 
 def give_back(memory: Memory) -> None:
-    """A call needs it no more."""
+    """Return scratch that a call no longer needs."""
     if memory.size <= LARGEST and len(SPARE) < MOST:
         SPARE.append(memory)
 
@@ -189,7 +191,9 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
 
 
 def as_array(number: Any, dtype: Any) -> Any:
-    """The number as an array without dimensions, so that no call converts it; itself if the dtype does not hold it."""
+    """The number as an array without dimensions, so that calls need not convert it; the number itself if the dtype
+    cannot
+    hold it."""
     try:
         return np.array(number, dtype)
     except OverflowError:
@@ -203,14 +207,14 @@ def shape_of(program: Program, operand: int) -> Shape | None:
 
 
 def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
-    """The shape of an output, with as many axes as the fusion's: none but those of its rows are cut."""
+    """The shape of an output, with the fusion's number of axes. The axes of rows are not cut."""
     if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
         return shape
     return RowShape(fusion.shape, fusion.rows).thin
 
 
 def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
-    """The elements of a piece: as many as fit in the cache, and whose kernels' temporaries nobody notices."""
+    """The elements of a piece: as many as fit in the cache, while temporaries of kernels are too small to count."""
     metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
     width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = CACHE // width
@@ -222,30 +226,31 @@ def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
 
 
 def temporaries_of(program: Program, step: Step) -> int:
-    """The bytes that the step's kernel takes besides its operands and its result."""
+    """The bytes that the step's kernel needs besides its operands and its result."""
     scratch = find(step.op).scratch
     known = tuple([meta for meta in metas_of(program, step) if meta is not None])
     return 0 if scratch is None else scratch(known, step.results, dict(step.attributes))
 
 
 def noticed(nbytes: int) -> int:
-    """So many bytes of temporaries, if they count."""
+    """The bytes of temporaries that count; 0 if they are few."""
     return nbytes if nbytes > UNNOTICED else 0
 
 
 def outermost(shape: Shape) -> int:
-    """The first axis of several elements."""
+    """The first axis with several elements."""
     return next((axis for axis, n in enumerate(shape) if n > 1), 0)
 
 
 def cutting_axis(shape: Shape, length: int) -> int:
-    """The outermost axis along which pieces of two at least are not longer than that; else the last one."""
+    """The outermost axis along which pieces of at least two elements are not longer than `length`; otherwise the last
+    axis."""
     rest = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return next((axis for axis, size in enumerate(rest) if 2 * size <= length), max(len(shape) - 1, 0))
 
 
 def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
-    """The indices of pieces that are cut along the axis."""
+    """The indices of pieces cut along the axis."""
     if not shape:
         yield ()
         return
@@ -259,7 +264,7 @@ def indices_of(shape: Shape, axis: int, length: int) -> Iterator[Index]:
 
 
 def slices_of(size: int, step: int) -> Iterator[slice]:
-    """Slices of so many elements; the last one has up to one more, since it would not be alone."""
+    """Slices of `step` elements. The last slice has one more if a single element would be left."""
     starts = list(range(0, max(size - 1, 1), step))
     for start, stop in itertools.pairwise((*starts, size)):
         yield slice(start, stop)
@@ -271,7 +276,8 @@ def lengths(index: Index, shape: Shape) -> Shape:
 
 
 def parts_of(index: Index, ndim: int, shapes: Sequence[Shape | None]) -> Iterator[tuple[int, Index | slice]]:
-    """Place and index of each argument that a piece has a part of. Arguments broadcast to a shape of `ndim` axes."""
+    """The position and index of each argument that has a part in a piece. Arguments broadcast to a shape of `ndim`
+    axes."""
     for place, shape in enumerate(shapes):
         leading = () if shape is None else index[ndim - len(shape) :]
         found = tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape or (), strict=False)])

@@ -1,7 +1,7 @@
-"""Where the values of a fusion lie while one piece is computed.
+"""Decides where the values of a fusion lie while one piece is computed.
 
-A temporary takes the place of an operand that dies with the step, or lies in the piece of an output that is still to be
-written, or in scratch.
+A temporary replaces an operand that dies with the step, or lies in the piece of an output that is not written yet, or
+in scratch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Bind: TypeAlias = Callable[[Program, Step], BoundKernel]
 
 
 class FusedStep(NamedTuple):
-    """One step of a fusion: a kernel, the places of its operands, and that of its result.
+    """One step of a fusion: a kernel, the positions of its operands, and the position of its result.
 
-    `arrays` takes what lies at these places out of a list of all.
+    `arrays` selects the values at these positions from a list of all.
     """
 
     kernel: BoundKernel
@@ -39,32 +39,32 @@ class FusedStep(NamedTuple):
 
 
 class Extent(Enum):
-    """How much of a piece a value has: all its elements; one a row, with as many axes, or without those of the rows."""
+    """How much of a piece a value covers: all elements, or one element a row, with or without the axes of the rows."""
 
     WHOLE = auto()
     THIN = auto()
     DROPPED = auto()
 
     def lengths(self, piece: Shape, rows: int) -> Shape:
-        """The shape in a piece of that shape, whose rows lie along so many axes."""
+        """The value's shape in a piece of shape `piece`, whose rows have `rows` axes."""
         if self is Extent.WHOLE:
             return piece
         return piece[:rows] if self is Extent.DROPPED else RowShape(piece, rows).thin
 
     def count(self, piece: Shape, rows: int) -> int:
-        """The elements in such a piece."""
+        """The value's elements in such a piece."""
         return math.prod(self.lengths(piece, rows))
 
 
 def extent_of(fusion: Fusion, shape: Shape) -> Extent:
-    """The extent of what a step of the fusion makes."""
+    """The extent of a step's result of that shape."""
     if shape == fusion.shape:
         return Extent.WHOLE
     return Extent.THIN if len(shape) == len(fusion.shape) else Extent.DROPPED
 
 
 class Temporary(NamedTuple):
-    """Where a temporary lies: in the piece of the output at a place, or in the part of the scratch with a number."""
+    """The place of a temporary: in the piece of an output, or in a part of the scratch."""
 
     output: int  # or -1
     part: int  # or -1
@@ -72,7 +72,7 @@ class Temporary(NamedTuple):
 
 
 class ScratchPart(NamedTuple):
-    """A part of the scratch: bytes per element, and of how many elements."""
+    """A part of the scratch: the bytes of an element, and the extent."""
 
     width: int
     extent: Extent
@@ -80,9 +80,9 @@ class ScratchPart(NamedTuple):
 
 @dataclass(slots=True)
 class Cell:
-    """Memory for a piece: that of the output at a place, or a part of the scratch.
+    """Memory for a piece: the piece of an output, or a part of the scratch.
 
-    `until`: the last step that reads what lies there now, of `dtype`. `end`: the step that makes the output there.
+    `until`: the last step that reads the present value, of `dtype`. `end`: the step that makes the output there.
     """
 
     output: int
@@ -95,9 +95,10 @@ class Cell:
     made: Any = None  # the output's dtype
 
     def takes(self, step: int, last: int, dtype: Any, extent: Extent = Extent.WHOLE) -> bool:
-        """May a value of that extent lie here that `step` makes and `last` reads for the last time?
+        """Return whether a value of that extent may lie here, from step `step`, which makes it, to its last reader
+        `last`.
 
-        A step may write over what it reads, in the same dtype.
+        A step may overwrite an operand of the same dtype.
         """
         if extent is not self.extent:
             return False
@@ -107,13 +108,14 @@ class Cell:
 
 
 class FusedLayout:
-    """The calls of a fusion, and the places of its values: those of inputs, outputs, numbers that are arrays, and
-    temporaries, in this order.
+    """The calls of a fusion, and the positions of its values: first inputs, then outputs, numbers as arrays, and
+    temporaries.
 
-    `lend`: may temporaries lie in the pieces of outputs? `bind`: what gives a step its kernel, which then takes numbers
-    as they are; without it, NumPy's. `parts`: those of the scratch.
-    `numbers`: of each that is an array, the place among the inputs, and the dtype. `lent`, `apart`: the places of
-    temporaries in outputs and in the scratch, with the output or the part, and the dtype.
+    `lend`: temporaries may lie in the pieces of outputs. `bind`: gives a step its kernel, which then takes plain
+    numbers;
+    without it, NumPy's kernels are used. `parts`: the parts of the scratch.
+    `numbers`: for each number that becomes an array, its position among the inputs, and its dtype. `lent`, `apart`: the
+    positions of temporaries in outputs and in the scratch, with the output or part, and the dtype.
     """
 
     def __init__(self, program: Program, fusion: Fusion, *, lend: bool, bind: Bind | None = None) -> None:
@@ -146,11 +148,11 @@ class FusedLayout:
 
     @property
     def width(self) -> int:
-        """The bytes of scratch for an element of the fusion's shape."""
+        """The bytes of scratch for one element of the fusion's shape."""
         return sum(part.width for part in self.parts if part.extent is Extent.WHOLE)
 
     def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
-        """The memory of the outputs: free until they are made, once the inputs that lie there were read."""
+        """The memory of the outputs: free until the outputs are made, once inputs that lie there were read."""
         made = {program.steps[place].first: number for number, place in enumerate(fusion.steps)}
         cells = []
         for output, over in zip(fusion.outputs, fusion.over, strict=True):
@@ -161,7 +163,8 @@ class FusedLayout:
         return cells
 
     def _converted(self, program: Program, step: Step) -> dict[int, int]:
-        """The place of the step's number as an array of the dtype that NumPy would give it, if there is one."""
+        """The position of the step's number as an array, of the dtype that NumPy would give it, if there is such a
+        number."""
         dtype = number_dtype(find(step.op), metas_of(program, step))
         if dtype is None:
             return {}
@@ -173,14 +176,14 @@ class FusedLayout:
 
     def _dtype(self, value: int) -> Any:
         meta = self._metas[value]
-        return None if meta is None else meta.dtype  # a fusion has no pending values
+        return None if meta is None else meta.dtype  # values of a fusion are never pending
 
     def _extent(self, value: int) -> Extent:
         meta = self._metas[value]
         return Extent.WHOLE if meta is None else extent_of(self._fusion, meta.shape)
 
     def _temporary(self, step: int, value: int) -> int:
-        """A place for what the step makes and only the fusion reads."""
+        """A position for a result that only the fusion reads."""
         dtype, last, extent = self._dtype(value), self._lasts.get(value, step), self._extent(value)
         fitting = [cell for cell in self._cells if cell.takes(step, last, dtype, extent)]
         cell = max(fitting, key=lambda cell: (cell.until == step, cell.output >= 0), default=None)
@@ -198,7 +201,7 @@ class FusedLayout:
 
 
 def kernel_of(program: Program, step: Step) -> BoundKernel:
-    """The kernel of a step for its pieces: that which takes the fewest calls, for reductions of rows."""
+    """The kernel of a step for its pieces; for reductions of rows, the one that takes the fewest calls."""
     op, metas, attributes = find(step.op), metas_of(program, step), dict(step.attributes)
     known = tuple([meta for meta in metas if meta is not None])
     direct = op.direct(known, step.results, attributes) if op.rows is not None and op.direct is not None else None
@@ -206,5 +209,5 @@ def kernel_of(program: Program, step: Step) -> BoundKernel:
 
 
 def last_reads(program: Program, fusion: Fusion) -> dict[int, int]:
-    """For each operand of a fusion's steps the number of the last one that reads it."""
+    """The last step that reads each operand of a fusion's steps."""
     return {operand: number for number, place in enumerate(fusion.steps) for operand in program.steps[place].operands}

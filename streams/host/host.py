@@ -32,12 +32,12 @@ from .fused_kernel import FusedKernel
 Memory: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 GIB: Final = 1 << 30
-SHARED: Final = 1 << 22  # work of a fusion from which on threads share it: some 500 us
-PARTS: Final = 2  # of such a fusion for each thread, so that a slow one holds the others up for less
+SHARED: Final = 1 << 22  # element operations from which threads share a fusion: some 500 us
+PARTS: Final = 2  # of a shared fusion for each thread, so that a slow thread delays the others less
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine."""
+    """The bytes of memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -55,7 +55,9 @@ class HostDevice(PooledDevice):
         self._streams: tuple[WorkerStream, ...] = ()
 
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
-        """As declared; NumPy's kernels that are faster called directly, and those that may work on pieces, do so."""
+        """Bind the kernel as `Device.bind_kernel` says. NumPy functions that are faster when called directly are bound
+        directly;
+        kernels that may work on pieces do so."""
         kernel, scratch = super().bind_kernel(call)
         op, given, metas, outputs, aliased, _ = call
         known = tuple([meta for meta in metas if meta is not None])
@@ -71,15 +73,16 @@ class HostDevice(PooledDevice):
         return Terms(lambda _program, _step: True)
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:
-        """As declared: piece by piece, and shared by threads if it is large."""
+        """Fuse as `Device.fuse` says: piece by piece, and shared by threads if the fusion is large."""
         fused, helpers = FusedKernel(program, fusion), self.helpers
         if helpers is None or work < SHARED:
             return fused
         return InParts(fused.split(PARTS * (helpers.size + 1)), helpers)
 
     def open_streams(self, sink: Sink, compute: int = 1, *, may_inline: bool = True) -> None:
-        """Open so many compute streams, and one for copies of each kind, each with a thread. Called once, at the end of
-        a subclass's `__init__`. `may_inline`: small ops may run on the thread that submits them."""
+        """Open `compute` compute streams, and one stream for copies of each kind, each with a thread. Called once, at
+        the end of
+        a subclass's `__init__`. `may_inline`: small ops may run on the submitting thread."""
 
         def stream(kind: StreamKind, index: int = 0) -> WorkerStream:
             return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=may_inline)
@@ -88,7 +91,7 @@ class HostDevice(PooledDevice):
         self.set_streams([stream(StreamKind.COMPUTE, index) for index in range(compute)], copies)
 
     def set_streams(self, compute: Iterable[WorkerStream], copies: dict[StreamKind, WorkerStream]) -> None:
-        """Have these streams. Called once, at the end of a subclass's `__init__`."""
+        """Use these streams. Called once, at the end of a subclass's `__init__`."""
         self._compute = tuple(compute)
         self._copies = MappingProxyType(copies)
         self._streams = tuple(dict.fromkeys((*self._compute, *copies.values())))
@@ -135,7 +138,7 @@ class HostDevice(PooledDevice):
         return self.adopt_copy(array) if buffer is None else self.account(buffer)
 
     def adopt_copy(self, array: NDArray[np.generic]) -> Buffer | None:
-        """A buffer of this device with the values of an array that lies elsewhere; None if it does not fit."""
+        """A buffer of this device with the values of an array in other memory; None if it does not fit."""
         buffer = self.allocate(array.nbytes)
         if buffer is not None:
             np.copyto(self.bind(buffer, Meta.of(array.shape, array.dtype)), array)
@@ -169,19 +172,19 @@ class HostDevice(PooledDevice):
     # -- interception, for tests and for chaos ---------------------------------------------------------------------
 
     def inject(self, fault: Fault) -> None:
-        """Arm a fault. Thread-safe; it concerns tasks that have not started."""
+        """Arm a fault. Thread-safe; affects only tasks that have not started."""
         self.faults.inject(fault)
 
     def hold(self, which: str) -> None:
-        """Stop the streams of that kind ("compute"), or that name ("sim:0/h2d0", "h2d0"), before their next task."""
+        """Stop the streams of that kind ("compute") or name ("sim:0/h2d0", "h2d0") before their next task."""
         self.faults.hold(which)
 
     def resume(self, which: str) -> None:
-        """Let the streams of that kind or name go on."""
+        """Let the streams of that kind or name continue."""
         self.faults.resume(which)
 
     def release_hangs(self) -> None:
-        """Let every task that hangs go on."""
+        """Let every hanging task continue."""
         self.faults.release_hangs()
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -201,8 +204,9 @@ class HostDevice(PooledDevice):
 def _adopted(array: NDArray[np.generic]) -> PooledBuffer | None:
     """A buffer over the memory of a packed array, which no pool keeps, or None if that memory is unsuitable.
 
-    Read-only memory is unsuitable, and so is a small part of a larger block, which would stay alive without being
-    counted. Memory that a client has filled is suitable: the engine never writes there (see `vm.admission.accesses`).
+    Read-only memory is unsuitable, and so is a small part of a larger block, since the whole block would stay allocated
+    without being counted. Memory that a client has filled is suitable: the engine never writes there
+    (`vm.admission.accesses`).
     """
     flags, base = array.flags, array.base
     if not (flags.c_contiguous and flags.aligned):

@@ -1,4 +1,4 @@
-"""Streams of devices on which to call a kernel is to launch it: `cuda`, and `sim` devices that launch.
+"""Streams of devices on which calling a kernel only launches it: `cuda`, and `sim` devices that launch.
 
 - `launch_stream`: such a stream, and how its threads work together
 - `launcher`: the thread that launches for all streams of one device

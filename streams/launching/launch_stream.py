@@ -1,40 +1,41 @@
-"""Streams of a device that launches: one thread launches for all of them, one per stream waits for completions.
+"""Streams of a device that launches: one thread launches for all of them, and one thread per stream waits for
+completions.
 
 Theory of operation
     `submit` puts (stream, batch) into the launcher's inbox. The launcher (`launcher`), one thread per device,
     launches bursts of tasks: it makes the CUDA stream wait for the tasks' sources, runs the kernels, and records one
     event behind the burst, its fence. The burst goes to the stream's own thread, which waits for the fence and reports.
-    A task that would make the launcher wait goes to that thread unlaunched, and is launched there, after all before it
-    are done: a kernel whose result's shape depends on data, a copy that the host has to stage, a copy of pageable
-    memory. Meanwhile nothing behind the task is launched on that stream, and all other streams go on.
+    A task that would make the launcher wait goes to that thread unlaunched, and is launched there once all tasks before
+    it are done: a kernel whose result's shape depends on data, a copy that the host has to stage, a copy of pageable
+    memory. Meanwhile no later task of that stream is launched, and all other streams go on.
 
 Guarantees
     - Tasks of one stream are launched, and reported, in the order of submission, each exactly once.
     - A burst has several tasks only while all are `quick`, so no thread waits for a slow successor of its task. A task
       that waits for another stream begins a burst.
     - The memory that a launch needs (pinned staging, host arrays) is kept until its fence has passed.
-    - An exception on one of these threads outside of a task is logged and counts as the loss of the device: what the
-      device has, and what it is given later, fails.
+    - An exception on one of these threads outside of a task is logged and counts as the loss of the device: present and
+      later tasks of the device fail.
     - An asynchronous error is sticky in CUDA: the device is lost. Every task launched and not yet reported fails, and
-      so does every later one. Errors surface late: a task reported before may have been hit as well.
-    - Times: a burst began when its stream was free and its sources had ended, at the earliest, and ended when the host
-      knew of it. Its tasks share that time evenly: only the device knows better.
-    - All threads are started when the device opens, since from Python 3.12 on a process that is ending starts none:
-      what is submitted then, such as the copies of prints that are still open, runs as always.
+      so does every later one. Errors surface late, so a task reported before may have been hit as well.
+    - Times: a burst begins when its stream is free and its sources have ended, at the earliest, and ends when the host
+      notices its end. Its tasks share that time evenly, since only the device knows their own times.
+    - All threads are started when the device opens, since a process that is ending starts none (Python 3.12 and later).
+      So tasks submitted at the end, such as copies for pending prints, run as always.
 
 Who owns what
-    The launcher owns the backlogs; a stream's thread owns its reports. A task is launched by one of both. `deferred` is
+    The launcher owns the backlogs; a stream's thread owns its reports. One of the two launches each task. `deferred` is
     set by the launcher and cleared by the stream's thread. `device.lost` is set once, by the first thread that sees
     the error.
 
 Rejected
     - An event, a wait and a report for each task: they cost more than most launches.
-    - Waiting in launch order in one thread: a copy's completion would stand behind a long kernel's.
+    - Waiting in launch order in one thread: a copy's completion would wait behind a long kernel's.
     - cudaLaunchHostFunc: the callback needs the GIL on the driver's thread, and may call nothing of CUDA.
     - Polling `event.done`: spins, or adds the polling period to each completion.
     - One launching thread per stream: chains that cross streams would switch threads at each crossing.
-    - Threads that start with their first task, and tasks that run where they are submitted if that fails: a second way
-      to launch and to wait, for some microseconds of a device that takes a second to open.
+    - Threads that start with their first task, with tasks run by the submitter if that fails: a second way to launch
+      and to wait, to save some microseconds on a device that takes a second to open.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """The streams' view of their device."""
+    """The device, as its streams see it."""
 
     name: str
     lost: BaseException | None
@@ -67,22 +68,23 @@ class Owner(Protocol):
         """Make the device current on this thread, with its own allocator, within a `with` block."""
 
     def enter(self) -> Any:
-        """Make the device, its allocator and its first compute stream current on this thread; what `leave` takes."""
+        """Make the device, its allocator and its first compute stream current on this thread; returns the argument of
+        `leave`."""
 
     def leave(self, before: Any) -> None:
-        """Make current again what was so before."""
+        """Restore what was current before `enter`."""
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
-        """Have the task fail, once the device has got there, if one of the checks of its launch does."""
+        """Fail the task if one of the checks of its launch fails, once the device has reached the launch."""
 
     def has_passed(self, event: Any) -> bool:
-        """Has the device got to an event? One call; raises the device's error."""
+        """Return whether the device has reached an event. One call of the driver; raises the device's error."""
 
     def lose(self, error: BaseException) -> None:
         """Mark the device as lost after an asynchronous error."""
 
     def give_back_blocks(self) -> None:
-        """Wait for the streams, and give blocks that nobody uses back to the driver."""
+        """Wait for the streams, and give unused blocks back to the driver."""
 
     def close(self, timeout: float) -> bool:
         """End the threads; False if they did not end in time."""
@@ -95,7 +97,7 @@ class Burst:
 
     def __init__(self, *, deferred: bool = False) -> None:
         self.tasks: list[Task] = []
-        self.deferred = deferred  # not launched yet: the stream's thread does that
+        self.deferred = deferred  # not launched yet: the stream's thread launches it
         self.fence: StreamFence | None = None
         self.keep: list[Any] = []
         self.finish: list[Callable[[], None]] = []
@@ -110,17 +112,17 @@ class LaunchStream(Stream):
         self.late_errors = True
         self.raw = raw
         self.backlog: deque[Task] = deque()
-        self.deferred = False  # its thread is to launch a task: nothing else may be launched
+        self.deferred = False  # its thread has a task to launch, and nothing else may be launched
         self.launched: SimpleQueue[Burst | None] = SimpleQueue()
-        self.flying: deque[Task] = deque()  # being launched, or launched and not yet done, in order
+        self.flying: deque[Task] = deque()  # launching or launched, and not done, in order
         self.last: StreamFence | None = None
         self._sink = sink
         self._launcher = launcher
         self._thread = threading.Thread(target=self._run, name=f"tensord {self.name}", daemon=True)
         self._done: list[Task] = []  # not yet reported
-        self.handed = 0  # tasks that were submitted; counted by the driving thread
-        self.taken = 0  # those of them that were launched; counted by the thread that does so
-        self._freed = 0  # the time when the burst before was done
+        self.handed = 0  # tasks submitted; counted by the driving thread
+        self.taken = 0  # submitted tasks that were launched; counted by the launching thread
+        self._freed = 0  # the time when the previous burst was done
 
     def start(self) -> None:
         """Start the thread that waits for completions."""
@@ -177,7 +179,7 @@ class LaunchStream(Stream):
         return head, head.started
 
     def close(self, timeout: float) -> bool:
-        """End the stream. Streams of one device end together, so this ends the launcher, too."""
+        """End the stream. Streams of one device end together, so this also ends the launcher."""
         deadline = monotonic() + timeout
         ended = self._launcher.close(deadline)
         return self.join(deadline) and ended
@@ -202,13 +204,13 @@ class LaunchStream(Stream):
         self.report()
 
     def report(self) -> None:
-        """Report what is done."""
+        """Report the done tasks."""
         done, self._done = self._done, []
         if done:
             self._sink(done)
 
     def follow(self, burst: Burst) -> None:
-        """Launch the burst if it was deferred, and wait until it is done. Before a wait the done tasks are reported."""
+        """Launch the burst if it was deferred, and wait until it is done. Before a wait, done tasks are reported."""
         if burst.deferred:
             self.report()
             self._launcher.launch_deferred(self, burst)
@@ -229,7 +231,7 @@ class LaunchStream(Stream):
                 owner.lose(error)
 
     def _stamp(self, burst: Burst) -> list[Task]:
-        """Stamp, and if need be fail, the tasks of a burst that is done; these."""
+        """Set the times of a done burst's tasks, and fail them if necessary. Returns the tasks."""
         owner, fence, tasks = self._launcher.owner, burst.fence, burst.tasks
         end = self._launcher.clock() if fence is None or not fence.time else fence.time
         time = max(self._freed, *(began_after(source) for source in tasks[0].event_sources), 0)
@@ -240,7 +242,7 @@ class LaunchStream(Stream):
             task.started = max(time, task.started)
             task.finished = time = task.started + max(0, end - task.started) // left
             left -= 1
-            self.flying.remove(task)  # the first, or nearly: fences come from another thread
+            self.flying.remove(task)  # the first task, or an early one: fences come from another thread
         self._freed = max(self._freed, time)
         return tasks
 
@@ -252,9 +254,9 @@ def began_after(source: Task) -> int:
 
 
 def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
-    """Do the work of a thread until it is over. An exception loses the device; then the work fails what is left.
+    """Do the work of a thread until it is over. An exception loses the device; the work then fails all remaining tasks.
 
-    On a lost device nothing of CUDA is called any more.
+    No function of CUDA is called on a lost device.
     """
     context: AbstractContextManager[object] | None = None
     over = False
@@ -270,6 +272,6 @@ def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
 
 
 def lost_error(owner: Owner, task: Task) -> KernelError:
-    """The error of a task that may have been hit by, or came after, the loss of its device."""
+    """The error of a task that the loss of its device may have hit, or that came after the loss."""
     message = f"{owner.lost} (with {task.label}, or before)"
     return KernelError(message, op=task.label, instruction=task.id)

@@ -1,7 +1,8 @@
-"""The launcher: the thread that launches for all streams of one device. `launch_stream` says how both work together.
+"""The launcher: the thread that launches for all streams of one device. `launch_stream` explains how both work
+together.
 
-The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When no head is free,
-the launcher sleeps in its inbox; a launch on any other device wakes it (`events`).
+The launcher never waits for a task of its own device: a blocked head only stops its own backlog. When all heads are
+blocked, the launcher sleeps in its inbox; a launch on any other device wakes it (`events`).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ..threads.events import EXECUTED, LAUNCH_CONDITION
 from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
 from .stream_fences import Events, StreamFence
 
-Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; None and memory to be dropped
+Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; or None and memory to be dropped
 
 LONGEST: Final = 32  # tasks of a burst
 
 
 class Launching(threading.local):
-    """The launch that this thread is making: its stream, and the burst that keeps what the launch needs."""
+    """The current launch of this thread: its stream, and the burst that keeps what the launch needs."""
 
     stream: LaunchStream | None = None
     burst: Burst | None = None
@@ -48,16 +49,17 @@ class Launcher:
         self._thread = threading.Thread(target=self._loop, name=f"tensord {owner.name} launcher", daemon=True)
         self._closing = False
         self._abandoned = False
-        self._asked: deque[Callable[[], None]] = deque()  # what is to be done between launches
-        self._short = False  # the scheduler found no memory, and did not want to wait for the device
+        self._asked: deque[Callable[[], None]] = deque()  # work to do between launches
+        self._short = False  # the scheduler found no memory, and did not wait for the device
 
     def serve(self, streams: tuple[LaunchStream, ...]) -> None:
         """Set the device's streams; called once."""
         self._streams = streams
 
     def start(self) -> None:
-        """Start the thread, and those of the streams; called once. RuntimeError if there are no more threads: then the
-        device is closed."""
+        """Start the thread and the threads of the streams; called once. RuntimeError if no thread can be started; the
+        device is
+        then closed."""
         try:
             self._thread.start()
             for stream in self._streams:
@@ -73,22 +75,23 @@ class Launcher:
         self._inbox.put((stream, tasks))
 
     def free_blocks(self) -> None:
-        """Have blocks that nobody uses given back to the driver soon, so that an allocation finds memory."""
+        """Make the thread give unused blocks back to the driver soon, so that an allocation finds memory."""
         self._short = True
         self._inbox.put(None)
 
     def ask(self, work: Callable[[], None]) -> None:
-        """Have something done soon on this thread, between launches."""
+        """Run `work` soon on this thread, between launches."""
         self._asked.append(work)
         self._inbox.put(None)
 
     def disposal(self, memory: Any) -> Callable[[], None]:
-        """A function of C after which this thread drops the memory last, since the driver may wait to take it back."""
+        """A C function after which this thread drops the last reference to the memory, since the driver may wait for
+        that."""
         return partial(self._inbox.put, (None, memory))
 
     def exclusive(self) -> list[Any]:
-        """CuPy's objects of the streams on which no other thread launches, for this thread, which launches, or while
-        the device has nothing to do."""
+        """CuPy's objects of the streams that only the calling thread may use: while it launches, or while the device is
+        idle."""
         launching = self.launching
         if launching.stream is not None and launching.burst is not None and launching.burst.deferred:
             return [launching.stream.raw]
@@ -123,13 +126,13 @@ class Launcher:
                 pass
 
     def make_room(self) -> None:
-        """Give blocks back to the driver if the scheduler lacks memory. Meanwhile nothing is launched."""
+        """Give blocks back to the driver if the scheduler lacks memory. Nothing is launched meanwhile."""
         if self._short:
             self._short = False
             self.owner.give_back_blocks()
 
     def do_asked(self) -> None:
-        """Do what was asked for, unless the device is lost, or closes."""
+        """Do the requested work, unless the device is lost or closing."""
         while self._asked:
             work = self._asked.popleft()
             if self.owner.lost is None and not self._closing:
@@ -139,7 +142,7 @@ class Launcher:
         return not any(stream.backlog for stream in self._streams)
 
     def _next(self) -> Batch | None:
-        """Sleep until a batch arrives; None is a wake-up, for which a blocked launcher registers first."""
+        """Sleep until a batch arrives. Returns None for a wake-up, for which a blocked launcher registers first."""
         if self._drained():
             return self._inbox.get()
         with LAUNCH_CONDITION.awaited(self._nudge):
@@ -157,7 +160,7 @@ class Launcher:
                 stream.backlog.extend(tasks)
 
     def is_free(self, stream: LaunchStream) -> bool:
-        """May the head of the stream's backlog be launched?"""
+        """Return whether the head of the stream's backlog may be launched."""
         if not stream.backlog or self._abandoned:
             return bool(stream.backlog)
         return not stream.deferred and all(source.event is not None for source in stream.backlog[0].event_sources)
@@ -191,10 +194,10 @@ class Launcher:
         stream.launched.put(burst)
 
     def launch_deferred(self, stream: LaunchStream, burst: Burst) -> None:
-        """Launch a task on its stream's thread: wait for the sources first, the host's part of them, too."""
+        """Launch a task on its stream's thread: first wait for the sources, including the host's part of them."""
         for source in burst.tasks[0].event_sources:
             if source.event is not EXECUTED and not self._abandoned:
-                with suppress(Exception):  # the error is the source's, whose stream reports it
+                with suppress(Exception):  # the stream of the source reports the error
                     source.event.synchronize()
         burst.tasks[0].started = self.clock()
         self._launch(stream, burst)
@@ -204,7 +207,8 @@ class Launcher:
         self._inbox.put(None)
 
     def launch_fence(self, stream: LaunchStream, burst: Burst, task: Task) -> None:
-        """Launch a task on the driving thread, and mark its place behind all that this thread has launched there."""
+        """Launch a task on the driving thread, and mark its place behind everything that this thread has launched
+        there."""
         before = self.owner.enter()
         try:
             self._enter(stream, burst, task)
@@ -263,7 +267,7 @@ class Launcher:
             except BaseException as error:
                 self.owner.lose(error)
         burst.fence = fence
-        self.launching.burst = None  # what the burst keeps is free once its stream's thread has done with it
+        self.launching.burst = None  # the burst's thread frees what it keeps
         for task in burst.tasks:
             task.event = EXECUTED if fence is None else fence
         if LAUNCH_CONDITION.waiting:
@@ -273,7 +277,7 @@ class Launcher:
         event = self.events.take()
         event.record(stream.raw)
         sources = fences_of(burst.tasks)
-        if burst.finish and sources:  # two copies to one place: the later one's bytes are to stay
+        if burst.finish and sources:  # two copies to one place: the later one must win
             burst.finish.insert(0, partial(settle, sources))
         before = () if stream.last is None else (stream.last,)
         stream.last = fence = StreamFence(self.owner, self.events, event, chain(before, sources), burst.finish)
@@ -281,10 +285,11 @@ class Launcher:
 
 
 def is_deferred(stream: LaunchStream, task: Task) -> bool:
-    """Would the launch of the task make its thread wait?
+    """Return whether launching the task would make its thread wait.
 
-    Kernels say so themselves. A copy of more than a little is staged by the host; and one from the host's memory has to
-    find there what its sources left.
+    Kernels declare this themselves. The host stages every copy that is not small; and a copy from host memory must find
+    the
+    bytes that its sources wrote there.
     """
     kind = stream.kind
     if kind is StreamKind.COMPUTE or kind is StreamKind.P2P:
@@ -295,7 +300,7 @@ def is_deferred(stream: LaunchStream, task: Task) -> bool:
 
 
 def extends(stream: LaunchStream, burst: Burst) -> bool:
-    """May the head of the backlog be launched with the burst?"""
+    """Return whether the head of the backlog may be launched with the burst."""
     if not stream.backlog or not burst.tasks[-1].quick or len(burst.tasks) == LONGEST:
         return False
     head = stream.backlog[0]
@@ -303,12 +308,12 @@ def extends(stream: LaunchStream, burst: Burst) -> bool:
 
 
 def fences_of(tasks: Iterable[Task]) -> list[StreamFence]:
-    """The fences that the tasks' sources have."""
+    """The fences of the tasks' sources."""
     return [s.event for task in tasks for s in task.event_sources if s.event is not None and s.event is not EXECUTED]
 
 
 def settle(fences: Iterable[StreamFence]) -> None:
-    """Have the host's part of other fences done; an error there is for their own streams."""
+    """Do the host's part of other fences. An error there belongs to their own streams."""
     for fence in fences:
         with suppress(Exception):
             fence.synchronize()

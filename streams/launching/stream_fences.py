@@ -1,14 +1,15 @@
 """Fences: places in the order of a stream, behind bursts of tasks.
 
-A fence is what other streams, and the host, wait for. It holds an event, and what the host has to do once
-that has passed (copy staged bytes to where they belong): a host that reads after a fence waits for that, too.
+Other streams, and the host, wait for fences. A fence holds an event, and the work of the host once the event has passed
+(copying staged bytes to their destination): a host that reads after a fence waits for this work, too.
 
-Events are used again. That is safe once the host knows that the event has passed, and nothing refers to its fence any
+Events are reused. That is safe once the host knows that the event has passed, and nothing refers to its fence any
 more: `cudaStreamWaitEvent` waits for what the event had recorded at the time of the call, whatever it records later
-(CUDA Runtime API, cudaEventRecord), so only calls that are still to come could be misled, and these need the fence.
+(CUDA Runtime API, cudaEventRecord), so reuse could only mislead future calls, and these need the fence.
 
-The time of a fence is when the host first knew of it. Whoever learns that a fence has passed stamps all fences before
-it in the same breath, since another thread may be late to notice them: nothing ends after its successor's beginning.
+The time of a fence is when the host first noticed that it has passed. The thread that notices this also stamps all
+earlier fences at once, since the threads that wait for those may be late. So nothing ends after its successor's
+beginning.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-_KEPT: Final = 64  # free events of one device
+_KEPT: Final = 64  # unused events of one device that are kept
 _STAMPING: Final = threading.Lock()
 
 
@@ -28,11 +29,11 @@ class Losable(Protocol):
     lost: BaseException | None
 
     def has_passed(self, event: Any) -> bool:
-        """Has the device got to an event? One call; raises the device's error."""
+        """Return whether the device has reached an event. One call of the driver; raises the device's error."""
 
 
 class Events:
-    """The events of one device: made by `new`, and used again. Any thread may take and give."""
+    """The events of one device: made by `new`, and reused. Any thread may take and give."""
 
     def __init__(self, new: Callable[[], Any], clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -53,8 +54,9 @@ class Events:
 class StreamFence:
     """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
 
-    `after`: fences that have passed when this one has; none any more once `time` is known. `finish`: the host's part.
-    `sound`: its device had no error when it passed. That a fence of another device came after it does not show that.
+    `after`: fences that have passed when this one has; empty once `time` is known. `finish`: the host's part. `sound`:
+    the
+    fence's own device had no error when the fence passed; a later fence of another device does not prove that.
     """
 
     __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "sound", "time")
@@ -72,11 +74,12 @@ class StreamFence:
         self._finishing = threading.Lock() if finish else None
 
     def passed(self) -> bool:
-        """Has the device got there? One call of CUDA; raises the device's error."""
+        """Return whether the device has reached the fence. One call of CUDA; raises the device's error."""
         return self.sound or self.owner.has_passed(self.event)
 
     def synchronize(self) -> None:
-        """Wait until the device has got there and the host has done its part. Any thread; raises the device's error."""
+        """Wait until the device has reached the fence and the host has done its part. Any thread; raises the device's
+        error."""
         if not self.sound:
             self.event.synchronize()
         if self._finishing is not None:

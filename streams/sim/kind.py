@@ -9,7 +9,7 @@ from .sim import SimDevice, SimOptions
 
 
 def open_sim(name: str, sink: Sink, options: SimOptions) -> SimDevice:
-    """A sim device, which may launch."""
+    """Open a sim device; with the option `launches`, one that launches."""
     return LaunchingSimDevice(name, sink, options) if options.launches else SimDevice(name, sink, options)
 
 

@@ -1,14 +1,15 @@
-"""A sim device that launches, as a GPU does: calling a kernel puts it in the order of a queue, and returns.
+"""A sim device that launches, as a GPU does: calling a kernel appends it to a queue, and returns.
 
-The threads, the launcher and the fences are those of a CUDA device (`launch_stream`); in the place of CUDA's streams
-are queues (`sim_queue`). So this device behaves as a GPU does, except that values are NumPy's. An op is launched where
-it is admitted once its kernel has run. Memory is freed, and poisoned, in the order of the stream. What needs a value
-waits for a fence; without the fence the value is wrong.
+The threads, the launcher and the fences are those of a CUDA device (`launch_stream`); queues (`sim_queue`) replace
+CUDA's streams. So the device behaves as a GPU does, except that NumPy computes its values. Ops are launched at
+admission
+once their kernels have run before. Memory is freed, and poisoned, in the order of the stream. A reader of a value waits
+for a fence; without the fence the value is wrong.
 
-A launch of a kernel that may raise on some data waits for what is before it, since it looks at values. An exception in
-any other one loses the device, as an asynchronous error of CUDA does.
+A launch of a kernel that may raise on some data waits for all launches before it, since the kernel looks at values. An
+exception in any other kernel loses the device, as an asynchronous error of CUDA does.
 
-Faults meet a task where it is launched. What they do to time, and to the device, they do when it is computed.
+A fault hits a task when it is launched. Its delay, or the loss of the device, happens when the task is computed.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from ..stream import Sink, StreamKind, Task
 from .sim import SimDevice, SimOptions, owner_of
 from .sim_queue import Gate, SimEvent, SimQueue
 
-LARGE: Final = 1_000_000  # element operations of a kernel, or bytes of a copy, that no thread does which only looks
+LARGE: Final = 1_000_000  # element operations, or bytes of a copy, from which a check does not compute
 
 
 class LaunchedFusion:
-    """The kernel of a fusion, which puts it in the order of a queue. `scratch`: as it has itself."""
+    """The kernel of a fusion; a call appends it to a queue. `scratch`: that of the wrapped kernel."""
 
     def __init__(self, launch: BoundKernel, scratch: int) -> None:
         self._launch = launch
@@ -61,7 +62,7 @@ class LaunchingStream(LaunchStream):
         super().__init__(name, kind, index, sink, launcher=launcher, raw=raw)
         self.queue = raw
 
-    # What `Faults` asks of a stream.
+    # The interface that `Faults` needs of a stream.
 
     def refresh(self, *, interfered: bool) -> None:
         self.intercepted = interfered
@@ -71,21 +72,21 @@ class LaunchingStream(LaunchStream):
         self.queue.held = Gate()
 
     def resume(self) -> None:
-        """Go on after `hold`."""
+        """Continue after `hold`."""
         gate, self.queue.held = self.queue.held, None
         if gate is not None:
             gate.open()
 
 
 class LaunchingSimDevice(SimDevice):
-    """A simulated accelerator whose ops are launched where they are admitted."""
+    """A simulated accelerator whose ops are launched at admission."""
 
     def __init__(self, name: str, sink: Sink, options: SimOptions | None = None) -> None:
         self.name = name  # for the launcher
         self.broken: BaseException | None = None
         self._launcher = Launcher(self, SimEvent)
         self._hangs: list[Gate] = []
-        self._lanes: list[LaunchingStream] = []  # its streams, as what they are
+        self._lanes: list[LaunchingStream] = []  # its streams, with their own type
         super().__init__(name, sink, options)
         self._launcher.serve(tuple(self._lanes))
         self._main = self._lanes[0].queue
@@ -113,7 +114,8 @@ class LaunchingSimDevice(SimDevice):
         return self.launching(kernel, call.op.name, call.work, total=total), scratch
 
     def launching(self, kernel: BoundKernel, label: str, work: int, *, total: bool) -> BoundKernel:
-        """What puts the kernel in the order of the stream that is current. One that may raise waits, and computes."""
+        """A kernel that appends the given one to the current stream. A kernel that may raise waits, and computes at
+        once."""
         blocking, faults, main = self.options.launch_blocking, self.faults, self._main
         current, order, large = self._launcher.launching, self.order, work > LARGE
         delay = int(self.time_of(work) * 1e9)
@@ -142,7 +144,7 @@ class LaunchingSimDevice(SimDevice):
         return LaunchedFusion(self.launching(fused, "fusion", work, total=True), fused.scratch)
 
     def _queue(self) -> SimQueue:
-        """The queue of the stream that is current on this thread."""
+        """The queue of this thread's current stream."""
         stream: Any = self._launcher.launching.stream
         return self._main if stream is None else stream.queue
 
@@ -156,7 +158,8 @@ class LaunchingSimDevice(SimDevice):
         self._queue().launch(copy_array, (target, source), span, number, large=target.nbytes > LARGE)
 
     def _meet(self, queue: SimQueue, label: str, number: int = 0) -> int:
-        """Meet the fault that hits a launch, if any; nanoseconds that it takes longer. `number`: at admission."""
+        """Apply the fault that hits a launch, if any; returns the nanoseconds that it adds. `number`: of a launch at
+        admission."""
         stream = next(stream for stream in self._lanes if stream.queue is queue)
         fault = self.faults.hits(stream, label)
         return 0 if fault is None else self._act(fault, queue, label, number)
@@ -174,14 +177,14 @@ class LaunchingSimDevice(SimDevice):
                 queue.wait_for(gate)
             case FaultKind.SLOW:
                 return int(fault.seconds * 1e9)
-            case FaultKind.ALLOCATION:  # not a launch's
+            case FaultKind.ALLOCATION:  # hits allocations only
                 pass
         return 0
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def free(self, buffer: Buffer) -> None:
-        """Free the buffer, and poison it behind the launches that use it."""
+        """Free the buffer, and poison its memory after the launches that use it."""
         super().free(buffer)
         if buffer.shelf is not None:  # type: ignore[attr-defined]  # it is ours
             self._main.poison(buffer.raw, buffer.behind)
@@ -211,7 +214,7 @@ class LaunchingSimDevice(SimDevice):
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
         self._check("copy_out", target, "", source, self.name)
         queue, number = self._main, self.order.issued + 1
-        if self.faults.armed:  # they meet the copy that has a fence
+        if self.faults.armed:  # a fault hits the copy that has a fence
             queue.launch(nothing, (), 0, number)
             return False
         staged = np.empty_like(target)
@@ -253,7 +256,8 @@ class LaunchingSimDevice(SimDevice):
             merge_in_pieces(self, (target, base, source), launch, receive, stream)
 
     def _span_of_reading(self, source: Array) -> int:
-        """Nanoseconds that it takes to read an array where it lies: those of a transfer, if another device has it."""
+        """Nanoseconds that reading an array in place takes: those of a transfer, if the array lies on another
+        device."""
         elsewhere = owner_of(source) != self.name
         return int(self.options.pace(StreamKind.P2P).of(source.nbytes, 0) * 1e9) if elsewhere else 0
 
@@ -270,14 +274,14 @@ class LaunchingSimDevice(SimDevice):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """There is nothing to make current."""
+        """A block without effect, since a sim device need not be made current."""
         yield
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
-        """Kernels here refuse data at once."""
+        """Nothing: kernels of sim devices refuse data at once."""
 
     def give_back_blocks(self) -> None:
-        """There is no driver to give any back to."""
+        """Nothing: there is no driver that could take blocks back."""
 
     def has_passed(self, event: SimEvent) -> bool:
         return event.done
@@ -286,7 +290,7 @@ class LaunchingSimDevice(SimDevice):
         """Mark the device as lost after an error that surfaced late: such errors are sticky."""
         if self.lost is None:
             self.broken = self.broken or error
-            if isinstance(error, KernelError):  # without the frames that it came through
+            if isinstance(error, KernelError):  # without the frames of this thread
                 self.lost = error.reraisable()
             else:
                 self.lost = KernelError(f"device {self.name} is lost: {type(error).__name__}: {error}")
@@ -319,9 +323,9 @@ def copy_array(target: Array, source: Array) -> None:
 
 
 def raise_it(error: BaseException) -> None:
-    """The kernel of what fails late."""
+    """Raise the error: the kernel of a late failure."""
     raise error
 
 
 def nothing() -> None:
-    """What takes time alone."""
+    """The kernel of a launch that only takes time."""

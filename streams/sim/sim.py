@@ -3,11 +3,11 @@
 Its memory is host memory that the host does not access: only transfers move bytes in and out, and they refuse arrays in
 the wrong memory. Its streams are asynchronous, in order, and order each other by events. Delays can be configured: a
 transfer of n bytes takes `latency + n / bandwidth`, an op at least `compute_delay`, and at least its element operations
-over `compute_rate`. So does each op of a segment: a segment takes as long as its ops one by one. A task that was
-cancelled before it started takes no time.
+over `compute_rate`. The same holds for each op of a segment: a segment takes as long as its ops one by one. A task that
+was cancelled before it started takes no time.
 
-Memory is told apart by the type of the array at the bottom of a chain of views: `SimMemory`. What kernels see are plain
-NumPy arrays laid over it, so that it costs them nothing.
+The type of the array at the bottom of a chain of views, `SimMemory`, identifies the device's memory. Kernels see plain
+NumPy arrays over that memory, so the distinction costs them nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SimOptions:
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
     def pace(self, kind: StreamKind) -> Pace:
-        """How long tasks on a stream of that kind take."""
+        """The least time that tasks on a stream of that kind take."""
         if kind is StreamKind.COMPUTE:
             return Pace(self.compute_delay, 0.0, 1 / self.compute_rate if self.compute_rate else 0.0)
         return Pace(self.latency, 1 / self.bandwidth if self.bandwidth else 0.0, 0.0)
@@ -126,7 +126,8 @@ class SimDevice(HostDevice):
         return self.options.pace(StreamKind.COMPUTE).of(0, work)
 
     def owns(self, array: Array) -> bool:
-        """Does this array lie in this device's memory? For checks that no host array gets into a kernel here."""
+        """Return whether the array lies in this device's memory. Tests use this to find host arrays that reach a kernel
+        here."""
         return owner_of(array) == self.name
 
     def new_memory(self, nbytes: int) -> Memory:
@@ -138,7 +139,7 @@ class SimDevice(HostDevice):
         return self.new_memory(nbytes)
 
     def adopt(self, array: Array) -> Buffer | None:
-        """Copy the array, since the memory of a kernel's result is the host's."""
+        """Copy the array, since a kernel's result lies in host memory."""
         return self.adopt_copy(array)
 
     def copy_in(self, target: Array, source: NDArray[np.generic]) -> None:
@@ -154,7 +155,7 @@ class SimDevice(HostDevice):
         np.copyto(target, source, casting="no")
 
     def _check(self, what: str, target: Array, to: str, source: Array, origin: str) -> None:
-        """RuntimeError unless both arrays lie where they should ("" is the host): a bug in the caller."""
+        """Raise RuntimeError, for a bug in the caller, unless both arrays lie in the named memories ("": the host)."""
         for role, array, expected in (("target", target, to), ("source", source, origin)):
             if (found := owner_of(array)) != expected:
                 raise RuntimeError(

@@ -1,18 +1,18 @@
-"""The work of one stream of a sim device that launches: items are computed when a thread waits for them, or looks.
+"""The work of one stream of a launching sim device: items are computed when a thread waits for them, or checks them.
 
-Queues take the place of CUDA's streams and events (`launch_stream`, `stream_fences`), with the same promises. The items
-of a queue run in order. A queue that waits for an event waits for what the event had recorded by then. An error of an
-item is sticky: it breaks the device, and surfaces in the next call.
+Queues replace CUDA's streams and events (`launch_stream`, `stream_fences`) and give the same guarantees. The items of a
+queue run in order. A queue that waits for an event waits for what the event had recorded at that time. An error of an
+item is sticky: it breaks the device, and the next call raises it.
 
-Items are computed by the thread that waits for a place in the order, or looks whether it is reached. A thread that only
-looks computes what is small and due, for a moment. If no thread asks, nothing is computed.
+A thread that waits for a place in the order, or checks whether the place is reached, computes the items before it. A
+thread that only checks computes small items that are due, for a short time. Without such a thread, nothing is computed.
 
-Each queue has its own clock. An item begins when the one before it has ended, but not before its launch, nor before
-what it waits for has ended. It takes its span, and is computed once that is over. A thread that oversleeps computes all
-that has come due, so a chain takes the sum of its spans.
+Each queue has its own clock. An item begins after the end of the item before it, after its launch, and after the end of
+everything that it waits for. It takes its span of time, and is computed when the span is over. A thread that oversleeps
+computes all items that have come due, so a chain takes the sum of its spans.
 
-An item is a plain tuple, since one is made for each launch: what to call, its arguments, its span in nanoseconds, when
-it was launched, its number among the launches at admission, or 0, and whether it is large.
+An item is a plain tuple, since each launch makes one: the function, its arguments, its span in nanoseconds, the time of
+the launch, its number among the launches at admission or 0, and whether it is large.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ import numpy as np
 from ..host.host import Memory
 
 POISON: Final = 0xA5
-MOMENT: Final = 200_000  # nanoseconds for which a thread computes that only looks
+MOMENT: Final = 200_000  # nanoseconds for which a thread that only checks may compute
 Run: TypeAlias = Callable[..., object]
 Item: TypeAlias = tuple[Run, Sequence[Any], int, int, int, bool]
 
 
 class Breakable(Protocol):
-    """A device as its queues see it. `broken`: the error of an item, which every later call raises."""
+    """A device, as its queues see it. `broken`: the error of an item, which every later call raises."""
 
     broken: BaseException | None
 
 
 class Obstacle(Protocol):
-    """What stands in the way of a queue."""
+    """A reason why a queue cannot go on."""
 
     def reach(self, *, wait: bool) -> bool:
-        """Is it out of the way? `wait`: until it is."""
+        """Return whether the obstacle is gone. `wait`: wait until it is."""
 
 
 class Gate:
-    """What a queue waits for that a test, or a fault, holds up."""
+    """An obstacle that a test or a fault removes."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -57,19 +57,19 @@ class Gate:
         self._open.set()
 
     def reach(self, *, wait: bool) -> bool:
-        """Is it open?"""
+        """Return whether the gate is open."""
         return self._open.wait(None if wait else 0)
 
 
 class Delay:
-    """What takes time: until then, or until a hurry."""
+    """An obstacle that ends at a time, or when the queue is told to hurry."""
 
     def __init__(self, hurry: threading.Event, until: int) -> None:
         self._hurry = hurry
         self._until = until
 
     def reach(self, *, wait: bool) -> bool:
-        """Is it over?"""
+        """Return whether the time is over."""
         left = self._until - perf_counter_ns()
         return left <= 0 or self._hurry.wait(left / 1e9 if wait else 0)
 
@@ -85,13 +85,14 @@ class QueuePosition:
         self.time = 0
 
     def reach(self, *, wait: bool) -> bool:
-        """Compute what is before it, as far as that is due; `wait`: until it is reached. True then, and where it never
-        will be, since its device is broken."""
+        """Compute the due items before the place; with `wait`, all of them. Returns True if the place is reached, or
+        never will be
+        because the device is broken."""
         return self.done or self.queue.reach(self, wait=wait)
 
 
 class SimEvent:
-    """What `cupy.cuda.Event` is to CUDA. One that was never recorded is done."""
+    """Stands in for `cupy.cuda.Event`. An event that was never recorded is done."""
 
     __slots__ = ("place",)
 
@@ -103,7 +104,7 @@ class SimEvent:
 
     @property
     def done(self) -> bool:
-        """Is it reached? Computes what is small and due before it."""
+        """Compute small due items before the event; returns whether it is reached."""
         place = self.place
         if place is None:
             return True
@@ -112,74 +113,75 @@ class SimEvent:
         return reached
 
     def synchronize(self) -> None:
-        """Wait until it is reached. Raises what the device is broken by."""
+        """Wait until the event is reached. Raises the error that has broken the device."""
         if self.place is not None:
             self.place.reach(wait=True)
             self.place.queue.check()
 
 
 class SimQueue:
-    """The work of one stream. Any thread may append to it; one at a time computes."""
+    """The work of one stream. Any thread may append items; one thread at a time computes."""
 
     def __init__(self, owner: Breakable) -> None:
         self.owner = owner
-        self.time = 0  # when that was over which was computed last
+        self.time = 0  # the end of the last computed item
         self.held: Gate | None = None  # before the next item
         self.items: deque[Item] = deque()
-        self._computed = 0  # the highest number of a launch that was computed
-        self._poisons: dict[int, list[Memory]] = {}  # by the number of the launch behind which memory is free
+        self._computed = 0  # the highest number of a computed launch
+        self._poisons: dict[int, list[Memory]] = {}  # memory to poison, by the number of the last launch that uses it
         self._working = threading.Lock()
         self._freeing = threading.Lock()
-        self._hurry = threading.Event()  # nothing takes time any more
+        self._hurry = threading.Event()  # set: items take no time any more
 
     # -- launching -------------------------------------------------------------------------------------------------
 
     def launch(
         self, run: Run, arguments: Sequence[Any], span: int = 0, number: int = 0, *, large: bool = False
     ) -> None:
-        """Append a call. `span`: nanoseconds that it takes at the least. `large`: no thread does it that only looks."""
+        """Append a call. `span`: the least nanoseconds that it takes. `large`: threads that only check do not compute
+        it."""
         self.items.append((run, arguments, span, perf_counter_ns() if span else 0, number, large))
 
     def wait_event(self, event: SimEvent) -> None:
-        """Have what follows wait for what the event has recorded by now."""
+        """Make later items wait for what the event has recorded so far."""
         if event.place is not None:
             self.wait_for(event.place)
 
     def wait_for(self, what: QueuePosition | Gate) -> None:
-        """Have what follows wait for a place in the order of another queue, or for a gate."""
+        """Make later items wait for a place in the order of another queue, or for a gate."""
         self.items.append((await_it, (what,), 0, 0, 0, False))
 
     def record(self) -> QueuePosition:
-        """A place behind everything that was launched so far."""
+        """A place after all items launched so far."""
         place = QueuePosition(self)
         self.items.append((record_it, (place,), 0, 0, 0, False))
         return place
 
     def use(self) -> None:
-        """As CuPy's streams have it; launches name their queue here."""
+        """Nothing: part of the interface of CuPy's streams; launches here name their queue."""
 
     def synchronize(self) -> None:
-        """Wait until everything launched so far is computed. Raises what the device is broken by."""
+        """Wait until all items launched so far are computed. Raises the error that has broken the device."""
         self.record().reach(wait=True)
         self.check()
 
     def check(self) -> None:
-        """Raise what the device is broken by."""
+        """Raise the error that has broken the device, if any."""
         if self.owner.broken is not None:
-            raise self.owner.broken.with_traceback(None)  # it is raised again and again
+            raise self.owner.broken.with_traceback(None)  # the same error may be raised many times
 
     def poison(self, memory: Memory, number: int) -> None:
-        """Memory was freed that launches up to that number use: overwrite it behind them."""
+        """Overwrite freed memory after the launches up to that number, which use it."""
         with self._freeing:
             if number > self._computed and self.owner.broken is None:
                 self._poisons.setdefault(number, []).append(memory)
-                if number > self._computed:  # else the thread that computes may not have seen this
+                if number > self._computed:  # otherwise the computing thread may have missed this entry
                     return
             for each in (memory, *self._poisons.pop(number, ())):
                 each.fill(POISON)
 
     def hurry(self) -> None:
-        """Let nothing take time, or be held, any more."""
+        """Let no item take time, or be held, any more."""
         self._hurry.set()
         if (held := self.held) is not None:
             held.open()
@@ -187,10 +189,12 @@ class SimQueue:
     # -- computing -------------------------------------------------------------------------------------------------
 
     def reach(self, place: QueuePosition, *, wait: bool) -> bool:
-        """Compute what is before a place. Another thread may be at it: then only one that waits takes its turn.
+        """Compute the items before a place. If another thread computes them, only a thread that waits takes over from
+        it.
 
-        No thread waits for another queue, or sleeps, while it holds the lock: others, which only have to see that they
-        are there, would wait for it, and it perhaps for them.
+        No thread waits for another queue, or sleeps, while it holds the lock. Otherwise threads that only check would
+        wait for
+        that thread, and it might wait for them.
         """
         while not place.done and self.owner.broken is None and self._working.acquire(blocking=wait):
             try:
@@ -204,8 +208,9 @@ class SimQueue:
         return place.done or self.owner.broken is not None
 
     def compute(self, place: QueuePosition, until: int, *, wait: bool) -> Obstacle | None:
-        """Do what is before a place; what stands in the way of that, if anything. A thread that only looks does no more
-        items after `until`. An error breaks the device. Called by one thread at a time."""
+        """Compute the items before a place; returns the obstacle, if any. A thread that only checks stops at the time
+        `until`. An
+        error breaks the device. One thread at a time calls this."""
         clock, step = perf_counter_ns, self._step
         try:
             with np.errstate(all="ignore"):
@@ -219,7 +224,7 @@ class SimQueue:
         return None
 
     def _step(self, place: QueuePosition, wait: bool) -> Obstacle | None:
-        """Do the next item, or say what stands in the way."""
+        """Compute the next item, or return the obstacle before it."""
         held = self.held
         if held is not None and not held.reach(wait=False):
             return held
@@ -245,7 +250,7 @@ class SimQueue:
         return None
 
     def _due(self, begin: int, place: QueuePosition) -> int:
-        """When a place is due, as far as that is known, if the next item begins then."""
+        """The time at which a place is due, as far as it is known, if the next item begins at `begin`."""
         for run, arguments, span, *_ in list(self.items):
             if run is await_it or (run is record_it and arguments[0] is place):
                 break
@@ -253,7 +258,7 @@ class SimQueue:
         return begin
 
     def _pass(self, number: int) -> None:
-        """A launch was computed: poison the memory that is free behind it."""
+        """Poison the memory that is free once that launch is computed."""
         self._computed = number
         if self._poisons:
             with self._freeing:
@@ -262,8 +267,8 @@ class SimQueue:
 
 
 def await_it(_what: QueuePosition | Gate) -> None:
-    """Stands for waiting for another queue, or for a gate."""
+    """Marks an item that waits for another queue, or for a gate."""
 
 
 def record_it(_place: QueuePosition) -> None:
-    """Stands for a place in the order."""
+    """Marks an item that is a place in the order."""

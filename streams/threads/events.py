@@ -1,14 +1,15 @@
-"""Events: a stream waits until a task of another stream was launched, without the host's scheduler in between.
+"""Events: a stream waits until a task of another stream was launched, without help of the host's scheduler.
 
-A task's `event` is None until the task is launched. Then a stream that can be waited for sets it: to EXECUTED where
-launching is executing (sim), to a device event where it is not (cuda). A source need not have been submitted yet when
-its dependent reaches the head of a stream: the driving thread hands over one stream's batch after the other.
+A task's `event` is None until the task is launched. Then its stream sets the event: to EXECUTED if a launch is the
+execution (sim), or to a device event (cuda). When a dependent task reaches the head of its stream, its source may not
+be submitted yet, since the driving thread submits the batches of streams one after the other.
 
-One condition variable serves the whole process, and every kind of stream. A thread that can do nothing else sleeps in
-`wait`. A thread that has a place to sleep of its own, as a launcher has its inbox, registers with `awaited` how it is
-woken. A launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself
-before it checks the source, and the launching stream sets the event before it checks the count. A thread in `wait` can
-only be notified while it either sleeps or has not checked yet, since both hold the lock.
+One condition variable serves the whole process, and every kind of stream. A thread that has nothing else to do sleeps
+in
+`wait`. A thread that sleeps elsewhere, as a launcher does in its inbox, registers a wake-up function with `awaited`. A
+launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself before it
+checks the source, and the launching stream sets the event before it checks the count. A thread in `wait` can only be
+notified while it either sleeps or has not checked yet, since both hold the lock.
 
 Rejected: a threading.Event per task, which costs 3 us on every task, and few tasks are ever waited for. A list of the
 waiting streams of each kind: a stream of one kind was not woken by those of another.
@@ -36,13 +37,14 @@ EXECUTED: Final = Executed()
 
 
 class LaunchCondition:
-    """Lets streams wait for each other's launches. `waiting` is the number of waiting threads."""
+    """Lets streams wait for each other's launches. `waiting`: the number of waiting threads."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, in a forked child: no thread waits there, and another thread may have held the lock."""
+        """Reset the condition in a forked child, where no thread waits, and a thread of the parent may have held the
+        lock."""
         self._changed = threading.Condition(threading.Lock())
         self._wakers: list[Callable[[], None]] = []
         self.waiting = 0
@@ -60,7 +62,8 @@ class LaunchCondition:
 
     @contextmanager
     def awaited(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Have `wake` called after each launch while entered. It must not block, and has to remember an early call."""
+        """Inside the block, call `wake` after each launch. `wake` must not block, and must remember calls that come
+        early."""
         with self._changed:
             self._wakers.append(wake)
             self.waiting += 1

@@ -1,19 +1,19 @@
 """Threads that help with large kernels: parts of one kernel run side by side.
 
 Theory of operation
-    Whoever runs a kernel that comes in parts puts them in a deque, offers that to the helping threads, and takes parts
-    out itself until none is left. A helper does the same. So nobody waits for a helper that has not begun: if the
-    processor has no time for it, the caller does everything alone. At the end the caller waits for the parts that
+    The caller of a kernel in parts puts the parts in a deque, offers the deque to the helpers, and takes parts out
+    itself until none is left. A helper does the same. So the caller never waits for a helper that has not begun: if no
+    processor is free for one, the caller computes all parts alone. At the end the caller waits for the parts that
     helpers are still computing, each of which takes no longer than one of its own.
 
 Guarantees
-    - `run` returns when all parts have been run, and raises the first error of one of them.
-    - Helpers are asked only as far as the device's streams leave some of its threads idle.
-    - A helper that waits holds no reference to a kernel or to an array.
+    - `run` returns when all parts have run, and raises the first error of a part.
+    - There are no more helpers than the device has threads that its streams leave idle.
+    - An idle helper holds no reference to a kernel or to an array.
 
 Rejected
-    - Giving parts to the other streams of the device: these are in order, and what waits there need not be short.
-    - Threads for each call: to start one takes as long as a kernel on 100,000 elements.
+    - Giving parts to other streams of the device: streams are in order, and tasks that wait there need not be short.
+    - Threads for each call: starting one takes as long as a kernel on 100,000 elements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Part: TypeAlias = Callable[..., Any]
 
 
 class Job:
-    """One kernel's parts. Each that was run is reported in `ended`, with its error or None."""
+    """The parts of one kernel. Each part that has run is reported in `ended`, with its error or None."""
 
     def __init__(self, parts: Sequence[Part], arrays: Sequence[Any]) -> None:
         self.left = deque(parts)
@@ -41,11 +41,11 @@ class Job:
         self.ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def work(self) -> None:
-        """Run parts until none is left to begin."""
+        """Run parts until none is left."""
         while self.left:
             try:
                 part = self.left.popleft()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took the last part
                 return
             try:
                 part(*self.arrays)
@@ -55,7 +55,7 @@ class Job:
                 self.ended.put(None)
 
     def wait(self, count: int) -> None:
-        """Wait until that many parts have been run, drop the arrays, and raise the first error."""
+        """Wait until `count` parts have run, drop the arrays, and raise the first error."""
         errors = [error for error in [self.ended.get() for _ in range(count)] if error is not None]
         self.arrays = ()
         if errors:
@@ -63,7 +63,8 @@ class Job:
 
 
 class HelperPool:
-    """Up to `size` helping threads of a device, started when they are first needed. `streams`: those of its kernels."""
+    """Up to `size` helper threads of a device, started when they are first needed. `streams`: the streams of its
+    kernels."""
 
     def __init__(self, device: str, size: int, streams: Sequence[Stream]) -> None:
         self.size = size
@@ -71,7 +72,7 @@ class HelperPool:
         self._streams = streams
         self._offers: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()  # of the list of threads
+        self._lock = threading.Lock()  # guards the list of threads
         self._closed = False
 
     def run(self, parts: Sequence[Part], arrays: Sequence[Any]) -> None:
@@ -85,12 +86,12 @@ class HelperPool:
         job.wait(len(parts))
 
     def idle(self) -> int:
-        """How many helpers there is room for, beside what the streams run now."""
+        """The number of helpers that may run besides the tasks of the streams."""
         busy = sum(stream.running() is not None for stream in self._streams)
         return min(self.size, self.size + 1 - busy)
 
     def _started(self, count: int) -> bool:
-        """Are that many threads there, or can they be started? Not if the process is ending, or the device closed."""
+        """Start threads until there are `count`. False if the process is ending or the device is closed."""
         if len(self._threads) >= count:
             return True
         with self._lock:
@@ -105,7 +106,7 @@ class HelperPool:
             return not self._closed
 
     def _loop(self) -> None:
-        np.seterr(all="ignore")  # per thread, as on a stream's
+        np.seterr(all="ignore")  # per thread, as on a stream's thread
         while (job := self._offers.get()) is not None:
             job.work()
             del job
@@ -125,7 +126,7 @@ class HelperPool:
 
 
 class InParts:
-    """A kernel in parts, each called with the same arguments. `scratch`: bytes that a call takes besides those."""
+    """A kernel in parts, each called with the same arguments. `scratch`: the bytes that a call needs besides them."""
 
     def __init__(self, parts: Sequence[Any], helpers: HelperPool) -> None:
         self.parts = parts

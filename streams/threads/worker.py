@@ -3,8 +3,8 @@
 Theory of operation
     The driving thread puts whole batches into a SimpleQueue; the stream's thread, started by the first batch, takes
     them out, runs their tasks one after the other and hands finished tasks to the sink in lists. A SimpleQueue is
-    a list and a lock used as a binary semaphore, in C: putting costs 0.1 us and touches the sleeper only if it
-    sleeps; the thread blocks in it without spinning.
+    a list and a lock used as a binary semaphore, in C: putting costs 0.1 us and wakes the thread only if it sleeps;
+    the thread blocks in it without spinning.
 
 Guarantees
     - Tasks execute in the order of submission and are reported in that order, each exactly once, also when they
@@ -14,7 +14,7 @@ Guarantees
       intercepted. So a chain of small tasks is reported in few lists, and no thread waits for a successor of the task
       that it needs.
     - `close` lets the queue run empty, cuts every artificial delay short, and returns in time even if a task hangs.
-      After the timeout the remaining tasks fail instead of executing, since their targets may be in other use by then.
+      After the timeout the remaining tasks fail instead of executing, since their targets may have other users by then.
     - While its queue is empty the thread holds no reference to a task.
     - An exception outside of a task (a sink, a late error that cannot be described) is logged and fails the rest of the
       batch; the thread goes on.
@@ -26,7 +26,7 @@ Who owns what
 
 Rejected
     - A condition variable around a deque: 1.1 us per batch where SimpleQueue takes 0.1, for the same semantics.
-    - Reporting each task: the driver wakes for every link of a chain, 12 us each and the GIL with it.
+    - Reporting each task: the driver wakes for every task of a chain, 12 us each and the GIL with it.
     - Reporting by time alone: a finished task would wait for a slow, or hung, successor.
     - One pool of threads for all streams: an in-order stream would need a second queue, and a hung kernel would
       no longer cost one known stream.
@@ -63,23 +63,23 @@ class Interceptor(Protocol):
 
 
 class Pace(NamedTuple):
-    """The seconds that tasks take at the least: each one, per byte that it moves, and per operation of its kernel."""
+    """The least seconds that tasks take: per task, per byte that it moves, and per operation of its kernel."""
 
     task: float
     byte: float
     operation: float
 
     def of(self, nbytes: int, work: int) -> float:
-        """Of a task that moves so many bytes, or has so much work."""
+        """The least seconds of a task that moves `nbytes` bytes, or whose kernel has `work` operations."""
         return max(self.task + nbytes * self.byte, work * self.operation)
 
 
 class WorkerStream(Stream):
-    """An in-order queue with a thread. `may_inline`: what `inline` is while nothing interferes.
+    """An in-order queue with a thread. `may_inline`: the value of `inline` while nothing interferes.
 
-    `pace`: of its tasks; a cancelled one takes no time. `held`: the thread stops before its next task. `interfered`:
-    the interceptor executes them. `abandoned`: closing has given up on the running task; no other task is executed.
-    `intercepted`: paced, interfered or abandoned, so that all tasks pass `intercept`.
+    `pace`: the least time of its tasks; a cancelled task takes none. `held`: the thread stops before its next task.
+    `interfered`: the interceptor executes the tasks. `abandoned`: closing has given up on the running task, and no
+    other task is executed. `intercepted`: paced, interfered or abandoned, so all tasks pass `intercept`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class WorkerStream(Stream):
     # -- the driving thread ------------------------------------------------------------------------------------
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Append tasks, in order; the sequence is the stream's from now on. RuntimeError if the stream is closed."""
+        """Append tasks in order, and take over the sequence. RuntimeError if the stream is closed."""
         if self._closing.is_set():
             raise RuntimeError(f"{self.name} is closed")
         self._inbox.put(tasks)
@@ -123,7 +123,8 @@ class WorkerStream(Stream):
             self._start()
 
     def _start(self) -> None:
-        """Start the thread, with the first tasks. A process that is ending gets no new threads: then run them here."""
+        """Start the thread with the first tasks. In a process that is ending, which cannot start threads, run them
+        here."""
         thread = threading.Thread(target=self._loop, name=f"tensord {self.name}", daemon=True)
         try:
             thread.start()
@@ -140,7 +141,7 @@ class WorkerStream(Stream):
                     self._take(batch)
 
     def running(self) -> tuple[Task, int] | None:
-        """The task now executing and since when, or None; a task that waits for an event or is held does not count."""
+        """The running task and its start, or None. A task that waits for an event, or is held, does not count."""
         task = self._current
         return None if task is None else (task, task.started)
 
@@ -157,7 +158,7 @@ class WorkerStream(Stream):
         self.held = True
 
     def resume(self) -> None:
-        """Go on after `hold`."""
+        """Continue after `hold`."""
         self.held = False
         self._resumed.set()
 
@@ -167,7 +168,7 @@ class WorkerStream(Stream):
         return self.end_close(monotonic() + timeout)
 
     def begin_close(self) -> None:
-        """Ask the thread to end once the queue is empty; for closing several streams side by side."""
+        """Ask the thread to end once the queue is empty, so that several streams can close concurrently."""
         if not self._closing.is_set():
             self._closing.set()
             self._inbox.put(None)
@@ -205,7 +206,7 @@ class WorkerStream(Stream):
             self._rescue(batch, error)
 
     def _rescue(self, batch: Sequence[Task], error: BaseException) -> None:
-        """The last resort: an exception outside of a task fails what is left of the batch, and the thread goes on."""
+        """The last resort: an exception outside of a task fails the rest of the batch, and the thread goes on."""
         LOG.error("%s goes on after an error outside of its tasks", self.name, exc_info=error)
         for task in batch:
             if not task.finished:
@@ -237,7 +238,7 @@ class WorkerStream(Stream):
                     self._execute(task)
                 else:
                     task.execute()
-            except BaseException as error:  # a broken task must not take the stream's other tasks with it
+            except BaseException as error:  # a broken task must not affect the stream's other tasks
                 task.fail(error)
             task.finished = now = clock()
             self._done.append(task)
@@ -263,7 +264,7 @@ class WorkerStream(Stream):
         self._sink(done)
 
     def _wait_turn(self, task: Task) -> None:
-        """Wait until the stream is not held, and every event source has executed."""
+        """Wait until the stream is not held, and every source of the task has executed."""
         while self.held and not self._closing.is_set():
             self._report()
             self._resumed.wait()
@@ -273,17 +274,17 @@ class WorkerStream(Stream):
                 if not LAUNCH_CONDITION.wait(source, lambda: self.abandoned):
                     raise KernelError(f"{self.name} was closed before {source.label} ran, which {task.label} follows")
             if source.event is not EXECUTED:
-                source.event.synchronize()  # a source on a CUDA device: launched is not executed
+                source.event.synchronize()  # a source on a CUDA device may be launched, but not executed
 
     def _execute(self, task: Task) -> None:
-        """Execute a task while something interferes; of a composite one that concerns the parts."""
+        """Execute a task while something interferes. For a composite task, delays and faults apply to its parts."""
         if task.composite:
             task.execute()
         else:
             self.intercept(task)
 
     def intercept(self, task: Task) -> None:
-        """Execute a task, or a part of one, with all that interferes."""
+        """Execute a task, or a part of one, with all delays and faults."""
         if self.abandoned:
             task.fail(KernelError(f"{self.name} was closed before {task.label} ran"))
             return
