@@ -1,8 +1,8 @@
-"""Links: values that go from one machine to another.
+"""Links: the transport of values from one machine to another.
 
-- `link`: the interface; `link_stream`: the stream of what waits for other nodes
-- `failures`: what the other half of a transfer has still to hear
-- `tcp/`: between daemons
-- `exchange`: where both halves of each transfer meet, within one process
-- `in_memory`: several machines in one process; `loopback`: a machine alone, which sends to itself
+- `link`: the interface; `link_stream`: the stream of instructions that wait for other nodes
+- `failures`: errors of transfers that the other half has not heard of yet
+- `tcp/`: links between daemons
+- `exchange`: a link within one process, where both halves of each transfer meet
+- `in_memory`: links of several machines in one process; `loopback`: links of a single machine to itself
 """

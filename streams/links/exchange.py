@@ -1,18 +1,18 @@
 """Links within one process: a table in which both halves of each transfer meet.
 
 Theory of operation
-    An exchange is the link of both ends. The half that comes first waits in the table; the second one finds it. When
-    the receiver's memory is there, `carry` runs the copying: at once, unless the exchange was made with another one.
+    An exchange is the link of both ends. The half that comes first waits in the table, where the second one finds it.
+    Once the receiver has memory, `carry` runs the copy; by default at once.
 
 Guarantees
-    As in `link`. Nothing is called under the lock. A transfer that is being copied can be neither failed nor refused
-    any more; if the link is cut meanwhile, both halves get that error when the copying has ended.
+    As in `link`. Nothing is called under the lock. A transfer that is being copied can no longer be failed or refused;
+    if the link is cut meanwhile, both halves get that error at the end of the copy.
 
 Who owns what
-    Any thread calls; the lock guards the table and the failures. `carry` decides which thread copies.
+    Any thread may call; the lock guards the table and the failures. `carry` decides which thread copies.
 
 Rejected
-    A table for each end, as two machines with a socket between them have: the same rules twice, and messages between.
+    A table for each end, as on two machines with a socket between them: the same rules twice, and messages besides.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from ...interpreter.types.meta import Meta
 from .failures import Failures
 from .link import Array, Into, Told
 
-Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies so many bytes
+Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies this number of bytes
 Call: TypeAlias = tuple[Told, TensordError | None]
 
 
 @dataclass(slots=True)
 class LocalHalf:
-    """`told` is called next; None while it is the machine's turn. `array`: of a receiver, None while it has none, or
-    what merges."""
+    """One half. `told`: the next callback; None while the machine has to act. `array`: of a receiver, its array or
+    merge
+    function, None before the receiver has one."""
 
     meta: Meta
     array: Into
@@ -50,7 +51,8 @@ class LocalHalf:
 
 @dataclass(slots=True)
 class Transfer:
-    """Its halves, as far as they have begun. `copying`: the bytes are on their way; `cut`: how that ends then."""
+    """The halves of a transfer that have begun. `copying`: the bytes are being copied; `cut`: the error that then ends
+    it."""
 
     sender: LocalHalf | None = None
     receiver: LocalHalf | None = None
@@ -59,7 +61,7 @@ class Transfer:
 
 
 def at_once(_nbytes: int, step: Callable[[], None]) -> None:
-    """Run a step on the thread that came to it."""
+    """Run a step on the calling thread."""
     step()
 
 
@@ -70,7 +72,7 @@ class Exchange:
         self._carry = carry
         self._lock = threading.Lock()
         self._open: dict[bytes, Transfer] = {}
-        self._failed = Failures()  # for the half that is still to come
+        self._failed = Failures()  # for halves that have not begun
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
         self._begin(transfer, LocalHalf(meta, array, done), sends=True)
@@ -101,13 +103,13 @@ class Exchange:
         self._end(transfer, error, sends=False)
 
     def cut(self, error: TensordError) -> None:
-        """The connection breaks: all that has begun fails with the error, now or when its other half comes."""
+        """Break the connection: everything that has begun fails with the error, now or when its other half begins."""
         with self._lock:
             calls = [call for transfer in list(self._open) for call in self._drop(transfer, error)]
         make(calls)
 
     def pending(self) -> int:
-        """How many transfers have begun and not ended."""
+        """The number of transfers that have begun and not ended."""
         return len(self._open)
 
     # -- under the lock ------------------------------------------------------------------------------------------------
@@ -130,7 +132,7 @@ class Exchange:
         return self._meet(transfer, found)
 
     def _meet(self, transfer: bytes, found: Transfer) -> list[Call]:
-        """Tell the receiver once both halves are there; both, if they do not fit."""
+        """Call the receiver back once both halves are there; fail both if their metas differ."""
         sender, receiver = found.sender, found.receiver
         if sender is None or receiver is None:
             return []
@@ -151,13 +153,14 @@ class Exchange:
                 calls = self._drop(transfer, error, but=sends) if not found.copying else []
             else:
                 calls = []
-                if self._failed.pop(transfer) is None:  # else both have failed
+                if self._failed.pop(transfer) is None:  # otherwise both halves have failed
                     self._failed.keep(transfer, error)
         make(calls)
 
     def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
-        """Take a transfer out of the table. A half that cannot be told now is told later, but not the one that ends:
-        the sender's if `but` is true, the receiver's if it is false."""
+        """Take a transfer out of the table. A half that cannot be told now is told when it begins, except the half that
+        ends: the
+        sender's if `but` is true, the receiver's if it is false."""
         found = self._open[transfer]
         if found.copying:
             found.cut = error
@@ -171,10 +174,10 @@ class Exchange:
                 self._failed.keep(transfer, error)
         return calls
 
-    # -- without it ----------------------------------------------------------------------------------------------------
+    # -- without the lock ----------------------------------------------------------------------------------------------
 
     def _copy(self, transfer: bytes, sender: LocalHalf, receiver: LocalHalf) -> None:
-        """Copy the bytes, and tell both halves."""
+        """Copy the bytes, and call both halves back."""
         failed: TensordError | None = None
         try:
             if callable(receiver.array):

@@ -1,8 +1,8 @@
-"""Failures of halves that the other half has still to hear of: a bounded number, which no client can use up.
+"""Failures of halves that the other half has not heard of yet. Their number is bounded, and no client can use it up.
 
-The first bytes of a transfer's name are its client's, which draws them at random. Where too much is kept, the oldest of
-the client that keeps more than its share is forgotten; the oldest of all, if there is none. A client that fails one
-transfer after the other forgets its own.
+The first bytes of a transfer's name are its client's, which draws them at random. When the store is full, the oldest
+failure of a client with more than its share is forgotten; without such a client, the oldest of all. So a client that
+fails many transfers loses only its own.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final, Generic, TypeVar
 from ...interpreter.errors import TensordError
 
 KEPT: Final = 1 << 16
-SHARES: Final = 16  # the share of a client is one of so many
-CLIENT: Final = 8  # bytes of a transfer's name that are its client's
+SHARES: Final = 16  # a client's share is one part of this many
+CLIENT: Final = 8  # bytes of a transfer's name that belong to its client
 
 K = TypeVar("K", bound=Hashable)
 
 
 class ByClient(Generic[K]):
-    """What is kept about transfers, in the order in which it came, as keys."""
+    """Transfers that are kept, in the order of their arrival, as keys."""
 
     def __init__(self) -> None:
         self._transfers: OrderedDict[K, bytes] = OrderedDict()
         self._of: dict[bytes, OrderedDict[K, None]] = {}
-        self._largest = b""  # the client that was last seen to have more than its share
+        self._largest = b""  # the client last seen with more than its share
 
     def add(self, key: K, transfer: bytes) -> None:
         client = transfer[:CLIENT]
@@ -44,7 +44,7 @@ class ByClient(Generic[K]):
             del self._of[client]
 
     def to_forget(self, kept: int) -> K | None:
-        """What is to be forgotten, if there is more than may be kept."""
+        """The transfer to forget, if more are kept than allowed."""
         if len(self._transfers) <= kept:
             return None
         largest = self._of.get(self._largest, ())
@@ -67,7 +67,7 @@ class Failures:
             self.pop(oldest)
 
     def pop(self, transfer: bytes) -> TensordError | None:
-        """The error, which is forgotten; None if there is none."""
+        """Remove and return the error; None if there is none."""
         error = self._errors.pop(transfer, None)
         if error is not None:
             self._by_client.remove(transfer)

@@ -1,4 +1,4 @@
-"""Several machines in one process, and the links between them: for tests, and for trying what nodes do."""
+"""Several machines in one process, and the links between them: for tests, and for trying out what nodes do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .link import Link
 
 
 class InMemory:
-    """The links of a machine in this process: one exchange for each node, its own included."""
+    """The links of a machine in this process: one exchange for each node, including its own."""
 
     def __init__(self, node: str, exchanges: Mapping[str, Exchange]) -> None:
         self.node = node
         self.exchanges = dict(exchanges)
-        self.lost: dict[str, str] = {}  # nodes that are lost -> why
+        self.lost: dict[str, str] = {}  # lost nodes -> the reason
 
     def to(self, node: str, incarnation: int = 0) -> Link:  # noqa: ARG002 - nothing here is started anew
         if node in self.lost:
@@ -26,12 +26,12 @@ class InMemory:
         return self.exchanges[node]
 
     def lose(self, node: str, why: str) -> None:
-        """Take a node for lost: what is pending there fails, and nothing more begins."""
+        """Declare a node lost: pending transfers with it fail, and no new ones begin."""
         self.lost[node] = why
         self.exchanges[node].cut(node_lost(node, why))
 
     def cut_off(self, node: str) -> None:
-        """What this machine sends to the node from now on goes nowhere, and nobody is told."""
+        """Drop everything that this machine sends to the node from now on, without an error."""
         self.exchanges[node] = Exchange()
 
 

@@ -1,7 +1,7 @@
 """The interface between a machine and the links to other nodes.
 
-A *transfer* is one value on its way, named by 16 bytes. It has two *halves*: the sender's begins with `offer`, the
-receiver's with `expect`, or with `take` where memory is there already, in whichever order. Each half ends once:
+A *transfer* moves one value, and is named by 16 bytes. It has two *halves*: the sender's begins with `offer`; the
+receiver's begins with `expect`, or with `take` if it has memory already. Either half may begin first. Each ends once:
 
     sender      offer -> done                          or fail, instead of `offer` or any time before `done`
     receiver    expect -> offered, receive -> done     or refuse, instead of any of these or any time before `done`
@@ -9,10 +9,10 @@ receiver's with `expect`, or with `take` where memory is there already, in which
 
 Guarantees of a link
     - Each `offer`, `expect`, `receive` and `take` is answered by one call of its callback, also after `fail` and
-      `refuse`, and also if the other node is lost. Behind `done` the link does not touch the array.
-    - The half that is left when the other one fails, is refused, or is lost with its node, gets the error, however late
-      it begins. Only of the oldest of very many failures may this be forgotten.
-    - Values wait at the sender, but for small ones: a link holds a bounded number of bytes.
+      `refuse`, and also if the other node is lost. After `done` the link does not use the array.
+    - If one half fails, is refused, or is lost with its node, the other half gets the error, however late it begins.
+      Only the oldest of very many failures may be forgotten.
+    - Values wait at the sender, except small ones, so a link holds a bounded number of bytes.
     - Callbacks come on any thread, also within the call that they answer; never under a lock.
 
 A machine begins each half once, and calls nothing for a half that has ended. Any thread may call.
@@ -26,10 +26,10 @@ from typing import Any, Final, Protocol, TypeAlias
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 
-Array: TypeAlias = Any  # of NumPy, contiguous
+Array: TypeAlias = Any  # a contiguous NumPy array
 Told: TypeAlias = Callable[[TensordError | None], None]
-Merge: TypeAlias = Callable[[int, Array], None]  # takes the elements of a piece, and the number of the first of them
-Into: TypeAlias = Any  # where a value goes: an Array, or a Merge
+Merge: TypeAlias = Callable[[int, Array], None]  # takes the index of a piece's first element, and its elements
+Into: TypeAlias = Any  # the destination of a value: an Array, or a Merge
 
 SMALL: Final = 64 << 10  # bytes of a value that may be sent before the receiver has memory
 
@@ -38,30 +38,33 @@ class Link(Protocol):
     """Carries values between this machine and one other node."""
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
-        """Send a value once the peer has memory. `done`: the peer has the bytes, or an error."""
+        """Send a value once the peer has memory. `done` is called when the peer has the bytes, or with an error."""
 
     def fail(self, transfer: bytes, error: TensordError) -> None:
-        """Nothing will be sent, offered or not: the peer gets the error."""
+        """End the sender's half, offered or not: nothing is sent, and the peer gets the error."""
 
     def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
-        """Tell once the peer offers the value: None, its error, or that it offers another meta."""
+        """Call `offered` once the peer offers the value: with None, with the peer's error, or with an error if the
+        metas differ."""
 
     def receive(self, transfer: bytes, array: Array, done: Told) -> None:
-        """Memory is there: the bytes go into this array, which is writable. Called once, after `offered`."""
+        """Receive the bytes into this writable array. Called once, after `offered`."""
 
     def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
-        """Receive as soon as the peer offers: into an array, or by merging. Pieces are merged in their order, on the
-        thread that brings them, out of memory of the link's; one that cannot be merged fails the half at its end."""
+        """Receive once the peer offers the value: into an array, or by merging. Pieces are merged in order, from the
+        link's own
+        memory, on the thread that brings them. If a piece cannot be merged, the half fails at its end."""
 
     def refuse(self, transfer: bytes, error: TensordError) -> None:
-        """Nothing will be received, expected or not: the peer gets the error."""
+        """End the receiver's half, expected or not: nothing is received, and the peer gets the error."""
 
 
 class Links(Protocol):
-    """All links of a machine. `node`: its own name."""
+    """All links of a machine. `node`: the machine's own name."""
 
     node: str
 
     def to(self, node: str, incarnation: int = 0) -> Link:
-        """The link to a node, which may be this one. MetadataError, saying which there are, if there is none of that
-        name; NodeLost if the node is lost, or its daemon is of another incarnation than is meant (0: of any)."""
+        """The link to a node, which may be this one. MetadataError if there is no node of that name, with the known
+        names.
+        NodeLost if the node is lost, or its daemon has another incarnation (0: any is accepted)."""

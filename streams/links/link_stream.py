@@ -1,20 +1,21 @@
-"""The stream of what waits for other nodes: tasks begin when they are submitted, and end in any order.
+"""The stream of instructions that wait for other nodes. Tasks begin when they are submitted, and end in any order.
 
 Theory of operation
     A task calls a link, which calls back once the other node has done its part: on a thread of the link, or within the
     call. Then the task is reported. The stream has no thread and no queue, so no task waits for another one.
 
 Guarantees
-    Each task is reported once. `submit` returns as soon as the link has taken what it was given.
+    Each task is reported once. `submit` returns as soon as the link has accepted the calls of the tasks.
 
 Who owns what
-    `submit` is called on the driving thread, and a task is reported on whichever thread the link calls back.
+    `submit` is called on the driving thread. A task is reported on the thread on which the link calls back.
 
 Rejected
-    Threads that wait, one for each transfer: thousands may wait for a peer. A stream of each link: its order would be
-    nobody's, and an instruction's stream is its device's.
+    Waiting threads, one for each transfer: thousands may wait for a peer. A stream for each link: nobody needs its
+    order, and an instruction's stream belongs to its device.
 
-A launch of several devices is on such a stream, too (JOINT). Once its devices have it, it may hang as any kernel.
+A launch on several devices runs on such a stream, too (JOINT). Once its devices have begun it, the launch may hang as
+any kernel may.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from ..stream import Sink, Stream, StreamKind, Task
 
 
 class Progress(Protocol):
-    """What a task that waits for other nodes tells meanwhile. `since`: nanoseconds since when a long wait is a hang,
-    0 while it is none."""
+    """The progress of a task that waits for other nodes. `since`: nanoseconds since which a long wait counts as a hang;
+    0 while
+    none does."""
 
     since: int
 
     def waits_for(self) -> str:
-        """For people: what it waits for."""
+        """What the task waits for, as text for people."""
 
 
 class LinkStream(Stream):
@@ -51,9 +53,9 @@ class LinkStream(Stream):
         self.ordered = False
         self._sink = sink
         self._clock = clock
-        self._limited: dict[int, Task] = {}  # by number: those that may take a certain time
-        self._joint: dict[int, Task] = {}  # by number: those of a joint stream
-        self.progress: dict[int, Progress] = {}  # by number: of those that tell some
+        self._limited: dict[int, Task] = {}  # by number: tasks with a limit of time
+        self._joint: dict[int, Task] = {}  # by number: tasks of a joint stream
+        self.progress: dict[int, Progress] = {}  # by number: of tasks that report it
 
     def submit(self, tasks: Sequence[Any]) -> None:
         for task in tasks:
@@ -65,7 +67,8 @@ class LinkStream(Stream):
             task.start(partial(self._report, task))
 
     def running(self) -> tuple[Task, int] | None:
-        """The launch that its devices have had for longest. What waits for another node does not hang."""
+        """The launch that its devices have run for the longest time. A wait for another node does not count as a
+        hang."""
         begun = [(task, since) for task in list(self._joint.values()) if (since := self._since(task))]
         return min(begun, key=lambda one: one[1], default=None)
 

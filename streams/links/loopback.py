@@ -1,4 +1,4 @@
-"""The links of a machine that knows no other one: it may send to itself. Large values are copied on a thread."""
+"""The links of a machine that knows no other node: it may send to itself. Large values are copied on a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Carrier:
     def __init__(self, name: str) -> None:
         self._name = name
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.Lock()  # of the thread's start and end
+        self._lock = threading.Lock()  # guards the thread's start and end
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -29,7 +29,7 @@ class Carrier:
             self._steps.put(step)
 
     def close(self, timeout: float) -> bool:
-        """Copy what is left, then end the thread; False if it did not end in time."""
+        """Copy everything that is queued, then end the thread; False if it did not end in time."""
         with self._lock:
             self._closed = True
             self._steps.put(None)
@@ -39,7 +39,8 @@ class Carrier:
         return not self._thread.is_alive()
 
     def _started(self) -> bool:
-        """Is there a thread? Not once it was closed, and a process that is ending gets none."""
+        """Return whether there is a thread. There is none after `close`, and none can be started while the process
+        ends."""
         with self._lock:
             if self._thread is None and not self._closed:
                 thread = threading.Thread(target=self._loop, name=f"tensord {self._name}/loopback", daemon=True)
@@ -60,7 +61,7 @@ class Carrier:
 
 
 class Loopback(InMemory):
-    """The links of a machine alone."""
+    """The links of a single machine."""
 
     def __init__(self, node: str) -> None:
         self._carrier = Carrier(node)

@@ -1,17 +1,18 @@
 """Frames between two nodes: a fixed header, and a payload of `length` bytes.
 
-`number` counts a sender's offers on this connection, from 1: an answer to an offer that has ended, whose transfer id
-was used again, means nothing. In FAIL and REFUSE it is 0 if the half that ends has not begun.
+`number` counts a sender's offers on this connection, from 1, so that a late answer cannot concern a new transfer with
+the
+id of an ended one. In FAIL and REFUSE, `number` is 0 if the half that ends has not begun.
 
     OFFER   sender    a value is ready                   its meta
     SMALL   sender    a value, at once                   length of the meta, meta, bytes
-    GRANT   receiver  memory is there
+    GRANT   receiver  there is memory
     PIECE   sender    the next bytes                     the bytes
     DONE    receiver  the value has arrived
     FAIL    sender    nothing will be sent               the error, as a notice
     REFUSE  receiver  nothing will be received           the error, as a notice
     NOTED   either    notices up to `number` have come
-    BEAT    either    still here
+    BEAT    either    a heartbeat
 
 A *notice* has a number of its own, and is sent again after a break until it is NOTED.
 """
@@ -37,7 +38,7 @@ META_BYTES: Final = 1 << 10
 ERROR_BYTES: Final = 1 << 14
 TEXT: Final = 2000  # characters of an error's text
 NO_TRANSFER: Final = bytes(16)
-KEPT: Final = 256  # metas whose bytes are remembered
+KEPT: Final = 256  # metas whose encoded bytes are cached
 _LENGTH: Final = struct.Struct("<H")
 
 
@@ -55,7 +56,7 @@ class HeaderKind(IntEnum):
     BEAT = 9
 
 
-# Kind -> the longest payload.
+# The longest payload of each kind.
 LONGEST: Final = {
     HeaderKind.OFFER: META_BYTES,
     HeaderKind.SMALL: _LENGTH.size + META_BYTES + SMALL_BYTES,
@@ -79,7 +80,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes | bytearray) -> Frame:
-        """From the wire; ProtocolError for anything else."""
+        """A header from the wire; ProtocolError for any other bytes."""
         kind, length, number, transfer = HEADER.unpack(header)
         if kind not in LONGEST or length > LONGEST[kind]:
             raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
@@ -107,7 +108,7 @@ def meta_payload(meta: Meta) -> bytes:
 
 @lru_cache(KEPT)
 def read_meta(payload: bytes) -> Meta:
-    """ProtocolError for what is no meta."""
+    """The meta; ProtocolError if the payload is none."""
     try:
         _, plain = decode(payload, META_BYTES)
         meta = decode_meta(plain)
@@ -124,7 +125,7 @@ def small_payload(meta: Meta, values: bytes) -> bytes:
 
 
 def read_small(payload: bytes) -> tuple[Meta, bytes]:
-    """Meta and bytes, as many as it says; ProtocolError for anything else."""
+    """The meta, and as many bytes as it says; ProtocolError for any other payload."""
     if len(payload) < _LENGTH.size:
         raise ProtocolError("a value without meta")
     begin = _LENGTH.size + _LENGTH.unpack_from(payload)[0]
@@ -135,7 +136,7 @@ def read_small(payload: bytes) -> tuple[Meta, bytes]:
 
 
 def error_payload(error: TensordError, notice: int = 0) -> bytes:
-    """An error, cut so that it fits, and the number of the notice."""
+    """An error, cut to the maximal length, and the number of the notice."""
     fields = [one[:TEXT] if isinstance(one, str) else one for one in encode_error(error)]
     if fields[-1] is not None:
         fields[-1] = [part[: TEXT // 2] for part in fields[-1]]
@@ -143,7 +144,7 @@ def error_payload(error: TensordError, notice: int = 0) -> bytes:
 
 
 def read_error(payload: Any) -> tuple[TensordError, int]:
-    """The error, and the number of the notice. ProtocolError for what is no error."""
+    """The error, and the number of the notice; ProtocolError if the payload is none."""
     array = decode(payload, ERROR_BYTES)
     fields = array[1] if len(array) == 2 else None
     if type(fields) is not tuple or len(fields) != len(_TYPES) or not is_natural(array[0]):

@@ -1,7 +1,7 @@
 """The halves of a transfer: their states, and every event that may happen in each.
 
-The sender's half begins as QUEUED with the machine's offer. The receiver's begins as EXPECTED, with the machine's call,
-or as ARRIVED, with the peer's offer. An event that a table lacks is a violation: `Violation` if the peer has caused it.
+The sender's half begins as QUEUED with the machine's offer. The receiver's begins as EXPECTED with the machine's call,
+or as ARRIVED with the peer's offer. An event that is not in the table is a bug, or a `Violation` if the peer caused it.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ Call: TypeAlias = tuple[Told, TensordError | None]
 
 
 class HalfState(Enum):
-    """Of a half."""
+    """The state of a half."""
 
-    QUEUED = auto()  # offered by the machine; the connection is not there yet
-    OFFERED = auto()  # the peer knows of it
-    GIVEN = auto()  # small: the peer has the bytes, but nobody has taken them there
+    QUEUED = auto()  # offered by the machine; not sent, since there is no connection yet
+    OFFERED = auto()  # the peer knows of the offer
+    GIVEN = auto()  # small: the peer's link has the bytes, and the peer's machine has not taken them
     SENDING = auto()  # the peer has memory; pieces go out
-    SENT = auto()  # all pieces are with the writer
+    SENT = auto()  # the writer has all pieces
     EXPECTED = auto()  # the machine waits for an offer
     ARRIVED = auto()  # the peer's offer waits for the machine
-    READY = auto()  # both; the machine is about to have memory
-    FAILED = auto()  # as READY, and the machine will hear of the error when it has
-    FILLING = auto()  # pieces come in
+    READY = auto()  # both; the machine is about to provide memory
+    FAILED = auto()  # as READY, and the machine gets the error once it has memory
+    FILLING = auto()  # pieces arrive
     ENDED = auto()
 
 
 class Event(Enum):
-    """What happens to a half. The peer's: `HEARD` of them."""
+    """What happens to a half. `HEARD` has the events that the peer causes."""
 
     ANNOUNCED = auto()  # the offer was put in a frame
-    HANDED = auto()  # the small value was
-    LAST = auto()  # the last piece was taken by the writer, or has come
-    WITHDRAWN = auto()  # the machine has failed or refused it
-    BROKEN = auto()  # the connection
+    HANDED = auto()  # the small value was put in a frame
+    LAST = auto()  # the writer has taken the last piece, or the last piece has come
+    WITHDRAWN = auto()  # the machine has failed or refused the half
+    BROKEN = auto()  # the connection has broken
     EXPECT = auto()
     RECEIVE = auto()
-    SMALL_TAKEN = auto()  # `RECEIVE` of a value whose bytes are here
+    SMALL_TAKEN = auto()  # `RECEIVE` of a value whose bytes have arrived
     OFFER = auto()
     GRANT = auto()
     DONE = auto()
@@ -59,7 +59,7 @@ SENDER: Final[dict[HalfState, dict[Event, HalfState]]] = {
     S.QUEUED: {E.ANNOUNCED: S.OFFERED, E.HANDED: S.GIVEN, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.OFFERED: {E.GRANT: S.SENDING, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.GIVEN: {E.DONE: S.ENDED, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
-    # What the peer has memory for arrives in finite time, so a withdrawal comes too late.
+    # Once the peer has memory, the value arrives in finite time, so a withdrawal comes too late.
     S.SENDING: {E.LAST: S.SENT, E.WITHDRAWN: S.SENDING, E.BROKEN: S.ENDED},
     S.SENT: {E.DONE: S.ENDED, E.WITHDRAWN: S.SENT, E.BROKEN: S.ENDED},
 }
@@ -82,15 +82,18 @@ HEARD: Final = frozenset({E.OFFER, E.GRANT, E.DONE, E.FAIL, E.REFUSE})
 
 
 class Violation(ProtocolError):  # noqa: N818 - named for the event
-    """The peer has sent what no peer sends. The connection is cut."""
+    """The peer has sent something that the protocol forbids. The connection is cut."""
 
 
 @dataclass(slots=True, eq=False)
 class TcpHalf:
-    """One half. `told` is the machine's callback that is due, None while it is the machine's turn. `view`: the bytes of
-    the machine's array, or of a small value; `moved` of them are through. While a thread reads or writes them (`busy`),
-    nothing is told: that thread does so, with `error`. `counted`: its bytes in the window of small values.
-    `into`: of a receiver that had memory before the offer, its array, or what merges; `fault`: a piece could not be."""
+    """One half. `told`: the machine's next callback; None while the machine has to act. `view`: the bytes of the
+    machine's
+    array, or of a small value; `moved` of them were sent or received. While a thread reads or writes them (`busy`), no
+    callback is called; that thread calls it afterwards, with `error`. `counted`: the half's bytes in the window of
+    small
+    values. `into`: of a receiver that had memory before the offer, its array or merge function; `fault`: a failed
+    merge."""
 
     transfer: bytes
     state: HalfState
@@ -107,7 +110,7 @@ class TcpHalf:
     table: dict[HalfState, dict[Event, HalfState]] = field(default_factory=lambda: SENDER)
 
     def on(self, event: Event) -> None:
-        """Go where the table says."""
+        """Change the state as the table says."""
         after = self.table[self.state].get(event)
         if after is None:
             text = f"{event.name} while {self.state.name} of transfer {self.transfer.hex()}"
@@ -115,7 +118,7 @@ class TcpHalf:
         self.state = after
 
     def call(self, error: TensordError | None) -> list[Call]:
-        """The call that is due, now or, while it is busy, later."""
+        """The due call, now, or after the thread that is busy."""
         if self.busy:
             self.error = error
             return []
@@ -123,13 +126,13 @@ class TcpHalf:
         return [] if told is None else [(told, error)]
 
     def let_go(self) -> list[Call]:
-        """The thread that was busy with its bytes is no longer: the call that had to wait."""
+        """The thread that was busy with the bytes is done; returns the call that had to wait."""
         self.busy = False
         return self.call(self.error) if self.state is HalfState.ENDED else []
 
 
 def bytes_of(array: Array) -> memoryview:
-    """The bytes of an array, in the order of its rows; a copy only if they do not lie like that."""
+    """The bytes of an array in row-major order; a copy only if the array is not laid out like that."""
     flat = np.ascontiguousarray(array).reshape(-1)
     bytes_: Any = flat.view(np.uint8)
     return memoryview(bytes_) if flat.size else memoryview(b"")

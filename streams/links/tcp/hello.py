@@ -1,7 +1,7 @@
-"""The first words of a connection, before its frames: HELLO by the node that has dialled, and an answer.
+"""The handshake of a connection, before its frames: HELLO by the dialling node, and an answer.
 
-Each is four bytes of length and a msgpack array. HELLO names both nodes, the incarnation and the life of the one that
-dials, and has the cluster's token. The answer has a reason, "" for welcome, and the same of the other node.
+Each is four bytes of length and a msgpack array. HELLO has the names of both nodes, the incarnation and the life of the
+dialling node, and the cluster's token. The answer has a reason, "" for welcome, and the same facts of the other node.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 class Hello(NamedTuple):
-    """By the node that dials. `order`: of the bytes of its numbers."""
+    """From the node that dials. `order`: the byte order of its numbers."""
 
     version: int
     node: str
@@ -35,7 +35,7 @@ class Hello(NamedTuple):
 
 
 class HelloAnswer(NamedTuple):
-    """By the node that accepts."""
+    """From the node that accepts."""
 
     version: int
     why: str
@@ -50,13 +50,13 @@ def say(connection: socket.socket, words: Hello | HelloAnswer) -> None:
 
 
 def hear_hello(connection: socket.socket, deadline: float) -> Hello:
-    """ProtocolError for anything else, and for another version; OSError if it does not come in time."""
+    """Receive a HELLO. ProtocolError for any other bytes, or another version; OSError if it does not come in time."""
     fields = _hear(connection, deadline)
     if fields[0] != VERSION:
         raise ProtocolError(f"version {fields[0]!r:.20} of links; this daemon speaks version {VERSION}")
     texts = len(fields) == len(Hello._fields) and all(type(one) is str for one in (fields[1], fields[2], *fields[5:]))
     if not texts or not is_node(fields[1]) or not is_natural(fields[3]) or not is_natural(fields[4]):
-        raise ProtocolError("no HELLO of a node")
+        raise ProtocolError("the first message is not a HELLO of a node")
     found = Hello(*fields)
     if found.order != sys.byteorder:
         raise ProtocolError(f"{found.node} has numbers in {found.order[:10]} order, and this node in {sys.byteorder}")
@@ -64,11 +64,11 @@ def hear_hello(connection: socket.socket, deadline: float) -> Hello:
 
 
 def hear_answer(connection: socket.socket, deadline: float) -> HelloAnswer:
-    """ProtocolError for anything else; OSError if it does not come in time."""
+    """Receive an answer. ProtocolError for any other bytes; OSError if it does not come in time."""
     fields = _hear(connection, deadline)
     texts = len(fields) == len(HelloAnswer._fields) and type(fields[1]) is str and type(fields[2]) is str
     if not texts or not is_natural(fields[3]) or not is_natural(fields[4]):
-        raise ProtocolError("no answer of a node")
+        raise ProtocolError("the first message is not an answer of a node")
     return HelloAnswer(*fields)
 
 

@@ -1,24 +1,24 @@
-"""A link to one node over two TCP connections: its threads.
+"""A link to one node over two TCP connections, and its threads.
 
 Theory of operation
     Each node dials each other one, writes on the connection that it has dialled, and reads from the one that it has
-    accepted. So a TLS object is used by one thread at a time. The writer is the thread of the link: it dials, waits for
-    the other connection, starts a reader, writes until the link breaks, ends the reader, begins again. `Protocol` says
-    what is written, and what follows from what was read; `Pairing` which connections belong together.
+    accepted. So only one thread at a time uses a TLS object. The writer is the thread of the link: it dials, waits for
+    the other connection, starts a reader, writes until the link breaks, ends the reader, and begins again. `Protocol`
+    decides what is written, and what follows from what was read; `Pairing` decides which connections belong together.
 
 Guarantees
-    As in `..link`. Whoever notices that the link is broken (reader, writer, or the thread on which the peer's new
-    connection was accepted) ends all that has begun, at once, but for the array that another thread is in the middle
-    of: that thread does so when it is back. While there is no connection, what begins waits for `patience` seconds.
+    As in `..link`. The thread that notices the break of the link (reader, writer, or the thread that accepts the peer's
+    new connection) ends everything that has begun, at once, except an array that another thread is reading or writing:
+    that thread ends it afterwards. Without a connection, a transfer that begins waits for `patience` seconds.
 
 Who owns what
-    The lock guards protocol, pairing and connections; nothing is called, read or written under it. The writer
-    closes all connections, when the reader has ended.
+    The lock guards protocol, pairing and connections; nothing is called, read or written under it. The writer closes
+    all connections, after the reader has ended.
 
 Rejected
     One connection for both directions: two threads on one TLS object, or a thread that polls. Writing values on the
     thread that offers them: a peer that does not read would hold up the machine. Only frames, on plain connections, are
-    written there, as far as the kernel takes them at once: 130 us for 1 KiB in place of 200, a thread less to wake.
+    written there, as far as the kernel takes them at once: 130 us for 1 KiB instead of 200, as no thread is woken.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .sockets import Connection
 
 SHORTEST: Final = 0.02  # seconds until the next attempt to dial
 LONGEST: Final = 1.0
-BEATS: Final = 3  # in the time of patience
+BEATS: Final = 3  # heartbeats in the time of patience
 
-Dial = Callable[[int], tuple[Connection, int]]  # says our life: a connection, and the peer's life
-Report = Callable[[str, str], None]  # an event of this link, and why
+Dial = Callable[[int], tuple[Connection, int]]  # takes our life; returns a connection, and the peer's life
+Report = Callable[[str, str], None]  # takes an event of this link, and its reason
 
 
 class TcpLink:
-    """A `Link` to a node. `bandwidth`: bytes per second that are simulated, 0 for none."""
+    """A `Link` to a node. `bandwidth`: simulated bytes per second; 0: no limit."""
 
     def __init__(self, node: str, dial: Dial, report: Report, *, patience: float, bandwidth: float = 0.0) -> None:
         self.node = node
@@ -59,17 +59,17 @@ class TcpLink:
         self._protocol = Protocol(_piece(bandwidth, patience), self._pairing.own)
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        self._another_life = threading.Condition(lock)  # on which the writer waits while the simulated link is busy
+        self._another_life = threading.Condition(lock)  # the writer waits on it while the simulated link is busy
         self._out: Connection | None = None
         self._into: Connection | None = None
-        self._dead: list[Connection] = []  # cut, to be closed
+        self._dead: list[Connection] = []  # cut, and still to be closed
         self._down_since = time.monotonic()
-        self._writing = False  # some thread does
+        self._writing = False  # a thread is writing
         self._queueing = False  # the writer waits for that thread
-        self._free_at = 0.0  # when the simulated link has carried what it was given
+        self._free_at = 0.0  # when the simulated link has carried all bytes so far
         self._why = "nobody has answered there yet"
-        self._called = False  # the peer has dialled us, so dialling will be answered
-        self._lost: TensordError | None = None  # for good
+        self._called = False  # the peer has dialled us, so it will answer when we dial
+        self._lost: TensordError | None = None  # set: the node is lost for good
         self._thread = threading.Thread(target=self._live, name=f"tensord-to-{node}", daemon=True)
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class TcpLink:
         self._do(lambda protocol: protocol.refuse(transfer, error))
 
     def _do(self, act: Callable[[Protocol], list[Call]], begun: Told | None = None) -> None:
-        """Act on the protocol, unless something is to begin on a link that is lost."""
+        """Act on the protocol, unless a transfer would begin on a lost link."""
         with self._changed:
             if self._lost is not None and begun is not None:
                 calls: list[Call] = [(begun, self._lost.reraisable())]
@@ -108,8 +108,9 @@ class TcpLink:
         make(calls)
 
     def _take_frames(self) -> tuple[Connection, bytes, int] | None:
-        """Frames to be written on this thread, while the writer has nothing to do: a thread less until the peer knows
-        them. Anything else is left to the writer. The caller holds the lock."""
+        """The frames to write on this thread while the writer is idle, which saves waking it. Everything else is left
+        to the
+        writer. The caller holds the lock."""
         protocol = self._protocol
         if self._writing or not protocol.has_output:
             return None
@@ -122,7 +123,7 @@ class TcpLink:
         return None
 
     def _write_now(self, connection: Connection, frames: bytes, life: int) -> None:
-        """What the kernel does not take at once is left to the writer."""
+        """Write what the kernel takes at once, and leave the rest to the writer."""
         rest = frames
         try:
             rest = connection.write_now(frames)
@@ -137,7 +138,7 @@ class TcpLink:
     # -- the peer's connection -----------------------------------------------------------------------------------------
 
     def greeted(self, life: int) -> int:
-        """The peer has dialled us, in that life. The life to answer with; 0 if the connection is a stale one."""
+        """The peer has dialled us, in that life. Returns the life for our answer; 0 if the connection is stale."""
         with self._changed:
             verdict, own = self._pairing.greeted(life), self._pairing.own
         if verdict is Verdict.ANEW:
@@ -147,7 +148,7 @@ class TcpLink:
         return own if verdict is Verdict.FITS else 0
 
     def accepted(self, connection: Connection, told: int, life: int) -> bool:
-        """The connection is ready to be read from; False if it has become a stale one."""
+        """The connection is ready to be read; False if it has become stale."""
         with self._changed:
             if self._lost is not None or self._pairing.accepted(told, life) is not Verdict.FITS:
                 return False
@@ -160,7 +161,7 @@ class TcpLink:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def lose(self, error: TensordError) -> None:
-        """The node is lost for good: all that has begun fails, and all that begins will."""
+        """The node is lost for good: present and later transfers fail."""
         with self._changed:
             if self._lost is not None:
                 return
@@ -176,7 +177,7 @@ class TcpLink:
         return not self._thread.is_alive()
 
     def _broke(self, why: str, life: int) -> None:
-        """The link of that life of ours is broken."""
+        """The link of that life of ours has broken."""
         with self._changed:
             if life != self._pairing.own or self._lost is not None:
                 return
@@ -195,7 +196,7 @@ class TcpLink:
         self._another_life.notify_all()
 
     def _drop_stale(self) -> None:
-        """Cut the connections that do not belong to the link any more."""
+        """Cut the connections that no longer belong to the link."""
         if not self._pairing.out:
             self._drop(self._out)
             self._out = None
@@ -214,12 +215,12 @@ class TcpLink:
     # -- the writer ----------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        """Dial, carry values until the link breaks, and again."""
+        """Dial, carry values until the link breaks, and begin again."""
         pause = SHORTEST
         while self._lost is None:
             try:
                 carried = self._dialled() and self._paired() and self._carry()
-            except Exception as error:  # nobody expected it
+            except Exception as error:  # unexpected
                 LOG.error("the link to %s goes on after an error", self.node, exc_info=error)
                 carried = False
                 if self._pairing.up:
@@ -232,7 +233,7 @@ class TcpLink:
         self._bury()
 
     def _dialled(self) -> bool:
-        """Is there a connection to write on?"""
+        """Dial if necessary; returns whether there is a connection to write on."""
         with self._changed:
             life, self._called = self._pairing.own, False
         try:
@@ -255,7 +256,7 @@ class TcpLink:
             self._report("a node cannot be reached", why)
 
     def _paired(self) -> bool:
-        """Wait for the peer's connection."""
+        """Wait for the peer's connection; returns whether it has come."""
         with self._changed:
             pairing = self._pairing
             self._changed.wait_for(lambda: pairing.up or not pairing.out, self._patience)
@@ -285,7 +286,7 @@ class TcpLink:
         return True
 
     def _write(self, connection: Connection, life: int) -> None:
-        """Write what there is to write; a heartbeat where there is nothing."""
+        """Write everything that is due, and heartbeats while nothing is."""
         protocol, changed = self._protocol, self._changed
         while True:
             with changed:
@@ -305,17 +306,17 @@ class TcpLink:
                 make(calls)
 
     def _is_due(self, life: int) -> bool:
-        """Has the writer something to do?"""
+        """Return whether the writer has something to do."""
         return life != self._pairing.own or (self._protocol.has_output and not self._writing)
 
     def _queue(self) -> None:
-        """Wait until no other thread writes. The caller, which is the writer, holds the lock."""
+        """Wait until no other thread writes. The caller, the writer, holds the lock."""
         self._queueing = True
         self._changed.wait_for(lambda: not self._writing)
         self._queueing = False
 
     def _pace(self, nbytes: int, life: int) -> None:
-        """Wait as long as the simulated link takes."""
+        """Wait as long as the simulated link takes for these bytes."""
         now = time.monotonic()
         self._free_at = max(now, self._free_at) + nbytes / self._bandwidth
         with self._changed:
@@ -330,7 +331,7 @@ class TcpLink:
             connection.close()
 
     def _end_waits(self) -> None:
-        """What has waited for a connection for too long fails."""
+        """Fail the transfers that have waited too long for a connection."""
         with self._changed:
             if self._lost is not None or time.monotonic() - self._down_since < self._patience:
                 return
@@ -386,7 +387,7 @@ class TcpLink:
 
 
 def make(calls: list[Any]) -> None:
-    """Make calls that became due under the lock. An error in one of them is nobody's but the machine's."""
+    """Make calls that became due under the lock. An error in a call is the machine's alone."""
     for told, error in calls:
         try:
             told(error)
@@ -395,5 +396,5 @@ def make(calls: list[Any]) -> None:
 
 
 def _piece(bandwidth: float, patience: float) -> int:
-    """Bytes of a piece: few enough for a slow simulated link to show signs of life."""
+    """The bytes of a piece: few enough that a slow simulated link still shows signs of life."""
     return max(1024, min(PIECE_BYTES, int(bandwidth * patience / (2 * BEATS)))) if bandwidth else PIECE_BYTES

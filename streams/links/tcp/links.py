@@ -1,12 +1,12 @@
 """All links of a node, and the port at which it takes values.
 
 Theory of operation
-    One thread accepts connections. The first words of each are heard on a thread of its own, within `patience`, at most
-    `GREETINGS` at a time: beyond that, the oldest is closed. A link lasts for one incarnation of its node at
-    one address; another one takes its place when the members say so.
+    One thread accepts connections. Each handshake has a thread of its own, within `patience`; beyond `GREETINGS`
+    concurrent handshakes the oldest is closed. A link lasts for one incarnation of its node at one address; a link to
+    another incarnation replaces it when the table of members changes.
 
 Who owns what
-    The lock guards the table of links. The machine calls `to` on its thread, the supervisor's table comes on the same.
+    The lock guards the table of links. The machine calls `to` and `join` on its own thread.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .hello import VERSION, Hello, HelloAnswer, hear_answer, hear_hello, say
 from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
-GREETINGS: Final = 32  # connections whose first words are heard at the same time
-GIVING_WAY: Final = 1.0  # seconds in which the oldest of them ends once it was cut
-REFUSED: Final = 0.2  # seconds for the reason of a refusal to leave
-Report = Callable[[str, str, str], None]  # an event, the node, why
+GREETINGS: Final = 32  # concurrent handshakes
+GIVING_WAY: Final = 1.0  # seconds for the oldest one to end after it was cut
+REFUSED: Final = 0.2  # seconds for the reason of a refusal to be sent
+Report = Callable[[str, str, str], None]  # takes an event, the node, and the reason
 
 
 class TcpLinks:
-    """`Links` over TCP. `report`: is told, on any thread, of links that come and go."""
+    """`Links` over TCP. `report` is called, on any thread, when links come and go."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class TcpLinks:
         self._token = ""
         self._members: Mapping[str, Member] = {}
         self._links: dict[str, TcpLink] = {}
-        self._ended: list[TcpLink] = []  # whose threads are about to end
+        self._ended: list[TcpLink] = []  # their threads are about to end
         self._lock = threading.Lock()
         self._closed = False
         self._loopback = Loopback(own.node)
         self._greeting = threading.Semaphore(GREETINGS)
-        self._greeters: dict[threading.Thread, socket.socket] = {}  # with a duplicate of what each one hears
+        self._greeters: dict[threading.Thread, socket.socket] = {}  # duplicates of the sockets of handshakes
         self._listener = listen(*place)
         self.address = place.at(self._listener.getsockname()[1])
         self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
@@ -87,7 +87,7 @@ class TcpLinks:
     # -- members -------------------------------------------------------------------------------------------------------
 
     def join(self, members: Mapping[str, Member], token: str) -> None:
-        """The members of the cluster from now on. What is pending with one that is lost, or was started anew, fails."""
+        """Set the members of the cluster. Transfers with a lost or restarted member fail."""
         before, self._members, self._token = self._members, members, token
         for node, member in before.items():
             now = members.get(node)
@@ -123,7 +123,8 @@ class TcpLinks:
     # -- connections that we dial --------------------------------------------------------------------------------------
 
     def _dial(self, member: Member, life: int) -> tuple[Connection, int]:
-        """A connection to a member's daemon, and its life there. ProtocolError with the reason if it refuses us."""
+        """A connection to a member's daemon, and its life there. ProtocolError, with the reason, if the daemon refuses
+        us."""
         place = PortRange.of(member.values)
         connection: Any = dial(place.host, place.low, self._patience)
         try:
@@ -136,7 +137,7 @@ class TcpLinks:
         return Connection(connection, self._patience, tls=self._tls is not None), answer.life
 
     def _introduced(self, connection: Any, member: Member, life: int) -> HelloAnswer:
-        """Say who we are, and hear who is there."""
+        """Send our HELLO; returns the answer, if it comes from that member."""
         if self._tls is None and member.fingerprint:
             raise ProtocolError(f"{member.node} takes values by TLS alone, and this node has encryption = none")
         hello = Hello(VERSION, self.node, member.node, self.own.incarnation, life, sys.byteorder, self._token)
@@ -151,14 +152,14 @@ class TcpLinks:
     # -- connections that others dial ----------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        """The acceptor's loop."""
+        """Accept connections: the acceptor's loop."""
         while True:
             try:
                 connection, peer = self._listener.accept()
             except OSError:
                 if self._closed:
                     return
-                time.sleep(0.05)  # no descriptors, say
+                time.sleep(0.05)  # for example, no descriptors
                 continue
             if not self._may_greet():
                 connection.close()
@@ -170,12 +171,12 @@ class TcpLinks:
                 with self._lock:
                     self._greeters[greeter] = connection.dup()
                 greeter.start()
-            except (OSError, RuntimeError):  # no descriptors, or no threads, say
+            except (OSError, RuntimeError):  # for example, no descriptors or no threads
                 connection.close()
                 self._greeted(greeter)
 
     def _may_greet(self) -> bool:
-        """Wait for a place among the greeters: the oldest one gives way, which may hear somebody who says nothing."""
+        """Wait for a free handshake. The oldest one is cut, since its peer may never say anything."""
         if self._greeting.acquire(blocking=False):
             return True
         with self._lock, suppress(OSError, StopIteration):
@@ -183,7 +184,7 @@ class TcpLinks:
         return self._greeting.acquire(timeout=GIVING_WAY)
 
     def _greet(self, connection: socket.socket, host: str) -> None:
-        """Hear the first words, and give the connection to its link."""
+        """Do the handshake, and pass the connection to its link."""
         try:
             self._welcome(connection)
         except (OSError, TensordError) as error:
@@ -196,7 +197,7 @@ class TcpLinks:
             self._greeted(threading.current_thread())
 
     def _greeted(self, greeter: threading.Thread) -> None:
-        """That thread hears nobody any more."""
+        """That thread's handshake is over."""
         self._greeting.release()
         with self._lock:
             duplicate = self._greeters.pop(greeter, None)
@@ -222,7 +223,7 @@ class TcpLinks:
         secure.close()
 
     def _heard(self, connection: Any, deadline: float) -> tuple[Hello, TcpLink, int]:
-        """The first words, whose link that is, and the life to answer with."""
+        """The HELLO of the peer, its link, and the life for our answer."""
         hello = hear_hello(connection, deadline)
         link = self._checked(hello)
         life = link.greeted(hello.life)
@@ -231,7 +232,7 @@ class TcpLinks:
         return hello, link, life
 
     def _checked(self, hello: Hello) -> TcpLink:
-        """The link of the node that dials; ProtocolError unless it is a member that may."""
+        """The link of the dialling node; ProtocolError unless it is an admissible member."""
         token, member, link = self._token, self._members.get(hello.node), self._links.get(hello.node)
         if not token or not hmac.compare_digest(token.encode(), hello.token.encode("utf-8", "replace")):
             raise ProtocolError("the token is not that of this cluster" if token else "no members were told here yet")
@@ -244,7 +245,7 @@ class TcpLinks:
         return link
 
     def _refuse(self, connection: Any, error: ProtocolError) -> None:
-        """Say why; the connection is closed by the caller once that has had time to leave."""
+        """Send the reason. The caller closes the connection once the reason has had time to be sent."""
         with suppress(OSError):
             connection.settimeout(REFUSED)
             say(connection, HelloAnswer(VERSION, error.message, self.node, self.own.incarnation, 0))
@@ -253,7 +254,7 @@ class TcpLinks:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = 5.0) -> bool:
-        """End all links; False if a thread has not ended in time. What is pending fails with NodeLost."""
+        """End all links; False if a thread has not ended in time. Pending transfers fail with NodeLost."""
         deadline = time.monotonic() + timeout
         with self._lock:
             self._closed = True
@@ -278,7 +279,7 @@ class TcpLinks:
 
 
 def check_incarnation(member: Member, wanted: int) -> None:
-    """NodeLost unless that incarnation of a node is meant, or any."""
+    """Raise NodeLost unless the member has that incarnation; 0 stands for any."""
     node, known = member.node, member.incarnation
     if wanted not in {0, known}:
         why = "was started anew" if wanted < known else f"is known here in incarnation {known}"
@@ -286,7 +287,7 @@ def check_incarnation(member: Member, wanted: int) -> None:
 
 
 def same_daemon(before: Member, now: Member | None) -> bool:
-    """Is that the same daemon, still there?"""
+    """Return whether the member is still the same daemon."""
     if now is None or not now.is_up:
         return not before.is_up and now is not None
     told = (before.incarnation, before.values, before.fingerprint, before.is_up)
@@ -294,7 +295,7 @@ def same_daemon(before: Member, now: Member | None) -> bool:
 
 
 def gone(before: Member, now: Member | None) -> NodeLost:
-    """The error for a node that is lost, or not the same any more."""
+    """The error for a node that is lost or has been replaced."""
     if now is None or now.state == "left":
         return node_lost(before.node, "it has left the cluster")
     if not now.is_up:

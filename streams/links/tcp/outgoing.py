@@ -1,7 +1,7 @@
-"""What a link has to write besides pieces of values: frames, and the notices that outlive a connection.
+"""What a link has to write besides pieces of values: frames, and notices, which outlive a connection.
 
-A notice says that a half has ended here, whose other half may still come. It is kept until the peer has noted it, and
-is sent again at the next connection.
+A notice says that a half has ended here while its other half may still begin. A notice is kept until the peer has noted
+it, and is sent again on the next connection.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .. import failures
 from ..failures import ByClient
 from .frames import NO_TRANSFER, HeaderKind, error_payload, frame
 
-TOGETHER: Final = 64  # frames that are written at once
+TOGETHER: Final = 64  # frames in one write
 
 
 class Notice(NamedTuple):
-    """That a half has ended here."""
+    """The message that a half has ended here."""
 
     kind: HeaderKind
     transfer: bytes
@@ -29,8 +29,9 @@ class Notice(NamedTuple):
 
 
 class Outgoing:
-    """Frames to write. `notice`: the number before that of the first notice, which is higher than all that an earlier
-    link to that daemon has used."""
+    """Frames to write. `notice`: the number before the first notice; higher than all that an earlier link to that
+    daemon has
+    used."""
 
     def __init__(self, notice: int) -> None:
         self.up = False
@@ -39,14 +40,14 @@ class Outgoing:
         self._numbers: dict[tuple[HeaderKind, bytes], int] = {}
         self._by_client: ByClient[int] = ByClient()
         self._newest = notice
-        self._heard = 0  # the newest notice of the peer's
-        self._noted = 0  # the one up to which the peer was told so
+        self._heard = 0  # the peer's newest notice
+        self._noted = 0  # the newest notice that the peer was told we noted
 
     def __bool__(self) -> bool:
         return bool(self.frames) or self._heard > self._noted
 
     def connected(self) -> None:
-        """There is a connection: notices come first."""
+        """There is a new connection: queue the notices first."""
         self.up, self._noted = True, 0
         self.frames += [notice.frame(number, 0) for number, notice in self.notices.items()]
 
@@ -55,7 +56,7 @@ class Outgoing:
         self.frames.clear()
 
     def put(self, kind: HeaderKind, transfer: bytes, number: int, payload: bytes = b"") -> None:
-        """A frame, on the present connection."""
+        """Queue a frame for the present connection."""
         self.frames.append(frame(kind, transfer, number, payload))
 
     def take(self) -> bytes:
@@ -66,7 +67,7 @@ class Outgoing:
         return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), TOGETHER))])
 
     def tell(self, kind: HeaderKind, transfer: bytes, number: int, error: TensordError) -> None:
-        """Tell the peer that a half has ended, now or at the next connection."""
+        """Tell the peer that a half has ended, now or on the next connection."""
         self._newest += 1
         former = self._numbers.get((kind, transfer))
         if former is not None:
@@ -81,11 +82,11 @@ class Outgoing:
             self.frames.append(notice.frame(self._newest, number))
 
     def has_told(self, kind: HeaderKind, transfer: bytes) -> bool:
-        """Is there such a notice that the peer has not noted?"""
+        """Return whether the peer has not noted such a notice yet."""
         return (kind, transfer) in self._numbers
 
     def noted(self, number: int) -> None:
-        """The peer has noted all notices up to that one."""
+        """The peer has noted all notices up to that number."""
         while self.notices and (oldest := next(iter(self.notices))) <= number:
             self._drop(oldest)
 
@@ -95,7 +96,7 @@ class Outgoing:
         self._by_client.remove(number)
 
     def is_news(self, number: int) -> bool:
-        """A notice of the peer's: has it not come before, over the connection that broke?"""
+        """Return whether a notice of the peer's is new. It may have come before, over a connection that broke."""
         if number <= self._heard:
             return False
         self._heard = number

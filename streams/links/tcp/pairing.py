@@ -1,9 +1,9 @@
-"""Do the two connections of a link belong together?
+"""Decides whether the two connections of a link belong together.
 
-Each end of a link has a *life*, a number that grows each time a link that was up breaks. Both ends say theirs on both
-connections, and a link is up when both connections stand between the same two lives. So an end that has noticed a break
-never goes on with one that has not. As long as a link is not up nothing was sent on it, so connections are exchanged
-for newer ones and no life ends: two ends that try at the same time cannot keep each other from it.
+Each end of a link has a *life*, a number that grows each time a link that was up breaks. Both ends send theirs on both
+connections, and a link is up when both connections are between the same two lives. So an end that has noticed a break
+never continues with an end that has not. Nothing is sent on a link that is not up, so newer connections replace older
+ones without ending a life: two ends that connect at the same time cannot block each other.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from enum import Enum, auto
 
 
 class Verdict(Enum):
-    """Of a new connection."""
+    """The verdict on a new connection."""
 
     FITS = auto()
-    STALE = auto()  # of an earlier life of either end: close it
+    STALE = auto()  # of an earlier life of one end: close it
     ANEW = auto()  # the peer has broken the link, which is up here: break it, and ask again
 
 
 class Pairing:
-    """`own`, `peer`: the lives of both ends, 0 while the peer's is unknown. `out`, `into`: the connection that was
-    dialled, and the one that was accepted, is there; what was and is not any more is to be closed."""
+    """The state of a link's two connections. `own`, `peer`: the lives of both ends, 0 while the peer's is unknown.
+    `out`,
+    `into`: whether the dialled and the accepted connection are in place; one that no longer is has to be closed."""
 
     def __init__(self, own: int = 0) -> None:
         self.own = own or time.time_ns() & (1 << 62) - 1
@@ -34,7 +35,7 @@ class Pairing:
         return self.out and self.into
 
     def dialled(self, told: int, life: int) -> Verdict:
-        """A connection for which we said the life `told`, and the peer `life`."""
+        """We have dialled a connection, on which we sent the life `told`, and the peer sent `life`."""
         if told != self.own or life < self.peer or self.out:
             return Verdict.STALE
         self._learn(life)
@@ -42,13 +43,13 @@ class Pairing:
         return Verdict.FITS
 
     def greeted(self, life: int) -> Verdict:
-        """The peer has said that life on a connection that it dialled."""
+        """The peer has sent that life on a connection that it dialled."""
         if life < self.peer or not life:
             return Verdict.STALE
         return Verdict.ANEW if self.up else Verdict.FITS
 
     def accepted(self, told: int, life: int) -> Verdict:
-        """The same connection, on which we have said the life `told`. It takes the place of a former one."""
+        """The same connection, on which we answered with the life `told`. It replaces an earlier one."""
         if told != self.own or self.greeted(life) is not Verdict.FITS:
             return Verdict.STALE
         self._learn(life)
@@ -56,16 +57,17 @@ class Pairing:
         return Verdict.FITS
 
     def gave_up(self) -> None:
-        """The peer has not dialled back: what was dialled may be to an earlier life of it."""
+        """The peer has not dialled back: our connection may be to an earlier life of the peer."""
         self.out = False
 
     def broke(self) -> None:
-        """A link that was up is broken: a new life begins. The peer's stays known, so that stale connections are."""
+        """A link that was up is broken, and a new life begins. The peer's life stays known, to recognise stale
+        connections."""
         self.own += 1
         self.out = self.into = False
 
     def _learn(self, life: int) -> None:
-        """The peer is in that life: connections of an earlier one are over."""
+        """Note the peer's life; connections of its earlier lives are over."""
         if life > self.peer:
             self.peer = life
             self.out = self.into = False

@@ -1,20 +1,20 @@
-"""One link as a state machine: the machine's calls and the peer's frames go in, frames and callbacks come out.
+"""One link as a state machine: calls of the machine and frames of the peer go in, frames and callbacks come out.
 
 Theory of operation
-    `Protocol` has no threads and no sockets. Its owner calls it under one lock, makes the calls that it returns without
-    that lock, writes what `next` gives, and says when that is `written`. Bytes of values are never held but those of
-    small ones: pieces are views of the arrays. While there is no connection, what begins is queued. The two sides of
-    the link (`sender`, `receiver`) share what goes out (`outgoing`), and nothing else.
+    `Protocol` has no threads and no sockets. Its owner calls it under one lock, makes the returned calls without that
+    lock, writes what `next` returns, and reports when that is `written`. Only bytes of small values are held: pieces
+    are views of the arrays. Without a connection, transfers that begin are queued. The two sides of the link (`sender`,
+    `receiver`) share the outgoing frames (`outgoing`), and nothing else.
 
 Guarantees
-    As in `..link`. A break ends all halves on both sides. Since the other half of some may still come, each side tells
-    the other one which transfers it has ended. Such notices are kept until the peer has noted them, and are the first
-    that is sent at the next connection.
+    As in `..link`. A break ends all halves on both sides. Since the other half of some may still begin, each side tells
+    the other one which transfers it has ended. Such notices are kept until the peer has noted them, and are sent first
+    on the next connection.
 
 Bounds
-    Values that nobody has asked for yet: `WINDOW` bytes of small ones, which both sides count, and `ARRIVED` offers,
-    beyond which each is refused alone: whatever one session sends, the transfers of others go on.
-    Failures of halves whose other half has not come: `KEPT`, then the oldest are forgotten.
+    Values without a receiver yet: `WINDOW` bytes of small ones, which both sides count, and `ARRIVED` offers. Each
+    offer beyond that is refused by itself, so transfers of other sessions go on. Failures of halves whose other half
+    has not begun: `KEPT`; then the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .sender import Sender
 
 
 class Out(NamedTuple):
-    """What to write next. `half`: the one of which a piece is the last buffer."""
+    """What to write next. `half`: the half whose piece is the last buffer."""
 
     buffers: list[Any]
     half: TcpHalf | None
 
 
 class Protocol:
-    """A link to one node. `piece`: the bytes of a piece. `notice`: as of `Outgoing`."""
+    """A link to one node. `piece`: the bytes of a piece. `notice`: as for `Outgoing`."""
 
     def __init__(self, piece: int = PIECE_BYTES, notice: int = 0) -> None:
         self.outgoing = Outgoing(notice)
@@ -48,7 +48,7 @@ class Protocol:
 
     @property
     def up(self) -> bool:
-        """Is there a connection?"""
+        """Return whether there is a connection."""
         return self.outgoing.up
 
     # -- the machine's calls -------------------------------------------------------------------------------------------
@@ -74,12 +74,12 @@ class Protocol:
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """Both connections are there: first come notices, then what was queued."""
+        """Both connections are there: queue notices first, then the queued transfers."""
         self.outgoing.connected()
         self.sender.connected()
 
     def broken(self, error: TensordError) -> list[Call]:
-        """The connection is gone, or does not come: everything that has begun ends with the error."""
+        """The connection has broken, or does not come: everything that has begun ends with the error."""
         self.outgoing.broken()
         return self.sender.broken(error) + self.receiver.broken(error)
 
@@ -104,23 +104,23 @@ class Protocol:
     # -- frames in -----------------------------------------------------------------------------------------------------
 
     def target(self, head: Frame) -> memoryview:
-        """Where the bytes of a PIECE go. Its reader calls `merge` and `filled` afterwards, or `let_go`."""
+        """The memory for the bytes of a PIECE. The reader calls `merge` and `filled` afterwards, or `let_go`."""
         return self.receiver.target(head)
 
     def merge(self, nbytes: int) -> None:
-        """The bytes are there: merge them, if they are to be. The one method that is called without the lock."""
+        """Merge the bytes that were read, if the half merges. The only method that is called without the lock."""
         self.receiver.merge(nbytes)
 
     def filled(self, nbytes: int) -> list[Call]:
-        """The piece is where it belongs."""
+        """The piece is in its place."""
         return self.receiver.filled(nbytes)
 
     def let_go(self) -> list[Call]:
-        """The reader touches no array any more."""
+        """The reader no longer uses an array."""
         return self.receiver.let_go()
 
     def take(self, head: Frame, payload: bytes) -> list[Call]:
-        """A frame of the peer that is no PIECE. ProtocolError for what no peer sends."""
+        """Take a frame of the peer other than a PIECE. ProtocolError if the protocol forbids it."""
         kind = head.kind
         if kind is HeaderKind.OFFER:
             return self.receiver.offered(head, read_meta(payload), None)
@@ -135,7 +135,7 @@ class Protocol:
         return []
 
     def _notified(self, head: Frame, error: TensordError, notice: int) -> list[Call]:
-        """FAIL or REFUSE."""
+        """Take a FAIL or REFUSE."""
         if not self.outgoing.is_news(notice):
             return []
         if head.kind is HeaderKind.FAIL:

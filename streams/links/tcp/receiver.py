@@ -1,4 +1,4 @@
-"""The receiving side of a link: the halves of values that come from the peer, and the memory that they go to."""
+"""The receiving side of a link: the halves of values that the peer sends, and the memory for them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from .sender import WINDOW, cost, under_way
 
 ARRIVED: Final = (
     Limits().sessions * Limits().transfers
-)  # offers for which nobody has asked yet: a peer's sessions have no more
+)  # offers without a receiver yet: sessions of a peer may have no more
 OFFERED_STATES: Final = frozenset({HalfState.READY, HalfState.FAILED})
 
 
 class Receiver:
-    """`receiving`: the halves, of which `arrived` were offered and nobody has asked for them. `held`: bytes of small
-    values that nobody has taken. `failed`: by the peer, of halves that have not begun here. `declined`: refused here,
-    before the peer's offer, which may be on its way. `_buffer`: for a piece that is merged."""
+    """The receiver. `receiving`: the halves, of which `arrived` were offered and not expected yet. `held`: bytes of
+    small values
+    that are not taken yet. `failed`: halves that the peer has failed before they began here. `declined`: halves that
+    were
+    refused here before the peer's offer, which may be on its way. `_buffer`: for a piece that is merged."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
@@ -79,7 +81,7 @@ class Receiver:
         return self._drop(half, error)
 
     def broken(self, error: TensordError) -> list[Call]:
-        """Every half ends with the error, now or when the machine has memory."""
+        """End every half with the error, now or when the machine has memory."""
         self.arrived = 0
         calls: list[Call] = []
         for half in list(self.receiving.values()):
@@ -96,7 +98,7 @@ class Receiver:
     # -- the peer's frames ---------------------------------------------------------------------------------------------
 
     def target(self, head: Frame) -> memoryview:
-        """Where the bytes of a PIECE go. Its reader calls `filled` afterwards, or `let_go`."""
+        """The memory for the bytes of a PIECE. The reader calls `filled` afterwards, or `let_go`."""
         half = self.receiving.get(head.transfer)
         if half is None or half.state is not HalfState.FILLING or half.number != head.number:
             raise Violation(f"a piece of transfer {head.transfer.hex()}, which takes none")
@@ -111,7 +113,7 @@ class Receiver:
         return view
 
     def merge(self, nbytes: int) -> None:
-        """Merge the piece that is in the buffer, if that is where it was read to. Needs no lock: nobody else has it."""
+        """Merge the piece in the buffer, if it was read there. Needs no lock, since only the reader uses the buffer."""
         half = self._reading
         if half is not None and callable(half.into) and half.fault is None:
             dtype = half.meta.dtype
@@ -119,7 +121,7 @@ class Receiver:
             half.fault = fault_of(half.into, half.moved // dtype.itemsize, piece)
 
     def filled(self, nbytes: int) -> list[Call]:
-        """The piece is there."""
+        """The piece has arrived."""
         half, calls = self._reading, self.let_go()
         if half is not None and half.state is HalfState.FILLING:
             half.moved += nbytes
@@ -130,17 +132,17 @@ class Receiver:
         return calls
 
     def let_go(self) -> list[Call]:
-        """The reader touches no array any more."""
+        """The reader no longer uses an array."""
         half, self._reading = self._reading, None
         return [] if half is None else half.let_go()
 
     def offered(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
-        """OFFER, or SMALL with the values."""
+        """Take an OFFER, or a SMALL with its values."""
         if not head.number:
             raise Violation("an offer without a number")
         half, declined = self.receiving.get(head.transfer), self.declined.pop(head.transfer)
         if half is not None and half.state is not HalfState.EXPECTED:
-            declined = under_way(head.transfer)  # an id that is used again
+            declined = under_way(head.transfer)  # the id is used again
         if declined is not None:
             self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, declined)
             return []
@@ -152,7 +154,7 @@ class Receiver:
         return self._meet(half, meta, wanted)
 
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
-        """Keep an offer until the machine asks; refuse it if too many wait for that."""
+        """Keep an offer until the machine expects it; refuse it if too many are kept."""
         if self.arrived >= ARRIVED:
             error = QuotaError(f"{ARRIVED} values from one node to another wait, and nobody has asked for them")
             self.failed.keep(head.transfer, error)
@@ -164,7 +166,7 @@ class Receiver:
         return []
 
     def _enter(self, half: TcpHalf, head: Frame, values: bytes | None) -> None:
-        """Note what the peer offers. Violation if it has given too much that nobody has taken."""
+        """Note the peer's offer. Violation if too many bytes of small values are not taken yet."""
         half.number = head.number
         if values is not None:
             half.view, half.counted = values, cost(half.meta)
@@ -173,7 +175,8 @@ class Receiver:
                 raise Violation(f"more than {WINDOW} bytes that no session has received")
 
     def failed_by(self, head: Frame, error: TensordError) -> list[Call]:
-        """FAIL: the half here ends, or hears of it when it begins. If it was refused, too, nobody is left to hear."""
+        """Take a FAIL: the half here ends, or gets the error when it begins. If it was refused, too, nobody needs the
+        error."""
         half = self.receiving.get(head.transfer)
         if half is not None and head.number in {0, half.number}:
             return self._end(half, error)
@@ -197,7 +200,8 @@ class Receiver:
         return []
 
     def _meet(self, half: TcpHalf, sent: Meta, wanted: Meta) -> list[Call]:
-        """Both halves are there: tell the machine, unless it has memory already; both ends, if they do not fit."""
+        """Both halves are there: call the machine back, unless it has memory already; fail both if their metas
+        differ."""
         if sent is wanted:
             return half.call(None) if half.into is None else self._fill(half)
         error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
@@ -206,7 +210,7 @@ class Receiver:
         return self._drop(half, error)
 
     def _fill(self, half: TcpHalf) -> list[Call]:
-        """There is memory: take a small value, or have the peer send its pieces."""
+        """There is memory: take a small value, or ask the peer for the pieces."""
         if half.counted and half.state is HalfState.READY:
             return self._take_small(half)
         half.on(Event.RECEIVE)
@@ -217,7 +221,7 @@ class Receiver:
         return []
 
     def _take_small(self, half: TcpHalf) -> list[Call]:
-        """Copy a small value, or have it merged, and say that it has arrived."""
+        """Copy or merge a small value, and tell the peer that it has arrived."""
         half.on(Event.SMALL_TAKEN)
         values = np.frombuffer(half.view, half.meta.dtype)
         if callable(half.into) and half.told is not None:
@@ -228,7 +232,7 @@ class Receiver:
         return self._drop(half, None)
 
     def _decline(self, transfer: bytes, number: int, error: TensordError) -> None:
-        """Tell the peer that nothing will be received. If that does not know its offer, one may be on its way."""
+        """Tell the peer that nothing will be received. If its offer is not known here, the offer may be on its way."""
         self._outgoing.tell(HeaderKind.REFUSE, transfer, number, error)
         if not number:
             self.declined.keep(transfer, error)
@@ -239,14 +243,14 @@ class Receiver:
         return half.call(error)
 
     def _forget_bytes(self, half: TcpHalf) -> None:
-        """The bytes of a small value are not held any more."""
+        """Stop counting the bytes of a small value."""
         if half.counted:
             self.held -= half.counted
             half.counted, half.view = 0, None
 
 
 def fault_of(merge: Merge, first: int, piece: Array) -> TensordError | None:
-    """Merge a piece; the error, if it cannot be."""
+    """Merge a piece; returns the error of a failed merge."""
     try:
         merge(first, piece)
     except Exception as error:
@@ -255,5 +259,5 @@ def fault_of(merge: Merge, first: int, piece: Array) -> TensordError | None:
 
 
 def tell_merged(merge: Merge, values: Array, told: Told, error: TensordError | None) -> None:
-    """Merge a whole value, unless there is an error, and tell."""
+    """Merge a whole value unless there is an error, and call `told`."""
     told(error or fault_of(merge, 0, values))

@@ -1,4 +1,7 @@
-"""The sending side of a link: the halves of values that go to the peer, and the pieces of those with memory there."""
+"""The sending side of a link: the halves of values that go to the peer, and the pieces of values that the peer has
+memory
+for.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ from .halves import SENDER, Call, Event, HalfState, TcpHalf, bytes_of
 from .outgoing import Outgoing
 
 WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
-OVERHEAD: Final = 512  # that a small value counts besides
+OVERHEAD: Final = 512  # bytes that a small value counts in addition
 
 
 class Sender:
-    """`sending`: the halves. `active`: those whose pieces are to be written, in turns. `given`: bytes of small values
-    that the peer has not taken. `refused`: by the peer, of halves that have not begun here."""
+    """The sender. `sending`: the halves. `active`: halves with pieces to write, in turns. `given`: bytes of small
+    values that
+    the peer has not taken. `refused`: halves that the peer has refused before they began here."""
 
     def __init__(self, outgoing: Outgoing, piece: int) -> None:
         self._outgoing = outgoing
@@ -46,7 +50,7 @@ class Sender:
     def fail(self, transfer: bytes, error: TensordError) -> list[Call]:
         half = self.sending.get(transfer)
         if half is None:
-            if self.refused.pop(transfer) is None:  # else both have failed
+            if self.refused.pop(transfer) is None:  # otherwise both halves have failed
                 self._outgoing.tell(HeaderKind.FAIL, transfer, 0, error)
             return []
         half.on(Event.WITHDRAWN)
@@ -56,12 +60,12 @@ class Sender:
         return self._drop(half, error)
 
     def connected(self) -> None:
-        """There is a connection: offer what was queued."""
+        """There is a connection: offer the queued values."""
         for half in list(self.sending.values()):
             self._announce(half)
 
     def broken(self, error: TensordError) -> list[Call]:
-        """Every half ends with the error."""
+        """End every half with the error."""
         self.active.clear()
         calls: list[Call] = []
         for half in list(self.sending.values()):
@@ -71,7 +75,7 @@ class Sender:
         return calls
 
     def next(self) -> TcpHalf | None:
-        """The half whose piece is to be written, if any. Its bytes are not to be touched until `written`."""
+        """The half whose piece is written next, if any. Its bytes must not change until `written`."""
         if not self.active:
             return None
         half = self.active.popleft()
@@ -79,8 +83,8 @@ class Sender:
         return half
 
     def piece_of(self, half: TcpHalf) -> list[bytes | memoryview]:
-        """The header and the bytes of its next piece."""
-        size = self._piece - self._piece % half.meta.dtype.itemsize  # whole elements, which may be merged
+        """The header and the bytes of the half's next piece."""
+        size = self._piece - self._piece % half.meta.dtype.itemsize  # whole elements, since a piece may be merged
         piece = half.view[half.moved : half.moved + size]
         half.moved += len(piece)
         if half.moved == len(half.view):
@@ -95,9 +99,9 @@ class Sender:
         return calls
 
     def answered(self, head: Frame) -> list[Call]:
-        """GRANT or DONE."""
+        """Take a GRANT or DONE."""
         half = self.sending.get(head.transfer)
-        if half is None or half.number != head.number:  # it has ended meanwhile
+        if half is None or half.number != head.number:  # the half has ended meanwhile
             return []
         if head.kind is HeaderKind.GRANT:
             half.on(Event.GRANT)
@@ -107,7 +111,8 @@ class Sender:
         return self._drop(half, None)
 
     def refused_by(self, head: Frame, error: TensordError) -> list[Call]:
-        """REFUSE: the half here ends, or hears of it when it begins. If it has failed, too, nobody is left to hear."""
+        """Take a REFUSE: the half here ends, or gets the error when it begins. If it has failed, too, nobody needs the
+        error."""
         half = self.sending.get(head.transfer)
         if half is not None and head.number in {0, half.number}:
             half.on(Event.REFUSE)
@@ -117,7 +122,7 @@ class Sender:
         return []
 
     def _announce(self, half: TcpHalf) -> None:
-        """Put the offer in a frame: with the bytes, if they are few and there is room in the window."""
+        """Put the offer in a frame; with the bytes, if they are few and fit into the window."""
         self._offers += 1
         half.number, meta = self._offers, half.meta
         if meta.nbytes <= SMALL and self.given + cost(meta) <= WINDOW:
@@ -137,7 +142,7 @@ class Sender:
 
 
 def cost(meta: Meta) -> int:
-    """What a small value counts of the window."""
+    """The bytes that a small value counts in the window."""
     return meta.nbytes + OVERHEAD
 
 

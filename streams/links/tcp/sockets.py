@@ -1,7 +1,8 @@
 """Connections of one link: plain or TLS, with a bound on silence.
 
-A read that gets no byte, or a write that gets rid of none, for `patience` seconds raises TimeoutError. `cut` may be
-called by any thread, and ends both; `close` once no thread uses the connection any more.
+A read that gets no byte for `patience` seconds, or a write that can write none, raises TimeoutError. Any thread may
+call
+`cut`, which ends both. `close` is called once no thread uses the connection any more.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-BUFFER: Final = 4 << 20  # bytes that the kernel keeps of each direction, where it may
-TLS_PIECE: Final = 256 << 10  # bytes written at once: within `patience` on the slowest network
+BUFFER: Final = 4 << 20  # bytes that the kernel buffers in each direction, if allowed
+TLS_PIECE: Final = 256 << 10  # bytes of one write: takes less than `patience` on the slowest network
 _TIME: Final = struct.Struct("ll")
 
-Wrap = Callable[[socket.socket], Any]  # a connection to its TLS
+Wrap = Callable[[socket.socket], Any]  # wraps a connection in TLS
 
 
 class Tls(NamedTuple):
-    """How connections are encrypted. `accept`: of one that was accepted; `dial`: of one that was dialled, after which
-    the fingerprint of the other side's certificate is that one, or OSError. `fingerprint`: of our own."""
+    """How connections are encrypted. `accept` wraps an accepted connection. `dial` wraps a dialled one, and raises
+    OSError if
+    the other side's certificate does not have the given fingerprint. `fingerprint`: of our own certificate."""
 
     accept: Wrap
     dial: Callable[[socket.socket, str], Any]
@@ -35,7 +37,7 @@ class Connection:
         self._inner = inner
         self._tls = tls
         inner.settimeout(patience if tls else None)
-        if not tls:  # in the kernel: with a timeout of Python's own each call would be two
+        if not tls:  # set in the kernel, since a timeout of Python's would double the system calls
             span = _TIME.pack(int(patience), int(patience % 1 * 1e6))
             inner.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
             inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
@@ -54,7 +56,7 @@ class Connection:
             done += some
 
     def write(self, buffers: Sequence[Any]) -> None:
-        """Write all of them."""
+        """Write all buffers."""
         try:
             if self._tls:
                 for buffer in buffers:
@@ -65,12 +67,12 @@ class Connection:
             raise TimeoutError("the other side does not read") from None
 
     def write_now(self, data: bytes) -> bytes:
-        """Write what fits in the kernel's buffer, on whatever thread; the rest. Nothing by TLS."""
+        """Write what fits in the kernel's buffer, on any thread; returns the rest. Writes nothing over TLS."""
         if self._tls:
             return data
         try:
             return data[self._inner.send(data, socket.MSG_DONTWAIT) :]
-        except OSError:  # full; or broken, which the thread that writes the rest will see
+        except OSError:  # full; or broken, which the next writer notices
             return data
 
     def _write_plain(self, buffers: Sequence[Any]) -> None:
@@ -86,7 +88,7 @@ class Connection:
             self._inner.sendall(view[begin : begin + TLS_PIECE])
 
     def cut(self) -> None:
-        """End the reads and writes of other threads. TLS's own goodbye would need the threads."""
+        """End the reads and writes of other threads, without TLS's closing message, which would need those threads."""
         with suppress(OSError):
             socket.socket.shutdown(self._inner, socket.SHUT_RDWR)
 
@@ -101,13 +103,13 @@ def dial(host: str, port: int, timeout: float) -> socket.socket:
 
 
 def tuned(connection: socket.socket) -> socket.socket:
-    """A connection whose small frames leave at once."""
+    """Configure the connection to send small frames at once."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def listen(host: str, low: int, high: int) -> socket.socket:
-    """A socket that listens at the first free port; OSError if none is."""
+    """A socket that listens at the first free port; OSError if none is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     error: OSError | None = None
     for port in range(low, high + 1):

@@ -186,7 +186,7 @@ def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
         ({"token": ""}, "the token is not that"),
         ({"to": "node7"}, "this is node0, not 'node7'"),
         ({"node": "node7"}, "node7 is no member"),
-        ({"node": "a/b"}, "no HELLO of a node"),
+        ({"node": "a/b"}, "the first message is not a HELLO of a node"),
         ({"incarnation": 2}, "node1 is known here in incarnation 1"),
         ({"incarnation": -1}, "no HELLO"),
         ({"version": 7}, "version 7 of links"),
