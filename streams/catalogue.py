@@ -30,8 +30,7 @@ find_kinds(str(__package__))
 
 def open_devices(specs: Sequence[str | Mapping[str, object]], sink: Sink, node: str = "") -> dict[str, Device]:
     """Open the devices in the given order; ["cpu:0"] if none are given. Returns them by name; MetadataError for an
-    invalid
-    one.
+    invalid one.
 
     `node`: a prefix of the returned names; the names in `specs` do not have it.
     """

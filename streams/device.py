@@ -84,8 +84,7 @@ class BlockUser(Protocol):
 
 class KernelCall(NamedTuple):
     """A call for which a device binds a kernel. `metas` has None for operands whose meta is not known yet; `in_place`:
-    the
-    results use an operand's memory; `work`: element operations."""
+    the results use an operand's memory; `work`: element operations."""
 
     op: OpDef
     attributes: dict[str, Any]
@@ -167,8 +166,7 @@ class Device(ABC):
 
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """The kernel of a call, and the bytes of its temporaries: 0 if the kernel can work on pieces, or if operands
-        are not
-        known yet."""
+        are not known yet."""
         op, given, metas, outputs, aliased, _ = call
         kernel = op.bind(self.xp, len(metas), given, aliased=aliased, room=self.limit, kind=kind_of(self.name))
         known = tuple([meta for meta in metas if meta is not None])
@@ -187,16 +185,13 @@ class Device(ABC):
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | GraphRefusal:  # noqa: ARG002
         """A graph of the calls, or the reason why none can be made. Called on the thread that launches tasks, after
-        each call
-        was made once. All memory that the calls use must exist for as long as the graph is launched. `moving`:
-        arguments of
-        library kernels whose address differs between launches."""
+        each call was made once. All memory that the calls use must exist for as long as the graph is launched.
+        `moving`: arguments of library kernels whose address differs between launches."""
         return GraphRefusal(f"{self.name} makes no graphs")
 
     def keep_graph(self, graph: LaunchGraph) -> bool:
         """Count a graph's memory as allocated while the graph lives. If the memory does not fit, drop the graph and
-        return
-        False. Called on the driving thread, as the next two methods are."""
+        return False. Called on the driving thread, as the next two methods are."""
         raise NotImplementedError(f"{self.name} makes no graphs: {graph}")
 
     def give_up_graphs(self) -> bool:
@@ -317,10 +312,8 @@ class Device(ABC):
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
         """Do `copy_out` after all launches. True if the copy was complete within microseconds; the launches are then
-        complete,
-        too. False if the copy takes longer or fails; a later fence reports that. Called on the driving thread, which
-        then
-        counts the copy as a launch."""
+        complete, too. False if the copy takes longer or fails; a later fence reports that. Called on the driving
+        thread, which then counts the copy as a launch."""
         raise NotImplementedError(f"{self.name} launches nothing: {source.shape}, {target.shape}")
 
     @abstractmethod
@@ -338,17 +331,14 @@ class Device(ABC):
         """Merge `base` and `source`, in this order, by a function of the array module, into an array of this device.
 
         `receive` copies a piece of the source into this device's memory (`copy_in`, `peer_copy`). The source then
-        arrives in
-        pieces, through a buffer of at most `MERGED` bytes that the stream keeps. None: the source is read in place.
-        Called on
-        the stream that brings the source.
+        arrives in pieces, through a buffer of at most `MERGED` bytes that the stream keeps. None: the source is read in
+        place. Called on the stream that brings the source.
         """
         raise NotImplementedError(f"{self.name} merges nothing: {target.shape}, {function}")
 
     def drain(self, source: Array, write: Callable[[NDArray[np.uint8], int], None]) -> None:
         """Give all bytes of a packed array to `write`, in order: host arrays of some MiB, each with its offset. Each
-        array is
-        reused once `write` returns. Called on the d2h stream's thread."""
+        array is reused once `write` returns. Called on the d2h stream's thread."""
         flat = source.reshape(-1).view("uint8")
         staged: NDArray[np.uint8] = np.empty(min(source.nbytes, PIECE), np.uint8)
         for begin in range(0, source.nbytes, PIECE):
@@ -381,8 +371,7 @@ class Device(ABC):
         adopted.
 
         The block is kept until its buffer is freed, or is discarded and its user has ended. MemoryError if there is no
-        memory,
-        MetadataError if the device has no such blocks.
+        memory, MetadataError if the device has no such blocks.
         """
         raise NotImplementedError(f"{self.name} shares no memory: {nbytes}, {user.pid}")
 
@@ -407,8 +396,7 @@ class Device(ABC):
 
     def enter(self) -> Any:
         """Prepare this thread for launches on the first compute stream; returns the argument of `leave`. For a device
-        that
-        `launches`."""
+        that `launches`."""
         return None
 
     def leave(self, before: Any) -> None:  # noqa: B027 - as `enter`

@@ -2,8 +2,7 @@
 
 A fault is armed by `inject` and counts the tasks (or allocations) that match it: the first `nth - 1` pass, the next
 `count` are hit, then the fault is spent. While a fault is armed, no task of the device runs inline, so every task
-passes
-`Faults.execute` on its stream's thread. A task that was cancelled before it started matches no fault.
+passes `Faults.execute` on its stream's thread. A task that was cancelled before it started matches no fault.
 
 Faults are armed and spent under one lock, which also guards the derived flags (`inline`, `intercepted`), because tests
 inject from any thread. No fault is carried out under the lock.

@@ -1,9 +1,8 @@
 """Graphs of launches: a list of kernel calls that a device repeats with one call each time.
 
 Without a graph, each kernel of the list is launched by a call of its own. A device that can store launches (CUDA
-graphs)
-makes a `LaunchGraph` of the list once. A run patches the arguments that have changed, and launches the graph. If a list
-cannot become a graph, the refusal says why, and the kernels are launched one by one.
+graphs) makes a `LaunchGraph` of the list once. A run patches the arguments that have changed, and launches the graph.
+If a list cannot become a graph, the refusal says why, and the kernels are launched one by one.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ class Moving(NamedTuple):
     """An argument whose address may differ between launches: the call, and the argument's position in it.
 
     For library kernels, the graph's own memory stands in for the argument: it is copied in before the call if the call
-    may
-    `read` it, and copied out after the call if the call has `written` it.
+    may `read` it, and copied out after the call if the call has `written` it.
     """
 
     call: int
@@ -37,8 +35,7 @@ class Moving(NamedTuple):
 
 class GraphRefusal(NamedTuple):
     """The reason why some calls have no graph. `call`: the call that prevents it, if it is a single one; `short`:
-    memory was
-    short, so a later attempt may succeed."""
+    memory was short, so a later attempt may succeed."""
 
     reason: str
     call: int | None = None
@@ -64,8 +61,7 @@ class LaunchGraph(ABC):
     @abstractmethod
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:
         """Give a call these arguments for later launches. Returns False and changes nothing if the call cannot take
-        them; None
-        stands for a poisoned operand, which no call takes."""
+        them; None stands for a poisoned operand, which no call takes."""
 
     @abstractmethod
     def launch(self) -> None:

@@ -44,14 +44,11 @@ class DeviceKind:
     """What is known of a kind before a device of the kind is open.
 
     `name`: "cpu" of "cpu:0". `open`: makes a device from its name, the sink of finished tasks, and its options.
-    `options`:
-    a dataclass, whose fields are declared as `options.py` says. `available`: the reason why this machine has no device
-    of
-    that number, or None. `host`: its arrays are host memory, which a daemon divides among such devices. `main_memory`:
-    its
-    tensors take the machine's main memory. `compiles`: CuPy compiles its kernels at their first call. `only`: the
-    number of
-    the only possible device. `computes`: ops run there. `defined`: the place of the definition, for messages.
+    `options`: a dataclass, whose fields are declared as `options.py` says. `available`: the reason why this machine has
+    no device of that number, or None. `host`: its arrays are host memory, which a daemon divides among such devices.
+    `main_memory`: its tensors take the machine's main memory. `compiles`: CuPy compiles its kernels at their first
+    call. `only`: the number of the only possible device. `computes`: ops run there. `defined`: the place of the
+    definition, for messages.
     """
 
     name: str

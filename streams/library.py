@@ -28,11 +28,9 @@ def tell_nobody(*_what: object) -> None:
 
 class Shared(NamedTuple):
     """How the ranks of a launch in several processes agree on one communicator: an existing one with the id `kept`, a
-    new one
-    with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before anything waits
-    for
-    other processes. `placed` is called once the communicator exists and the launch has its place in the order of this
-    process."""
+    new one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before
+    anything waits for other processes. `placed` is called once the communicator exists and the launch has its place in
+    the order of this process."""
 
     kept: bytes = b""
     made_with: bytes = b""
@@ -42,8 +40,7 @@ class Shared(NamedTuple):
 
 class Launch:
     """One collective. `devices`: the devices of all ranks, by name; `here`: the ranks and devices of this process;
-    `calls`:
-    the calls of these ranks, in order. `shared`: None if all ranks are in this process."""
+    `calls`: the calls of these ranks, in order. `shared`: None if all ranks are in this process."""
 
     __slots__ = ("calls", "devices", "element", "here", "label", "reduction", "shared")
 
@@ -74,18 +71,16 @@ class CollectiveLibrary(Protocol):
 
     def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
         """Carry out a launch on the operands of each call; nobody else writes to them meanwhile. `ended` is called
-        once, on any
-        thread, when no device uses the arrays any more."""
+        once, on any thread, when no device uses the arrays any more."""
 
     def kept(self, devices: Sequence[str]) -> bytes:
         """The id of the working communicator of these devices, in this order and including other processes; empty if
-        there is
-        none."""
+        there is none."""
 
     def withdraw(self, launch: Launch, error: TensordError, *, missing: bool = False) -> None:
         """Withdraw a launch, begun or not: `ended` gets the error. Devices finish a launch that they have begun, unless
-        it may wait
-        for ever: it is aborted if the error is no CancelledError, or if ranks of other processes are `missing`."""
+        it may wait for ever: it is aborted if the error is no CancelledError, or if ranks of other processes are
+        `missing`."""
 
     def close(self, timeout: float) -> bool:
         """Abort all unfinished launches, and end the threads; False if they did not end within `timeout` seconds."""

@@ -1,8 +1,7 @@
 """Merging piece by piece: data from another device is copied into a small buffer, and merged from there.
 
 Each stream keeps one buffer, which grows with the stream's pieces. The buffer is small and not counted, like memory
-that
-a pool keeps; while a merge runs, its bytes are set aside like a kernel's temporaries.
+that a pool keeps; while a merge runs, its bytes are set aside like a kernel's temporaries.
 
 Source: OCANNL's merge buffers.
 """

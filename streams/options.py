@@ -33,8 +33,8 @@ _HOUR: Final = 3600  # in seconds
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option's unit, reader and meaning. `unit`: the possible values, for people. `read`: checks and converts a
-    user's
-    value; the text of its TypeError, ValueError or OverflowError says what the value must be. `meaning`: the purpose.
+    user's value; the text of its TypeError, ValueError or OverflowError says what the value must be. `meaning`: the
+    purpose.
     """
 
     unit: str

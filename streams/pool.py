@@ -57,9 +57,8 @@ class PooledBuffer(Buffer):
 
 class Pool:
     """Free memory for reuse. `keep`: the most bytes of free memory to keep. `new` makes a block of the `capacity` for a
-    size.
-    `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is dropped only once they are
-    complete, since the next owner of its memory does not know of these launches."""
+    size. `cached`: bytes of free memory kept. A buffer that launches of `order` may still use is dropped only once they
+    are complete, since the next owner of its memory does not know of these launches."""
 
     def __init__(
         self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int], order: Order | None = None
@@ -89,8 +88,7 @@ class Pool:
 
     def prefer_reached(self, nbytes: int, room: int) -> None:
         """Make `take` return a buffer that no launch may still use: a kept one, or a new one if it fits into `room`
-        besides all
-        kept memory."""
+        besides all kept memory."""
         shelf = self._find_shelf(nbytes)
         buffers, reached = shelf.buffers, self.order.reached
         with suppress(IndexError, MemoryError):  # another thread has spilt the buffer; no memory is left
@@ -139,8 +137,7 @@ class Pool:
 
     def spill(self, reached: int = 0) -> None:
         """Drop all free buffers. Any thread may call this; the next `trim` corrects `cached`. `reached`: the number of
-        a launch
-        that this thread has waited for."""
+        a launch that this thread has waited for."""
         for shelf in list(self._shelves.values()):
             with suppress(IndexError):
                 while True:
@@ -224,8 +221,7 @@ class PooledDevice(Device):
     """A device whose memory comes from a pool, and its accounting. Subclasses say how a block is made (`new_memory`).
 
     `keep`: the most bytes of freed memory kept for reuse; they are dropped first when memory gets short. `refusing`:
-    ask
-    `refuses_allocation` about each allocation.
+    ask `refuses_allocation` about each allocation.
     """
 
     def __init__(self, name: str, xp: Any, limit: int, missing: Iterable[str], keep: int) -> None:

@@ -130,8 +130,7 @@ class Stream(ABC):
 
     def fence(self, task: Task) -> None:
         """Execute a task on the driving thread, and mark its place after everything launched there. The task is
-        reported when the
-        device has reached that place. For the first compute stream of a device that `launches`."""
+        reported when the device has reached that place. For the first compute stream of a device that `launches`."""
         raise NotImplementedError(self.name)
 
     def is_free(self) -> bool:

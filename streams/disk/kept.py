@@ -30,8 +30,7 @@ ADDING: Final = threading.Lock()  # machines add and list stretches on threads o
 
 class KeptReader(CheckpointReader):
     """A reader whose directory is closed with the last reference to the reader. The directory is opened and identified
-    by its
-    real path; resolving that path for each value would take longer than the rest of a restore."""
+    by its real path; resolving that path for each value would take longer than the rest of a restore."""
 
     def __del__(self) -> None:
         self.close()

@@ -130,9 +130,8 @@ class Holes:
     reusable.
 
     `free`: size -> offsets of free places of that size. `made`: the bytes of holes that the file has not counted yet.
-    Both,
-    and the queue of dropped blocks, change without a lock, because the garbage collector may run in a thread that holds
-    one: each change is atomic in the interpreter. The lock is held while a hole is made.
+    Both, and the queue of dropped blocks, change without a lock, because the garbage collector may run in a thread that
+    holds one: each change is atomic in the interpreter. The lock is held while a hole is made.
     """
 
     def __init__(self, fd: int) -> None:
@@ -177,8 +176,7 @@ class Holes:
 
 def place_for(nbytes: int) -> int:
     """The size of the place that holds a block in the file. There are few sizes, so that places are reused for blocks
-    of many
-    sizes; the part of a place beyond its block is a hole, and takes no space."""
+    of many sizes; the part of a place beyond its block is a hole, and takes no space."""
     return size_class(max(nbytes, PAGE))
 
 

@@ -34,10 +34,8 @@ class Stretch(ABC):
     """The bytes of one storage in a file.
 
     `is_direct`: any range can be read by itself; otherwise only all bytes in order. `once`: the value leaves the file
-    with
-    its first read. `has_checksum`: `in_order` compares a checksum. `compared`: a reader of a part has compared the
-    checksum
-    already.
+    with its first read. `has_checksum`: `in_order` compares a checksum. `compared`: a reader of a part has compared the
+    checksum already.
     """
 
     __slots__ = ("compared", "has_checksum", "is_direct", "nbytes", "once")
@@ -59,8 +57,7 @@ class Stretch(ABC):
 
     def in_order(self) -> Callable[[memoryview], None]:
         """A function that fills its argument with the next bytes, beginning with the first. The function raises
-        FileError, with
-        the last bytes at the latest, if the file cannot give the bytes or their checksum differs."""
+        FileError, with the last bytes at the latest, if the file cannot give the bytes or their checksum differs."""
         done = 0
 
         def read(target: memoryview) -> None:
@@ -200,12 +197,11 @@ def _copy_parts(stretch: Stretch, offset: int, strides: tuple[int, ...], device:
 
 def pieces(array: NDArray[Any] | StoredArray) -> Iterator[NDArray[Any]]:
     """The elements of an array in order: one array if it is packed in memory, else packed arrays of some MiB, which may
-    share
-    memory with the next one. FileError if the elements cannot be read; it comes with the last piece at the latest.
+    share memory with the next one. FileError if the elements cannot be read; it comes with the last piece at the
+    latest.
 
     The value of a file is compared with its checksum. If only some elements are needed, or another order, the checksum
-    is
-    compared once, before the first piece."""
+    is compared once, before the first piece."""
     if not isinstance(array, StoredArray):
         yield from _pieces_in_memory(array)
         return

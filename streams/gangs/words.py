@@ -10,9 +10,8 @@
                                         END: all have
 
 Each word is a transfer with its own name, so the links deliver errors, the loss of a node and a premature end as they
-do
-for tensors. All words have one form: the digest of what is launched, and the id of a communicator or zeros. So any word
-of a node that launches something else reveals the difference.
+do for tensors. All words have one form: the digest of what is launched, and the id of a communicator or zeros. So any
+word of a node that launches something else reveals the difference.
 """
 
 from __future__ import annotations

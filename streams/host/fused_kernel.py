@@ -7,8 +7,7 @@ results have the same bits. NumPy's loops depend on strides, which makes some ru
 - NumPy treats an axis of one element as if it had no stride, so a piece has at least two elements along the cut axis.
 - NumPy chooses the order of axes by strides, and decides by the length of the inner axes whether to copy operands into
   its buffers. So if arrays are neither packed nor broadcast, pieces are longer than these buffers; if one is not
-  packed,
-  pieces are cut along the outermost axis only; and if that one is an output, no temporary lies in it.
+  packed, pieces are cut along the outermost axis only; and if that one is an output, no temporary lies in it.
 
 A piece is as long as the cache allows for everything that the fusion reads and writes. Pieces of packed arrays are
 multiples of `GRAIN`, so each element is in the same lane of a vector register as in the whole array. One result may
@@ -51,11 +50,9 @@ class FusedKernel:
     """A fusion, called as `kernel(*inputs, *outputs)` with arrays, and with numbers as single ops would get them.
 
     An output lies in the memory of the input that it overwrites (`Fusion.over`), or in memory of its own. Any thread
-    may
-    call the kernel, several at a time: each call has `scratch` bytes of its own. The caller disables floating-point
-    errors,
-    as for any kernel. `length`: elements of a piece; by default as many as fit in the cache. `share`: (part, number of
-    parts) that this kernel computes.
+    may call the kernel, several at a time: each call has `scratch` bytes of its own. The caller disables floating-point
+    errors, as for any kernel. `length`: elements of a piece; by default as many as fit in the cache. `share`: (part,
+    number of parts) that this kernel computes.
     """
 
     def __init__(
@@ -192,8 +189,7 @@ def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
 
 def as_array(number: Any, dtype: Any) -> Any:
     """The number as an array without dimensions, so that calls need not convert it; the number itself if the dtype
-    cannot
-    hold it."""
+    cannot hold it."""
     try:
         return np.array(number, dtype)
     except OverflowError:

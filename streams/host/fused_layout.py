@@ -112,10 +112,9 @@ class FusedLayout:
     temporaries.
 
     `lend`: temporaries may lie in the pieces of outputs. `bind`: gives a step its kernel, which then takes plain
-    numbers;
-    without it, NumPy's kernels are used. `parts`: the parts of the scratch.
-    `numbers`: for each number that becomes an array, its position among the inputs, and its dtype. `lent`, `apart`: the
-    positions of temporaries in outputs and in the scratch, with the output or part, and the dtype.
+    numbers; without it, NumPy's kernels are used. `parts`: the parts of the scratch. `numbers`: for each number that
+    becomes an array, its position among the inputs, and its dtype. `lent`, `apart`: the positions of temporaries in
+    outputs and in the scratch, with the output or part, and the dtype.
     """
 
     def __init__(self, program: Program, fusion: Fusion, *, lend: bool, bind: Bind | None = None) -> None:

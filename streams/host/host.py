@@ -56,8 +56,7 @@ class HostDevice(PooledDevice):
 
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
         """Bind the kernel as `Device.bind_kernel` says. NumPy functions that are faster when called directly are bound
-        directly;
-        kernels that may work on pieces do so."""
+        directly; kernels that may work on pieces do so."""
         kernel, scratch = super().bind_kernel(call)
         op, given, metas, outputs, aliased, _ = call
         known = tuple([meta for meta in metas if meta is not None])
@@ -81,8 +80,7 @@ class HostDevice(PooledDevice):
 
     def open_streams(self, sink: Sink, compute: int = 1, *, may_inline: bool = True) -> None:
         """Open `compute` compute streams, and one stream for copies of each kind, each with a thread. Called once, at
-        the end of
-        a subclass's `__init__`. `may_inline`: small ops may run on the submitting thread."""
+        the end of a subclass's `__init__`. `may_inline`: small ops may run on the submitting thread."""
 
         def stream(kind: StreamKind, index: int = 0) -> WorkerStream:
             return WorkerStream(self.name, kind, index, sink, self.faults, may_inline=may_inline)

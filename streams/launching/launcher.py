@@ -58,8 +58,7 @@ class Launcher:
 
     def start(self) -> None:
         """Start the thread and the threads of the streams; called once. RuntimeError if no thread can be started; the
-        device is
-        then closed."""
+        device is then closed."""
         try:
             self._thread.start()
             for stream in self._streams:
@@ -288,8 +287,7 @@ def is_deferred(stream: LaunchStream, task: Task) -> bool:
     """Return whether launching the task would make its thread wait.
 
     Kernels declare this themselves. The host stages every copy that is not small; and a copy from host memory must find
-    the
-    bytes that its sources wrote there.
+    the bytes that its sources wrote there.
     """
     kind = stream.kind
     if kind is StreamKind.COMPUTE or kind is StreamKind.P2P:

@@ -55,8 +55,7 @@ class StreamFence:
     """A place in a stream's order. `event` has been recorded there; `time` is 0 until the host knows that it passed.
 
     `after`: fences that have passed when this one has; empty once `time` is known. `finish`: the host's part. `sound`:
-    the
-    fence's own device had no error when the fence passed; a later fence of another device does not prove that.
+    the fence's own device had no error when the fence passed; a later fence of another device does not prove that.
     """
 
     __slots__ = ("_events", "_finish", "_finishing", "after", "event", "owner", "sound", "time")

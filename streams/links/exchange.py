@@ -36,8 +36,7 @@ Call: TypeAlias = tuple[Told, TensordError | None]
 @dataclass(slots=True)
 class LocalHalf:
     """One half. `told`: the next callback; None while the machine has to act. `array`: of a receiver, its array or
-    merge
-    function, None before the receiver has one."""
+    merge function, None before the receiver has one."""
 
     meta: Meta
     array: Into
@@ -159,8 +158,7 @@ class Exchange:
 
     def _drop(self, transfer: bytes, error: TensordError, but: bool | None = None) -> list[Call]:
         """Take a transfer out of the table. A half that cannot be told now is told when it begins, except the half that
-        ends: the
-        sender's if `but` is true, the receiver's if it is false."""
+        ends: the sender's if `but` is true, the receiver's if it is false."""
         found = self._open[transfer]
         if found.copying:
             found.cut = error

@@ -52,8 +52,7 @@ class Link(Protocol):
 
     def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
         """Receive once the peer offers the value: into an array, or by merging. Pieces are merged in order, from the
-        link's own
-        memory, on the thread that brings them. If a piece cannot be merged, the half fails at its end."""
+        link's own memory, on the thread that brings them. If a piece cannot be merged, the half fails at its end."""
 
     def refuse(self, transfer: bytes, error: TensordError) -> None:
         """End the receiver's half, expected or not: nothing is received, and the peer gets the error."""
@@ -66,5 +65,4 @@ class Links(Protocol):
 
     def to(self, node: str, incarnation: int = 0) -> Link:
         """The link to a node, which may be this one. MetadataError if there is no node of that name, with the known
-        names.
-        NodeLost if the node is lost, or its daemon has another incarnation (0: any is accepted)."""
+        names. NodeLost if the node is lost, or its daemon has another incarnation (0: any is accepted)."""

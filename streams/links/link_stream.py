@@ -30,8 +30,7 @@ from ..stream import Sink, Stream, StreamKind, Task
 
 class Progress(Protocol):
     """The progress of a task that waits for other nodes. `since`: nanoseconds since which a long wait counts as a hang;
-    0 while
-    none does."""
+    0 while none does."""
 
     since: int
 

@@ -2,9 +2,8 @@
 
 The threads, the launcher and the fences are those of a CUDA device (`launch_stream`); queues (`sim_queue`) replace
 CUDA's streams. So the device behaves as a GPU does, except that NumPy computes its values. Ops are launched at
-admission
-once their kernels have run before. Memory is freed, and poisoned, in the order of the stream. A reader of a value waits
-for a fence; without the fence the value is wrong.
+admission once their kernels have run before. Memory is freed, and poisoned, in the order of the stream. A reader of a
+value waits for a fence; without the fence the value is wrong.
 
 A launch of a kernel that may raise on some data waits for all launches before it, since the kernel looks at values. An
 exception in any other kernel loses the device, as an asynchronous error of CUDA does.

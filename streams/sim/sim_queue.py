@@ -86,8 +86,7 @@ class QueuePosition:
 
     def reach(self, *, wait: bool) -> bool:
         """Compute the due items before the place; with `wait`, all of them. Returns True if the place is reached, or
-        never will be
-        because the device is broken."""
+        never will be because the device is broken."""
         return self.done or self.queue.reach(self, wait=wait)
 
 
@@ -193,8 +192,7 @@ class SimQueue:
         it.
 
         No thread waits for another queue, or sleeps, while it holds the lock. Otherwise threads that only check would
-        wait for
-        that thread, and it might wait for them.
+        wait for that thread, and it might wait for them.
         """
         while not place.done and self.owner.broken is None and self._working.acquire(blocking=wait):
             try:
@@ -209,8 +207,7 @@ class SimQueue:
 
     def compute(self, place: QueuePosition, until: int, *, wait: bool) -> Obstacle | None:
         """Compute the items before a place; returns the obstacle, if any. A thread that only checks stops at the time
-        `until`. An
-        error breaks the device. One thread at a time calls this."""
+        `until`. An error breaks the device. One thread at a time calls this."""
         clock, step = perf_counter_ns, self._step
         try:
             with np.errstate(all="ignore"):

@@ -5,9 +5,8 @@ execution (sim), or to a device event (cuda). When a dependent task reaches the 
 be submitted yet, since the driving thread submits the batches of streams one after the other.
 
 One condition variable serves the whole process, and every kind of stream. A thread that has nothing else to do sleeps
-in
-`wait`. A thread that sleeps elsewhere, as a launcher does in its inbox, registers a wake-up function with `awaited`. A
-launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself before it
+in `wait`. A thread that sleeps elsewhere, as a launcher does in its inbox, registers a wake-up function with `awaited`.
+A launching stream pays one attribute test unless a stream waits. No wake-up is lost: the waiter counts itself before it
 checks the source, and the launching stream sets the event before it checks the count. A thread in `wait` can only be
 notified while it either sleeps or has not checked yet, since both hold the lock.
 

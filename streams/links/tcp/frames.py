@@ -1,8 +1,7 @@
 """Frames between two nodes: a fixed header, and a payload of `length` bytes.
 
 `number` counts a sender's offers on this connection, from 1, so that a late answer cannot concern a new transfer with
-the
-id of an ended one. In FAIL and REFUSE, `number` is 0 if the half that ends has not begun.
+the id of an ended one. In FAIL and REFUSE, `number` is 0 if the half that ends has not begun.
 
     OFFER   sender    a value is ready                   its meta
     SMALL   sender    a value, at once                   length of the meta, meta, bytes

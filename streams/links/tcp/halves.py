@@ -88,12 +88,10 @@ class Violation(ProtocolError):  # noqa: N818 - named for the event
 @dataclass(slots=True, eq=False)
 class TcpHalf:
     """One half. `told`: the machine's next callback; None while the machine has to act. `view`: the bytes of the
-    machine's
-    array, or of a small value; `moved` of them were sent or received. While a thread reads or writes them (`busy`), no
-    callback is called; that thread calls it afterwards, with `error`. `counted`: the half's bytes in the window of
-    small
-    values. `into`: of a receiver that had memory before the offer, its array or merge function; `fault`: a failed
-    merge."""
+    machine's array, or of a small value; `moved` of them were sent or received. While a thread reads or writes them
+    (`busy`), no callback is called; that thread calls it afterwards, with `error`. `counted`: the half's bytes in the
+    window of small values. `into`: of a receiver that had memory before the offer, its array or merge function;
+    `fault`: a failed merge."""
 
     transfer: bytes
     state: HalfState

@@ -109,8 +109,7 @@ class TcpLink:
 
     def _take_frames(self) -> tuple[Connection, bytes, int] | None:
         """The frames to write on this thread while the writer is idle, which saves waking it. Everything else is left
-        to the
-        writer. The caller holds the lock."""
+        to the writer. The caller holds the lock."""
         protocol = self._protocol
         if self._writing or not protocol.has_output:
             return None

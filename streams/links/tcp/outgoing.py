@@ -30,8 +30,7 @@ class Notice(NamedTuple):
 
 class Outgoing:
     """Frames to write. `notice`: the number before the first notice; higher than all that an earlier link to that
-    daemon has
-    used."""
+    daemon has used."""
 
     def __init__(self, notice: int) -> None:
         self.up = False

@@ -25,10 +25,9 @@ OFFERED_STATES: Final = frozenset({HalfState.READY, HalfState.FAILED})
 
 class Receiver:
     """The receiver. `receiving`: the halves, of which `arrived` were offered and not expected yet. `held`: bytes of
-    small values
-    that are not taken yet. `failed`: halves that the peer has failed before they began here. `declined`: halves that
-    were
-    refused here before the peer's offer, which may be on its way. `_buffer`: for a piece that is merged."""
+    small values that are not taken yet. `failed`: halves that the peer has failed before they began here. `declined`:
+    halves that were refused here before the peer's offer, which may be on its way. `_buffer`: for a piece that is
+    merged."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing

@@ -1,6 +1,5 @@
 """The sending side of a link: the halves of values that go to the peer, and the pieces of values that the peer has
-memory
-for.
+memory for.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ OVERHEAD: Final = 512  # bytes that a small value counts in addition
 
 class Sender:
     """The sender. `sending`: the halves. `active`: halves with pieces to write, in turns. `given`: bytes of small
-    values that
-    the peer has not taken. `refused`: halves that the peer has refused before they began here."""
+    values that the peer has not taken. `refused`: halves that the peer has refused before they began here."""
 
     def __init__(self, outgoing: Outgoing, piece: int) -> None:
         self._outgoing = outgoing

@@ -1,8 +1,7 @@
 """Connections of one link: plain or TLS, with a bound on silence.
 
 A read that gets no byte for `patience` seconds, or a write that can write none, raises TimeoutError. Any thread may
-call
-`cut`, which ends both. `close` is called once no thread uses the connection any more.
+call `cut`, which ends both. `close` is called once no thread uses the connection any more.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ Wrap = Callable[[socket.socket], Any]  # wraps a connection in TLS
 
 class Tls(NamedTuple):
     """How connections are encrypted. `accept` wraps an accepted connection. `dial` wraps a dialled one, and raises
-    OSError if
-    the other side's certificate does not have the given fingerprint. `fingerprint`: of our own certificate."""
+    OSError if the other side's certificate does not have the given fingerprint. `fingerprint`: of our own
+    certificate."""
 
     accept: Wrap
     dial: Callable[[socket.socket, str], Any]

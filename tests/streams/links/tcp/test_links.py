@@ -188,7 +188,7 @@ def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
         ({"node": "node7"}, "node7 is no member"),
         ({"node": "a/b"}, "the first message is not a HELLO of a node"),
         ({"incarnation": 2}, "node1 is known here in incarnation 1"),
-        ({"incarnation": -1}, "no HELLO"),
+        ({"incarnation": -1}, "not a HELLO"),
         ({"version": 7}, "version 7 of links"),
         ({"order": "middle"}, "numbers in middle order"),
         ({"life": 0}, "an earlier life"),
