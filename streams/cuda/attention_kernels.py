@@ -1,8 +1,8 @@
 """The rows of attention as one launch each: masked scores to shares, and the gradient of that (`row_source`).
 
-The products are cuBLAS's. Between them CuPy needs up to eight launches: the mask, positions that lie ahead, softmax.
-Here a block of threads computes a row of the scores, in place: a key that takes no part has the score -inf, and the
-rest is `softmax`'s, in its order. A mask is read where it lies, however it is broadcast.
+cuBLAS computes the products. Between them CuPy needs up to eight launches: the mask, later positions, softmax. Here a
+block of threads computes a row of the scores in place: a key that is masked has the score -inf, and the rest is that of
+`softmax`, in the same order. A mask is read in place, with any broadcasting.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ OPS: Final = {
     "scaled_dot_product_attention": attention.attention_kernel,
     "scaled_dot_product_attention_grad": attention.attention_grad_kernel,
 }
-AXES: Final = 3  # of the scores, besides the keys; more are CuPy's
-# Rows and keys; sizes of the second and the third axis; strides of the mask; how many keys ahead a query sees.
+AXES: Final = 3  # of the scores, besides the keys; CuPy computes scores with more
+# Rows and keys; sizes of the second and the third axis; strides of the mask; the number of later keys that a query
+# sees.
 NUMBERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
 
 
 def attention_source(dtype: str, mask: str) -> str:
-    """The source for scores of that dtype, and a mask of that one, or none ("")."""
+    """The source for scores of that dtype and a mask of that dtype; "": no mask."""
     real, of_mask = NAMES[dtype], NAMES[mask or "bool"]
     taken = {"": "x[i]", "bool": "m[i * s3] ? x[i] : none"}.get(mask, "x[i] + m[i * s3]")
     numbers = ", ".join(f"const long long {name}" for name in NUMBERS)
@@ -55,7 +56,7 @@ def attention_source(dtype: str, mask: str) -> str:
 
 
 def attention_kernel(sources: Sources, cupy: Any, call: KernelCall) -> BoundKernel | None:
-    """The op's own kernel with rows of ours; None for another op."""
+    """The op's kernel with rows computed here; None for another op."""
     kernel = OPS.get(call.op.name)
     if kernel is None:
         return None
@@ -64,7 +65,8 @@ def attention_kernel(sources: Sources, cupy: Any, call: KernelCall) -> BoundKern
 
 
 class AttentionRows(attention.Rows):
-    """Rows as launches of ours, where operands are packed, of few axes, and float32 or float64; others as they were."""
+    """Computes rows by one launch each if operands are packed, have few axes, and are float32 or float64; others as
+    CuPy does."""
 
     def __init__(self, sources: Sources, xp: Any) -> None:
         super().__init__(xp)
@@ -97,7 +99,7 @@ class AttentionRows(attention.Rows):
         function((min(rows, MOST_BLOCKS),), (threads_for(width),), (dshares, shares, dshares, *numbers))
 
     def _function(self, array: Array, source: Any, name: str, *more: str) -> Any:
-        """A kernel of a source for a packed array; None if there is none."""
+        """The compiled kernel of a source, for a packed array; None if there is none."""
         if array.dtype.name not in LOWEST or not array.size or not array._c_contiguous:  # noqa: SLF001 - as above
             return None
         text = source(array.dtype.name, *more)
@@ -106,7 +108,7 @@ class AttentionRows(attention.Rows):
 
 
 def gradient_source(dtype: str) -> str:
-    """That of `softmax_grad`."""
+    """The source of `softmax_grad`."""
     return row_source("softmax_grad", 2, dtype)
 
 

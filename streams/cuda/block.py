@@ -1,4 +1,4 @@
-"""A block: what one generated kernel computes for each element, as lines that each call a loop (`loops`).
+"""A block: what one generated kernel computes for each element. Each of its lines calls a loop (`loops`).
 
 Values are named as in the kernel's source: `a0` is a tensor, `n0` a number, `v0` the result of a line, `r0` a result in
 memory.
@@ -21,14 +21,14 @@ from .loops import Loop
 from .traced import Constant, Operand, Trace
 
 MOST_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
-ACCESS: Final = 16  # bytes that a thread reads or writes at once, at the most
+ACCESS: Final = 16  # the most bytes that a thread reads or writes at once
 
 Traces: TypeAlias = Callable[[Program, Step], Trace | None]
-Given: TypeAlias = str | int  # the name of a value, or the place of a number among the arguments
+Given: TypeAlias = str | int  # the name of a value, or the position of a number among the arguments
 
 
 class Tensor(NamedTuple):
-    """A tensor that a kernel reads or writes: its name, its place among the arguments, and along which axes it
+    """A tensor that a kernel reads or writes: its name, its position among the arguments, and the axes along which it
     extends."""
 
     name: str
@@ -38,7 +38,7 @@ class Tensor(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number that a kernel takes, of a dtype: the argument at a place, or a constant (-1)."""
+    """A number that a kernel takes, with its dtype: the argument at a position, or a constant (-1)."""
 
     name: str
     dtype: Any
@@ -47,7 +47,7 @@ class Number(NamedTuple):
 
 
 class LoopCall(NamedTuple):
-    """A call of a loop, for an op."""
+    """A call of a loop, which is part of an op."""
 
     op: str
     name: str
@@ -57,8 +57,8 @@ class LoopCall(NamedTuple):
 
 
 class KernelBlock(NamedTuple):
-    """A kernel's tensors, numbers, lines, and for each output the tensor and the value. `axes`: those that are left of
-    all tensors."""
+    """A kernel's tensors, numbers and lines, and for each output its tensor and value. `axes`: the sizes of the axes
+    after joining."""
 
     inputs: tuple[Tensor, ...]
     numbers: tuple[Number, ...]
@@ -68,40 +68,41 @@ class KernelBlock(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What it reads and writes."""
+        """The tensors that the kernel reads and writes."""
         return (*self.inputs, *(tensor for tensor, _ in self.outputs))
 
     @property
     def wide(self) -> bool:
-        """Does it take 64 bits to count its elements?"""
+        """Return whether counting the elements takes 64 bits."""
         return any(tensor.meta.nbytes >> 31 for tensor in self.tensors)
 
     @property
     def parameters(self) -> int:
-        """Bytes of the kernel's parameters, at the most."""
+        """The most bytes of the kernel's parameters."""
         return 8 * (len(self.tensors) + len(self.numbers) + len(self.axes) + 2)
 
     @property
     def pack(self) -> int:
-        """How many elements a thread may compute at once: as many of the widest dtype as one access takes."""
+        """The number of elements that a thread may compute at once: as many of the widest dtype as one access moves."""
         widest = max(t.meta.dtype.itemsize for t in self.tensors if t.along[-1:] != (False,))
         return ACCESS // widest
 
     def is_packed(self, tensor: Tensor) -> bool:
-        """Do neighbours of a result have neighbours in the tensor?"""
+        """Return whether neighbouring elements of a result have neighbouring elements in the tensor."""
         return tensor.along[-1:] == (True,)
 
     def divides(self) -> bool:
-        """Has the last axis a whole number of packs, if there are several axes? Then no pack goes beyond a row."""
+        """Return whether packs fit: the last of several axes has a whole number of them, so none crosses the end of a
+        row."""
         return len(self.axes) < 2 or self.axes[-1] % self.pack == 0
 
     def sizes(self) -> list[int]:
-        """The elements of the last axes: of all, of all but the first, and so on."""
+        """The number of elements of all axes, of all but the first, and so on."""
         return [math.prod(self.axes[n:]) for n in range(max(len(self.axes), 1))]
 
 
 def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | None:
-    """The block of a fusion; None if a kernel cannot take its parameters, or it makes nothing that anybody needs."""
+    """The block of a fusion; None if a kernel cannot take its parameters, or no result is needed."""
     metas = [program.metas[n] if n >= 0 else None for n in fusion.inputs]
     made = [meta for n in fusion.outputs if (meta := program.metas[n]) is not None]
     if not fusion.outputs:
@@ -124,8 +125,8 @@ def block_of_call(call: KernelCall, found: Trace) -> KernelBlock | None:
 
 
 class Building:
-    """Names values, and collects lines. `inputs`: metas, None for a number. `given`: of each the name, or the place, if
-    it is a number."""
+    """Names values, and collects lines. `inputs`: metas, None for a number. `given`: the name of each input, or the
+    position of a number."""
 
     def __init__(self, inputs: Sequence[Meta | None], outputs: Sequence[Meta]) -> None:
         tensors = [(place, meta) for place, meta in enumerate(inputs) if meta is not None]
@@ -143,7 +144,7 @@ class Building:
         self.numbers: dict[tuple[Any, ...], Number] = {}
 
     def add(self, op: str, found: Trace, operands: Sequence[Given]) -> str:
-        """The lines of a call of an op; the name of its result."""
+        """Add the lines of an op's call; returns the name of its result."""
         results: list[str] = []
         for call in found.calls:
             pairs = zip(call.operands, call.loop.taken, strict=True)
@@ -153,7 +154,7 @@ class Building:
         return results[-1]
 
     def name_of(self, operand: Operand, dtype: Any, operands: Sequence[Given], results: Sequence[str]) -> str:
-        """The name of what a loop takes."""
+        """The name of an operand of a loop."""
         if isinstance(operand, Constant):
             return self.number(np.dtype(dtype), -1, np.dtype(dtype).type(operand.number))
         if operand >= 0:
@@ -168,7 +169,7 @@ class Building:
         return found.name
 
     def finish(self, results: Sequence[Given]) -> KernelBlock | None:
-        """The block, if its parameters are not too many."""
+        """The block, unless it has too many parameters."""
         outputs = tuple(zip(self.outputs, map(str, results), strict=True))
         block = KernelBlock(tuple(self.inputs), tuple(self.numbers.values()), tuple(self.lines), outputs, self.axes)
         return block if block.parameters <= MOST_BYTES else None

@@ -1,4 +1,4 @@
-"""A block as a kernel: what is launched, and with what."""
+"""The kernel of a block: how it is launched, and with which arguments."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ THREADS: Final = 256  # of a block of the grid
 
 
 class Shape(NamedTuple):
-    """How a kernel is launched: its grid, and what follows its tensors and numbers."""
+    """How a kernel is launched: its grid, and the arguments after its tensors and numbers."""
 
     grid: tuple[int]
     sizes: tuple[Any, ...]
 
 
 class BlockKernel(OwnKernel):
-    """The kernel of a block, called as `kernel(*inputs, *outputs)`. `instead`: what is called for operands that are not
-    packed, for numbers that do not fit, and where there is no function; `scratch`: the bytes that it takes.
+    """The kernel of a block, called as `kernel(*inputs, *outputs)`. `instead`: the kernel for operands that are not
+    packed, for numbers that do not fit, and while there is no compiled function; `scratch`: the bytes that it needs.
 
-    `soon`: the source is compiled where nobody waits, and `instead` called until then; else the first call compiles it.
+    `soon`: the source is compiled in the background, and `instead` is called until then. Otherwise the first call
+    compiles the source.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class BlockKernel(OwnKernel):
             sources.ask(self.digest, self.source)
 
     def is_ready(self) -> bool:
-        """Is its kernel compiled?"""
+        """Return whether the kernel is compiled."""
         return self._sources.compiled.get(self.digest) is not None
 
     def is_pending(self) -> bool:
-        """Is its kernel still to be compiled?"""
+        """Return whether the kernel is still to be compiled."""
         return self._sources.is_pending(self.digest)
 
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
@@ -71,12 +72,12 @@ class BlockKernel(OwnKernel):
         return Launch(packs, shape.grid, (THREADS,), (*arguments, *shape.sizes))
 
     def _arguments(self, given: Sequence[Any]) -> list[Any] | None:
-        """The tensors and numbers that the kernel is given; None if it does not take them."""
+        """The tensors and numbers for the kernel; None if it cannot take them."""
         for place in self._tensors:
             if not given[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
         arguments = [given[place] for place in self._inputs]
-        with suppress(OverflowError):  # a number is compared with what the dtype does not hold
+        with suppress(OverflowError):  # the dtype cannot hold a number that is compared with its values
             for place, of_dtype, constant in self._numbers:
                 arguments.append(constant if place < 0 else of_dtype(given[place]))
             arguments += [given[place] for place in self._outputs]
@@ -85,7 +86,7 @@ class BlockKernel(OwnKernel):
 
 
 def shapes_of(block: KernelBlock) -> tuple[Shape, Shape | None]:
-    """How the kernels are launched; None for that of packs, if rows are no whole packs."""
+    """How both kernels are launched; None for the kernel of packs if rows are not whole packs."""
     index: Any = np.uint64 if block.wide else np.uint32
     nil, pack = np.uint32(0), block.pack
     count, *sizes = block.sizes()
@@ -96,5 +97,5 @@ def shapes_of(block: KernelBlock) -> tuple[Shape, Shape | None]:
 
 
 def grid_of(threads: int) -> tuple[int]:
-    """The grid of so many threads."""
+    """The grid for that many threads."""
     return (-(-threads // THREADS),)

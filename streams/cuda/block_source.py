@@ -1,16 +1,16 @@
-"""The source of a block's kernels, in CUDA C++: one function that computes an element, a line for each loop, and two
-kernels that call it. `fused` computes one element in a thread; `fused_packs` some neighbours, which it reads and writes
-16 bytes at a time.
+"""The source of a block's kernels, in CUDA C++: one function that computes an element, with a line for each loop, and
+two kernels that call it. A thread of `fused` computes one element; a thread of `fused_packs` computes several
+neighbours, which it reads and writes 16 bytes at a time.
 
 **Bits.** A block has the results of its loops' own kernels, bit for bit.
 
 - The device code is CuPy's, and so is `-ftz=true`. `--fmad=false` keeps the compiler from joining a product and a sum
-  of two loops. In their own kernels loops are compiled without that flag, which makes no difference for those that a
-  block takes (`traced.CONTRACTED`): `make cupy` compares the machine code.
-- What one loop gives and another takes goes through `sealed`: bits that are combined with a zero of which the compiler
-  knows nothing. So the compiler cannot simplify across loops, where a value in memory would have been rounded, flushed
-  to zero or wrapped: a float32 that becomes float64 and float32 again, a double negation, `x + 1 > x` of integers.
-- Numbers are parameters, also constants, as they are of CuPy's kernels.
+  of two loops. CuPy compiles single loops without that flag, which makes no difference for loops in a block
+  (`traced.CONTRACTED`): `make cupy` compares the machine code.
+- A value that one loop passes to another goes through `sealed`: its bits are combined with a zero that the compiler
+  cannot know. So the compiler cannot simplify across loops, where a value in memory would have been rounded, flushed to
+  zero or wrapped: a float32 that becomes float64 and float32 again, a double negation, `x + 1 > x` of integers.
+- Numbers and constants are parameters, as they are for CuPy's kernels.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def source_of(block: KernelBlock) -> str:
 
 
 def named(block: KernelBlock) -> dict[Loop, str]:
-    """The function of each loop: `add_float32_float32`."""
+    """The name of each loop's function, such as `add_float32_float32`."""
     found: dict[Loop, str] = {}
     for line in block.lines:
         name = "_".join((line.name, *(dtype.name for dtype in line.loop.taken)))
@@ -58,7 +58,7 @@ def named(block: KernelBlock) -> dict[Loop, str]:
 
 
 def function_of(loop: Loop, name: str) -> str:
-    """A function that does what a loop does."""
+    """A function with the code of a loop."""
     types = [NAMES[dtype.name] for dtype in loop.taken]
     parameters = ", ".join(f"const {of_type} in{n}" for n, of_type in enumerate(types))
     declared = "".join(f"    typedef {of_type} in{n}_type;\n" for n, of_type in enumerate(types))
@@ -92,7 +92,7 @@ def statement_of(line: LoopCall, function: str, sealed: bool) -> str:
 
 
 def kernels_of(block: KernelBlock) -> str:
-    """Both kernels, which take the same parameters; of the sizes of axes the second one takes packs."""
+    """Both kernels. They take the same parameters, except that the second one counts the last axis in packs."""
     index = NAMES["uint64" if block.wide else "uint32"]
     pointers = [f"const {c_type(tensor)}* {tensor.name}" for tensor in block.inputs]
     numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
@@ -114,7 +114,7 @@ extern "C" __global__ void fused_packs({parameters}) {{
 
 
 def call_of(block: KernelBlock, place: str) -> str:
-    """The element at a place."""
+    """The call that computes the element at an index."""
     inputs = [f"{tensor.name}[{place_in(tensor, place)}]" for tensor in block.inputs]
     results = [f"{tensor.name}[{place}]" for tensor, _ in block.outputs]
     return f"element({', '.join([*inputs, *(number.name for number in block.numbers), *results, 'nil'])});"
@@ -145,7 +145,7 @@ def packs_of(block: KernelBlock) -> str:
 
 
 def rest_of(block: KernelBlock, index: str) -> str:
-    """The elements behind the last pack; where there are several axes, there are none."""
+    """The elements after the last pack; none if there are several axes."""
     if len(block.axes) > 1:
         return ""
     return f""" else if (i == packs) {{
@@ -154,9 +154,9 @@ def rest_of(block: KernelBlock, index: str) -> str:
 
 
 def place_in(tensor: Tensor, place: str) -> str:
-    """Which element of a tensor belongs to that of the results at a place.
+    """The index in a tensor that belongs to an index of the results.
 
-    Along each run of axes where the tensor extends, it has as many elements as they have.
+    Along each run of axes where the tensor extends, the tensor has as many elements as the results.
     """
     along, count = tensor.along, len(tensor.along)
     if all(along):

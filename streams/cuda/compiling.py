@@ -1,6 +1,6 @@
-"""Compiling kernels where nobody waits: on a thread of the device's own, which is started when it is needed.
+"""Compiles kernels in the background, on a thread of the device's own that starts when it is needed.
 
-NVIDIA's compiler takes some 0.3 s for a kernel, and lets go of the interpreter lock meanwhile.
+NVIDIA's compiler takes some 0.3 s for a kernel, and releases the interpreter lock meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Work: TypeAlias = Callable[[], None]
 
 
 class Compiling:
-    """The thread that compiles for one device. What it is given raises nothing."""
+    """The thread that compiles for one device. Its work must not raise."""
 
     def __init__(self, device: str) -> None:
         self._name = f"tensord {device}/compiling"
@@ -24,7 +24,7 @@ class Compiling:
         self._closed = False
 
     def submit(self, work: Work) -> None:
-        """Have it done in turn; never, if the device is closed, or no thread can be started."""
+        """Queue work. The work is dropped if the device is closed, or no thread can be started."""
         if self._closed:
             return
         self._asked.put(work)
@@ -42,7 +42,7 @@ class Compiling:
                 work()
 
     def close(self, deadline: float) -> bool:
-        """End the thread, and leave what it has not begun; False if it does not end until `deadline`."""
+        """End the thread, and drop work that has not begun; False if the thread does not end before `deadline`."""
         self._closed = True
         self._asked.put(None)
         if self._thread is None:

@@ -1,9 +1,9 @@
 """Copies between a GPU, the host and other GPUs: on the launcher's thread, with the task's stream current.
 
-Host copies go through pinned memory (`pinned`). Arrays that lie there, as those from `host_array` do until its limit is
-reached, are copied as they are. Others are staged: up to a piece in one block that lives until the copy is done, more
-of them piece by piece (`staging`), and by the driver if there is no pinned memory left. Which thread stages:
-`launch_stream`.
+Host copies go through pinned memory (`pinned`). Arrays in pinned memory, such as those of `host_array` within its
+limit, are copied directly. Others are staged: up to one piece through a block that lives until the copy is done, larger
+ones piece by piece (`staging`), and by the driver if no pinned memory is left. `launch_stream` says which thread
+stages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..stream import Task
 from .pinned import PinnedPool, is_packed_and_pinned
 from .staging import PIECE, Staging
 
-STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave to staging
+STAGED: Final = 64 << 20  # bytes of pinned memory that users' arrays leave for staging
 
 
 class CopyingDevice(PooledDevice):
-    """The copies of a GPU, for `cuda.CudaDevice`, which makes the launcher and the streams."""
+    """The copies of a GPU: a base class of `cuda.CudaDevice`, which makes the launcher and the streams."""
 
     _cupy: Any
     ordinal: int
@@ -40,11 +40,11 @@ class CopyingDevice(PooledDevice):
     _compute: tuple[LaunchStream, ...]
 
     def open_pinned(self, nbytes: int) -> None:
-        """Have so much page-locked memory at the most."""
+        """Allow that many bytes of page-locked memory."""
         staged = min(nbytes // 2, STAGED)
         self.pinned = PinnedPool(nbytes - staged, self._new_pinned)
         self._staged = PinnedPool(staged, self._new_pinned)
-        # Copies that were not over soon: the number of the launch, and the pinned memory that it writes.
+        # Copies that took long: the number of the launch, and the pinned memory that it writes.
         self._unread: deque[tuple[int, NDArray[np.generic]]] = deque()
 
     def lose(self, error: BaseException) -> None:
@@ -52,7 +52,7 @@ class CopyingDevice(PooledDevice):
         raise NotImplementedError(f"{self.name}: {error}")
 
     def trim_pinned(self) -> None:
-        """Give back page-locked memory that nobody uses."""
+        """Give back unused page-locked memory."""
         self.pinned.trim()
         self._staged.trim()
 
@@ -113,8 +113,8 @@ class CopyingDevice(PooledDevice):
             self._burst.finish.append(lambda: np.copyto(target, staged, casting="no"))
 
     def copy_out_soon(self, source: Array, target: NDArray[np.generic]) -> bool:
-        """As declared. The device need not be current for a copy to its stream, nor for a query of that (CUDA C++
-        Programming Guide, Stream and Event Behavior)."""
+        """Copy as `Device.copy_out_soon` says. A copy to the device's stream, and a query of the stream, do not need
+        the device to be current (CUDA C++ Programming Guide, Stream and Event Behavior)."""
         raw = self._compute[0].raw
         staged = self._array_of(self._staged, Meta.of(target.shape, target.dtype))
         try:
@@ -159,7 +159,8 @@ class CopyingDevice(PooledDevice):
             merge_in_pieces(self, (target, base, source), merge, receive, self._launcher.launching.stream)
 
     def tell_late(self, task: Task, checks: Sequence[Check]) -> None:
-        """As declared: the values are copied behind the launch, and looked at by who waits for its fence."""
+        """Check as the interface says: the values are copied after the launch, and the thread that waits for its fence
+        checks them."""
         burst = self._burst
         for least, most, judge in checks:
             found = self._array_of(self._staged, Meta.of((2,), least.dtype))
@@ -180,7 +181,7 @@ class CopyingDevice(PooledDevice):
 
     @property
     def _burst(self) -> Burst:
-        """The one that this thread is launching."""
+        """The burst that this thread is launching."""
         burst = self._launcher.launching.burst
         assert burst is not None  # noqa: S101 - only called while launching
         return burst
@@ -192,7 +193,7 @@ class CopyingDevice(PooledDevice):
         return stream.raw
 
     def _staging(self) -> Staging:
-        """For one copy of this thread. The blocks are kept until its fence has passed."""
+        """Staging for one copy of this thread. The blocks are kept until the copy's fence has passed."""
         raw = self._raw
         staging = Staging(self._staged, self._launcher.events, lambda event: event.record(raw))
         self._burst.keep.append(staging)
@@ -200,7 +201,7 @@ class CopyingDevice(PooledDevice):
 
 
 def judge_late(task: Task, judge: Callable[[Any, Any], None], found: NDArray[np.generic]) -> None:
-    """Have the task fail if the values that it went on without are wrong."""
+    """Fail the task if the values that its launch did not wait for are invalid."""
     try:
         judge(*found)
     except Exception as error:

@@ -2,16 +2,17 @@
 
 Memory comes from a CuPy memory pool of the device's own, in two layers: `Pool` keeps freed buffers with their arrays,
 CuPy's pool keeps the blocks of temporaries that kernels make, per CUDA stream, so that reuse is in stream order. If a
-block does not fit, the free memory of both layers is dropped before the allocation fails; a kernel's temporary, too.
+block does not fit, the free memory of both layers is dropped before the allocation fails; the same holds for a kernel's
+temporary.
 
-Blocks go back to the driver by `give_back_blocks` alone, and only after their stream was waited for: cudaFree "may
-perform implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are
-free for their stream. The scheduler's thread never waits so: while the device has work, an allocation that finds no
-block fails, the launcher gives blocks back, and the engine tries again when the work has ended.
+Only `give_back_blocks` gives blocks back to the driver, and only after waiting for their stream: cudaFree "may perform
+implicit synchronization" (CUDA Runtime API), and need not, while kernels still work on temporaries that are free for
+their stream. The scheduler's thread never waits like this: while the device has work, an allocation that finds no block
+fails, the launcher gives blocks back, and the engine tries again when the work has ended.
 
-The ledger counts the bytes that were asked for; blocks are up to an eighth larger, and 512 bytes at the least. CuPy's
-pool may take that much more, and a little for temporaries (`_most_of_pool`). `reserve` is taken when the device is
-opened, so that allocations out of it cost the scheduler's thread no call of the driver.
+The ledger counts the requested bytes; blocks are up to an eighth larger, and at least 512 bytes. CuPy's pool may take
+that much more, and a little for temporaries (`_most_of_pool`). `reserve` is allocated when the device is opened, so
+that allocations out of it cost the scheduler's thread no call of the driver.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ from .nodes import ALIGNMENT
 from .options import CudaOptions, available
 from .scratch import least_temporaries
 
-GRAPHS: Final = 8  # the part of the memory that graphs may have
-_RUN_ARENA: Final = 64 << 20  # bytes of memory for runs at admission, at most
+GRAPHS: Final = 8  # the fraction of the memory that graphs may take
+_RUN_ARENA: Final = 64 << 20  # the most bytes of an arena for runs at admission
 
-_PATIENCE: Final = 0.001  # seconds between two looks at what is to end with the device
+_PATIENCE: Final = 0.001  # seconds between two checks of a thread that ends with the device
 MOST_AXES: Final = 32  # of CuPy's arrays
 _NOT_READY: Final = 600  # cudaErrorNotReady
 _NO_MEMORY: Final = 2  # cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for which CuPy has no name
 
 
 def _most_of_pool(limit: int) -> int:
-    """Bytes that CuPy's pool may take from the driver for that many bytes in the ledger."""
+    """The bytes that CuPy's pool may take from the driver for that many bytes in the ledger."""
     return limit + limit // 8 + (256 << 20)
 
 
@@ -103,11 +104,11 @@ class CudaDevice(CopyingDevice):
         current = partial(cupy.cuda.Device, self.ordinal)
         self._fused = FusedKernels(cupy, self._compiling.submit, current)
         self._graphs = Graphs(cupy, self.ordinal, self._take_block, self._launcher.events, self.has_passed)
-        self.launches = self.segments = len(self._compute) == 1  # else memory may be behind launches on several streams
+        self.launches = self.segments = len(self._compute) == 1  # else launches on several streams may use one memory
         self.graphs = self.launches
         self.alignment = ALIGNMENT
         self.run_arena = max(self.run_arena, min(_RUN_ARENA, limit // 32))
-        self.pace = 150.0  # float32 that are read, added and written by an H100
+        self.pace = 150.0  # an H100: float32 elements read, added and written
         self._start()
 
     def _start(self) -> None:
@@ -120,8 +121,8 @@ class CudaDevice(CopyingDevice):
         return LaunchStream(self.name, kind, index, sink, launcher=self._launcher, raw=raw)
 
     def join(self, devices: Sequence[Device]) -> None:
-        """Have one library of collectives with the GPUs that take it, if there are several, here or perhaps on other
-        nodes, and NCCL is there."""
+        """Share one collective library with the other GPUs that have the option, if there are several GPUs here, or
+        perhaps on other nodes, and NCCL is installed."""
         found = {one.name: one for one in devices if isinstance(one, CudaDevice) and one.options.nccl}
         several = len(found) > 1 or node_of(self.name)
         if self.library is None and self.name in found and several and not unavailable():
@@ -161,8 +162,8 @@ class CudaDevice(CopyingDevice):
     # -- memory ------------------------------------------------------------------------------------------------
 
     def new_memory(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, after dropping free memory if need be. MemoryError if there is none now, or if the
-        device turns out to be lost."""
+        """A block from CuPy's pool, after dropping free memory if necessary. MemoryError if there is none now, or if
+        the device turns out to be lost."""
         try:
             return self._take_memory(nbytes)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
@@ -187,12 +188,14 @@ class CudaDevice(CopyingDevice):
             return self._memory.malloc(nbytes)
 
     def _take_block(self, nbytes: int) -> Any:
-        """A block from CuPy's pool, of its free ones or from the driver; MemoryError if there is none. Any thread."""
+        """A block from CuPy's pool: a free one, or a new one of the driver. MemoryError if there is none. Any
+        thread."""
         with self._cupy.cuda.Stream.null:
             return self._memory.malloc(nbytes)
 
     def _new_block(self, nbytes: int) -> Any:
-        """A block from the driver. MemoryError at once if there is none: CuPy's pool would free what kernels use."""
+        """A block from the driver. MemoryError at once if there is none: CuPy's pool would free memory that kernels
+        use."""
         cuda = self._cupy.cuda
         try:
             return cuda.MemoryPointer(cuda.Memory(nbytes), 0)
@@ -202,8 +205,8 @@ class CudaDevice(CopyingDevice):
             raise MemoryError(f"{self.name}: the GPU has no block of {nbytes:,} bytes left") from error
 
     def give_back_blocks(self) -> None:
-        """Give free blocks back to the driver: the scheduler's, and those of the streams that only this thread launches
-        on, which are waited for."""
+        """Give free blocks back to the driver: the scheduler's blocks, and, after waiting, those of streams on which
+        only this thread launches."""
         streams = self._launcher.exclusive()
         for stream in streams:
             stream.synchronize()
@@ -211,12 +214,12 @@ class CudaDevice(CopyingDevice):
             self._memory.free_all_blocks(stream=stream)
 
     def _reserve(self, nbytes: int) -> None:
-        """Have CuPy's pool hold one free block of that size, which it splits as it needs."""
-        with suppress(MemoryError):  # then each allocation finds out what is there
+        """Make CuPy's pool hold one free block of that size, which it splits as needed."""
+        with suppress(MemoryError):  # then each allocation finds out how much memory there is
             self._memory.malloc(nbytes)
 
     def _new_temporary(self, nbytes: int) -> Any:
-        """A block for a kernel, on the thread that launches it: in the order of its stream."""
+        """A block for a kernel, allocated by the thread that launches the kernel, in the order of its stream."""
         try:
             return self._memory.malloc(nbytes)
         except MemoryError:
@@ -275,7 +278,7 @@ class CudaDevice(CopyingDevice):
             runtime.memsetAsync(block.address + target.nbytes, 0, rest, self._raw.ptr)
 
     def discard(self, buffer: Buffer) -> None:
-        """As declared; a block that another process may still have open stays, and is counted."""
+        """Discard as `Device.discard` says. A block that another process may have open is kept, and counted."""
         if not self._shared.keep(buffer):
             super().discard(buffer)
 
@@ -310,10 +313,10 @@ class CudaDevice(CopyingDevice):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the device current on this thread and its memory pool the source of arrays, within a `with` block.
+        """Make the device current on this thread, and its memory pool the source of arrays, within a `with` block.
 
         Singular matrices raise, as with NumPy; CuPy would go on with the undefined result of its solver. A cached plan
-        of an FFT has one work area, so plans are cached only where one stream alone uses them.
+        of an FFT has one work area, so plans are cached only if a single stream uses them.
         """
         from cupyx import errstate
 
@@ -328,7 +331,7 @@ class CudaDevice(CopyingDevice):
             yield
 
     def enter(self) -> Any:
-        """As declared; an error, which may be one of an earlier launch, loses the device and is not raised."""
+        """Enter as `Device.enter` says. An error, perhaps of an earlier launch, loses the device and is not raised."""
         cuda, entered = self._cupy.cuda, []
         contexts = cuda.Device(self.ordinal), cuda.using_allocator(self._new_temporary), self._compute[0].raw
         try:
@@ -350,7 +353,7 @@ class CudaDevice(CopyingDevice):
         return least_temporaries(op, metas, outputs)
 
     def bind_kernel(self, call: KernelCall) -> tuple[BoundKernel, int]:
-        """The kernel, which launches by itself; with `launch_blocking` what waits for it, too."""
+        """The kernel, which launches. With `launch_blocking` it also waits for the launch."""
         kernel, scratch = super().bind_kernel(call)
         kernel = self._direct.kernel_of(call) or self._fused.alone(call, kernel) or kernel
         if not self.options.launch_blocking:
@@ -365,7 +368,8 @@ class CudaDevice(CopyingDevice):
         return launch_and_wait, scratch
 
     def fusion_terms(self) -> Terms | None:
-        """As declared. With `launch_blocking` nothing is fused, so that an error names its op."""
+        """The terms as `Device.fusion_terms` says. With `launch_blocking` nothing is fused, so that an error names its
+        op."""
         return None if self.options.launch_blocking else self._fused.terms()
 
     def fuse(self, program: Program, fusion: Fusion, work: int) -> FusionKernel:  # noqa: ARG002 - a kernel has all threads
@@ -382,7 +386,8 @@ class CudaDevice(CopyingDevice):
         return self._graphs.graph_of(calls, moving)
 
     def keep_graph(self, graph: LaunchGraph) -> bool:
-        """As declared. All graphs together have a share of the memory; the one that was idle for longest goes first."""
+        """Keep a graph as `Device.keep_graph` says. All graphs share a part of the memory; the one idle longest is
+        dropped first."""
         graphs, need, most = self._graphs, graph.footprint, self.limit // GRAPHS
         while self.graph_bytes() + need > most and graphs.drop_oldest(graph):
             pass
@@ -408,7 +413,8 @@ class CudaDevice(CopyingDevice):
         return graphs.counted
 
     def has_passed(self, event: Any) -> bool:
-        """As declared. CuPy's `Event.done` raises nothing: on a lost device no event would ever be done."""
+        """Check as the interface says. CuPy's `Event.done` does not raise: on a lost device no event would ever be
+        done."""
         runtime = self._cupy.cuda.runtime
         status = runtime.eventQuery(event.ptr)
         if status not in {0, _NOT_READY}:
@@ -422,7 +428,7 @@ class CudaDevice(CopyingDevice):
             self.refusing = True
 
     def _await_launches(self, deadline: float) -> bool:
-        """Wait for what the driving thread has launched; False if that has not ended by then."""
+        """Wait for the launches of the driving thread; False if they have not ended before `deadline`."""
         if self.lost is not None or self.order.issued == self.order.reached:
             return True
         with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # the device is lost
@@ -442,7 +448,7 @@ class CudaDevice(CopyingDevice):
         ended = self._await_launches(deadline) and ended
         self.pool.trim(0)
         self.trim_pinned()
-        if ended:  # else a kernel still runs
+        if ended:  # otherwise a kernel still runs
             with suppress(Exception), self._cupy.cuda.Device(self.ordinal):  # on a lost device every call fails
                 self._graphs.close()
                 self._memory.free_all_blocks()

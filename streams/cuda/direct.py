@@ -1,17 +1,16 @@
-"""Elementwise calls as kernels of their own, each launched by one call of the driver.
+"""Elementwise calls as generated kernels, each launched by one call of the driver.
 
-At each call a ufunc of CuPy's finds out which of its loops it needs, which axes can be joined, and how large the grid
-is, which takes longer than the launch itself. All of that depends on dtypes and shapes, so a plan knows it. The kernel
-of a plan is therefore generated: the device code of CuPy's loop, in a loop over the elements of a packed result.
+At each call a ufunc of CuPy's determines its loop, the axes that can be joined, and the size of the grid, which takes
+longer than the launch itself. All of that depends on dtypes and shapes, so a plan can store it. The kernel of a plan is
+therefore generated: the device code of CuPy's loop, applied to each element of a packed result.
 
 Bits. The device code and the compiler's flags are CuPy's, and so are the results.
 
-What is left to CuPy's ufunc: operands that are not packed (views), or are broadcast along more than two groups of axes;
-results that would have to be cast; complex numbers and float16; no elements.
+CuPy's ufunc is called for operands that are not packed (views) or broadcast along more than two groups of axes, for
+results that must be cast, for complex numbers and float16, and for arrays without elements.
 
-Compiling. The first call of a kernel compiles it, as that of a ufunc does: on the launcher's thread
-(`vm.model.launches`), with CuPy's cache. A kernel that does not compile is logged once, and CuPy's ufunc takes its
-place.
+Compiling. The first call of a kernel compiles it, as the first call of a ufunc does: on the launcher's thread
+(`vm.model.launches`), with CuPy's cache. A kernel that does not compile is logged once, and CuPy's ufunc replaces it.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from .loops import HEADERS, NAMES, Loop, loop_of
 from .own_kernel import Launch, OwnKernel
 
 BLOCK: Final = 256  # threads
-# Which element of an operand belongs to element `i` of a result of rows that are `inner` long, by whether the operand
-# extends along the rows' axis, and along that of their elements.
+# The index in an operand that belongs to element `i` of a result with rows of `inner` elements; by whether the operand
+# extends along the axis of rows, and along the axis of their elements.
 PLACES: Final[dict[tuple[bool, ...], str]] = {
     (True, True): "i",
     (False, True): "i % inner",
@@ -48,7 +47,7 @@ class DirectKernels:
         self.compiled: dict[str, Any] = {}
 
     def kernel_of(self, call: KernelCall) -> DirectKernel | None:
-        """A kernel for the call; None if it is left to CuPy."""
+        """A kernel for the call; None if CuPy computes it."""
         metas = tuple([meta for meta in call.metas if meta is not None])
         result = call.outputs[0] if len(call.outputs) == 1 else None
         if len(metas) < len(call.metas) or result is None or not call.op.is_ufunc(metas):
@@ -83,7 +82,7 @@ class DirectKernels:
 
 
 class DirectKernel(OwnKernel):
-    """The generated kernel of one plan. Its call makes no `Launch`: it is that of most ops."""
+    """The generated kernel of one plan. A call makes no `Launch` object, because most ops take this path."""
 
     __slots__ = ("_block", "_grid", "_kernels", "_numbers", "_sizes", "_source", "_tensors")
 
@@ -114,7 +113,7 @@ class DirectKernel(OwnKernel):
         return None if arguments is None or function is None else Launch(function, self._grid, self._block, arguments)
 
     def _arguments(self, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Those of the generated kernel; None if it does not take these operands."""
+        """The arguments of the generated kernel; None if it does not take these operands."""
         for place in self._tensors:
             if not arrays[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
@@ -122,7 +121,7 @@ class DirectKernel(OwnKernel):
         for place, of_dtype in self._numbers:
             try:
                 arguments[place] = of_dtype(arguments[place])
-            except OverflowError:  # it is compared with what the dtype does not hold
+            except OverflowError:  # the dtype cannot hold a number that is compared with its values
                 return None
         return tuple(arguments)
 

@@ -1,7 +1,7 @@
-"""CUDA's driver, where CuPy does not lead to it: capture, graphs and their nodes, through NVIDIA's bindings.
+"""The functions of CUDA's driver that CuPy lacks: capture, graphs and their nodes, through NVIDIA's bindings.
 
-CuPy's own graphs can be launched and nothing else. `cuda-bindings` (Apache-2.0) has the whole driver; where the package
-is not installed, there are no graphs, and `missing` says so. Handles are numbers here.
+CuPy's own graphs can only be launched. `cuda-bindings` (Apache-2.0) has the whole driver; without that package there
+are no graphs, and `missing` says so. Handles are numbers here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-DEVICE_SIDE = frozenset({"KERNEL", "MEMCPY", "MEMSET", "EMPTY"})  # kinds of nodes that need nobody on the host
+DEVICE_SIDE = frozenset({"KERNEL", "MEMCPY", "MEMSET", "EMPTY"})  # kinds of nodes that run without the host
 
 
 class DriverError(RuntimeError):
-    """A call of the driver that failed."""
+    """A failed call of the driver."""
 
 
 def missing() -> str | None:
-    """None if there are bindings of the driver, else the reason."""
+    """The reason why there are no bindings of the driver; None if there are."""
     try:
         from cuda.bindings import driver  # noqa: F401
     except Exception as error:
@@ -40,7 +40,7 @@ class Driver:
         self._on_device = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
 
     def checked(self, found: tuple[Any, ...]) -> Any:
-        """What a function returned besides its status."""
+        """The results of a function besides its status."""
         if found[0] != self.api.CUresult.CUDA_SUCCESS:
             raise DriverError(self.api.CUresult(found[0]).name)
         return found[1] if len(found) > 1 else None
@@ -48,15 +48,15 @@ class Driver:
     # -- capture -----------------------------------------------------------------------------------------------------
 
     def begin(self, stream: int) -> None:
-        """Begin to capture what is launched on a stream. Until the end this thread makes no call that could wait."""
+        """Begin to capture launches on a stream. Until the end, this thread makes no call that could wait."""
         self.checked(self.api.cuStreamBeginCapture(stream, self._thread_local))
 
     def end(self, stream: int) -> int:
-        """End the capture; the graph, which is the caller's."""
+        """End the capture; returns the graph, which the caller owns."""
         return int(self.checked(self.api.cuStreamEndCapture(stream)))
 
     def last(self, stream: int) -> int:
-        """The node that was captured last; 0 if there is none."""
+        """The last captured node; 0 if there is none."""
         found = self.api.cuStreamGetCaptureInfo(stream)
         if self.checked(found) != self._active:
             raise DriverError("the capture is not valid any more")
@@ -84,7 +84,7 @@ class Driver:
         return [int(node) for node in found]
 
     def host_part(self, node: int) -> str | None:
-        """What of a node needs the host when the graph is launched; None if nothing does."""
+        """The part of a node that needs the host when the graph is launched; None if there is none."""
         kind = self.api.CUgraphNodeType(self.checked(self.api.cuGraphNodeGetType(node)))
         name = kind.name.removeprefix("CU_GRAPH_NODE_TYPE_")
         if name not in DEVICE_SIDE:
@@ -97,18 +97,18 @@ class Driver:
         return None
 
     def _lies_on_device(self, kind: Any, address: Any) -> bool:
-        """Is one end of a copy in a device's memory? The kind may leave that to the address."""
+        """Return whether one end of a copy is device memory. If the kind does not say so, the address does."""
         if kind == self.api.CUmemorytype.CU_MEMORYTYPE_UNIFIED:
             attribute = self.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
             kind = self.checked(self.api.cuPointerGetAttribute(attribute, address))
         return bool(kind == self._on_device)
 
     def instantiate(self, graph: int) -> int:
-        """The graph as it can be launched."""
+        """The executable form of the graph."""
         return int(self.checked(self.api.cuGraphInstantiate(graph, 0)))
 
     def upload(self, executable: int, stream: int) -> None:
-        """Bring an executable graph to the device, so that its first launch does not."""
+        """Send an executable graph to the device, so that its first launch need not."""
         self.checked(self.api.cuGraphUpload(executable, stream))
 
     def launch(self, executable: int, stream: int) -> None:
@@ -124,19 +124,19 @@ class Driver:
     # -- nodes of an executable graph --------------------------------------------------------------------------------
 
     def kernel(self) -> Any:
-        """The parameters of a kernel's node."""
+        """The parameters of a kernel node."""
         return self.api.CUDA_KERNEL_NODE_PARAMS()
 
     def set_kernel(self, executable: int, node: int, parameters: Any) -> None:
-        """Have a node launch that kernel."""
+        """Make a node launch that kernel."""
         self.checked(self.api.cuGraphExecKernelNodeSetParams(executable, node, parameters))
 
     def context(self) -> Any:
-        """The current context, which copies belong to."""
+        """The current context, to which copies belong."""
         return self.checked(self.api.cuCtxGetCurrent())
 
     def set_copy(self, executable: int, node: int, to: int, origin: int, nbytes: int, context: Any) -> None:
-        """Have a node copy so many bytes of the device's memory."""
+        """Make a node copy `nbytes` bytes of device memory."""
         copy = self.api.CUDA_MEMCPY3D()
         copy.srcMemoryType = copy.dstMemoryType = self._on_device
         copy.srcDevice, copy.dstDevice = origin, to

@@ -1,13 +1,12 @@
-"""Ops as generated kernels (`block_source`): fusions, which read and write memory once where each op would do so, and
-single ops that CuPy computes by several launches.
+"""Ops as generated kernels (`block_source`): fusions, which access memory once instead of once for each op, and single
+ops that CuPy computes by several launches.
 
-**Until it is compiled** the steps of a fusion run one after the other, with the kernels that they have alone
-(`unfused`). They do so, too, for operands that are not packed, and for numbers that do not fit, as they would op by op;
-and for good, where there are more sources than are kept, or one does not compile, which is logged once. Compiling
-begins when a routine is compiled, on a thread of its own (`compiling`). The kernel of a single op is compiled by its
-first call, as those of CuPy's are.
+**Until the kernel is compiled**, the steps of a fusion run one after the other, with their own kernels (`unfused`). The
+same happens for operands that are not packed, and for numbers that do not fit; and permanently if there are too many
+sources, or a source does not compile, which is logged once. Compiling begins when a routine is compiled, on a thread of
+its own (`compiling`). The kernel of a single op is compiled by its first call, as CuPy's kernels are.
 
-Bits are those of CuPy's calls one by one; `block_source` says why.
+The bits are those of CuPy's calls one by one; `block_source` says why.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from .sources import Sources
 from .traced import Trace, Untraceable, trace
 from .unfused import BindKernel, Unfused
 
-REMEMBERED: Final = 1 << 14  # traces of calls, all of which are forgotten when there are more
+REMEMBERED: Final = 1 << 14  # traces of calls; beyond this number all are forgotten
 
 Traced: TypeAlias = tuple[str, Any, tuple[Any, ...], Any]
 
 
 class FusedKernels:
-    """The generated kernels of one device. `submit` and `current`: as `Sources` takes them."""
+    """The generated kernels of one device. `submit` and `current`: as for `Sources`."""
 
     def __init__(
         self,
@@ -50,19 +49,19 @@ class FusedKernels:
         self.sources = Sources(cupy, submit, current)
 
     def terms(self) -> Terms:
-        """What is fused: steps whose kernels are loops of CuPy's. Tensors of any size, since each launch takes time."""
+        """Fuse steps whose kernels are loops of CuPy's, with tensors of any size, since each launch takes time."""
         return Terms(self.takes, 0)
 
     def takes(self, program: Program, step: Step) -> bool:
-        """May the step be fused?"""
+        """Return whether the step may be fused."""
         return self.trace_of(program, step) is not None
 
     def trace_of(self, program: Program, step: Step) -> Trace | None:
-        """The loops that a step consists of; None if it cannot be fused."""
+        """The loops of a step; None if it cannot be fused."""
         return self._trace(find(step.op), step.attributes, metas_of(program, step), step.results)
 
     def kernel_of(self, program: Program, fusion: Fusion, bind: BindKernel) -> BlockKernel | Unfused:
-        """A kernel for a fusion, which is compiled soon. `bind`: what binds kernels of single calls."""
+        """A kernel for a fusion, which is compiled soon. `bind`: binds kernels of single calls."""
         unfused = Unfused(program, fusion, bind, self._empty, self._lay_over)
         block = block_of(program, fusion, self.trace_of)
         if block is None:
@@ -70,7 +69,7 @@ class FusedKernels:
         return BlockKernel(self.sources, block, unfused, unfused.scratch, soon=True)
 
     def alone(self, call: KernelCall, kernel: BoundKernel) -> BoundKernel | None:
-        """A kernel for a call of one op, in place of the kernel that calls CuPy; None if there is none."""
+        """A kernel for a call of one op that replaces CuPy's; None if there is none."""
         found = self._trace(call.op, tuple(call.attributes.items()), call.metas, call.outputs)
         block = None if found is None else block_of_call(call, found)
         if block is not None:
@@ -81,7 +80,7 @@ class FusedKernels:
     def _trace(
         self, op: OpDef, attributes: Any, metas: tuple[OperandMeta | None, ...], results: tuple[Meta | None, ...]
     ) -> Trace | None:
-        """The loops of a call; None if it cannot be said, or there is nothing to compute."""
+        """The loops of a call; None if they are not known, or there is nothing to compute."""
         result, known = results[0], tuple([meta for meta in metas if meta is not None])
         if len(results) > 1 or result is None or not result.size or len(known) < len(metas) or not op.pointwise:
             return None

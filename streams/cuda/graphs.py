@@ -1,30 +1,30 @@
 """CUDA graphs of launches (CUDA C++ Programming Guide, CUDA Graphs).
 
 Theory of operation
-    The calls are made once while a stream of its own captures them (`recording`). After each call the driver says
-    which node was captured last, so it is certain which nodes are whose. A kernel of our own is launched as `OwnKernel`
-    says: one node, whose arguments can be replaced. Of a call of a library the arguments that move are copied
-    (`nodes`). The graph is then made executable, and sent to the device.
-    A library's other arguments, temporaries and the workspace of products are baked in. So temporaries come from a
-    pool that is the graph's own, which takes blocks of the device's memory and keeps them.
+    The calls are made once while a stream of its own captures them (`recording`). After each call the driver reports
+    the last captured node, so each node's call is known. A generated kernel is launched as one node, whose arguments
+    can be replaced (`OwnKernel`). For a library call, arguments that move are copied (`nodes`). The graph is then made
+    executable, and sent to the device. A library's other arguments, temporaries and the workspace of products are fixed
+    in the graph. So temporaries come from a pool of the graph's own, which takes blocks of the device's memory and
+    keeps them.
 
 Guarantees
     - A graph does what the list of its calls does, in the same order, with the same bits.
-    - Calls that cannot be captured give a `GraphRefusal`. The stream of a capture that failed is not used again, and
-      its memory is free; all else goes on. If the reason is that the device is lost, its error is raised.
-    - The memory of a graph that was dropped is free once the device has got to an event behind its last launch.
-      `collect` looks.
+    - Calls that cannot be captured give a `GraphRefusal`. The stream of a failed capture is not used again, and its
+      memory is freed; everything else goes on. If the reason is a lost device, the device's error is raised.
+    - The memory of a dropped graph is free once the device has reached an event after the graph's last launch.
+      `collect` checks that.
 
 Who owns which thread
     `graph_of` runs on the thread that launches tasks, where the device is current, and never waits for the device. The
-    kernels are warm: each call was made before, since a capture cannot load a module. `launch`, `patch` and `drop` are
-    for one thread at a time; `collect` is for any.
+    kernels are warm: each call was made before, since a capture cannot load a module. One thread at a time calls
+    `launch`, `patch` and `drop`; any thread calls `collect`.
 
 Rejected
-    - Nodes that are added one by one, without a capture: only kernels of our own could be.
-    - CuPy's `Graph`, whose nodes take nothing.
+    - Nodes added one by one, without a capture: this works only for generated kernels.
+    - CuPy's `Graph`, whose nodes accept no new arguments.
     - A capture in the global mode: an allocation on any thread would end it.
-    - A new capture for each change (cuGraphExecUpdate): it costs what the list of calls costs.
+    - A new capture for each change (cuGraphExecUpdate): it costs as much as the list of calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ PLANS: Final = "cupy.fft._fft"
 
 
 class GraphResources:
-    """What a graph holds until its last launch is complete. `stream`: of that launch; `event`: behind it."""
+    """The resources of a graph until its last launch is complete. `stream`: of that launch; `event`: recorded after
+    it."""
 
     def __init__(self, graph: int, executable: int, memory: GraphMemory) -> None:
         self.graph = graph
@@ -58,7 +59,8 @@ class GraphResources:
 
 
 class Graphs:
-    """The graphs of one device. `take`: a block of its memory; `has_passed`: has the device got to an event?"""
+    """The graphs of one device. `take`: allocates a block of its memory; `has_passed`: tells whether it has reached an
+    event."""
 
     def __init__(
         self,
@@ -80,12 +82,13 @@ class Graphs:
         self._products = Products(cupy, self._new_block)
         self._living: WeakSet[CudaGraph] = WeakSet()
         self.turns = count()  # of launches
-        self.counted = 0  # bytes of the device's that count as the graphs', by the driving thread
-        self.let_go: deque[int] = deque()  # those of dropped graphs, which are to be counted off
+        self.counted = 0  # bytes of the device that count as the graphs'; the driving thread writes it
+        self.let_go: deque[int] = deque()  # bytes of dropped graphs, to be subtracted
         self._dropped: deque[GraphResources] = deque()
 
     def graph_of(self, calls: Sequence[Call], moving: Sequence[Moving] = ()) -> LaunchGraph | GraphRefusal:
-        """A graph of the calls, or why there is none. `moving`: arguments that may lie elsewhere at another launch."""
+        """A graph of the calls, or the reason why there is none. `moving`: arguments whose address may differ between
+        launches."""
         if self._driver is None:
             return GraphRefusal(f"{self._missing}; install tensord[cuda12] or tensord[cuda13]")
         self.collect()
@@ -127,13 +130,13 @@ class Graphs:
         return graph
 
     def _new_stream(self) -> Any:
-        """A stream to capture on, in place of the one before."""
+        """A stream for captures, which replaces the previous one."""
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
         self._products.use(self._stream.ptr)
         return self._stream
 
     def _new_block(self, nbytes: int) -> Any:
-        """A block of the device's memory, also within a capture."""
+        """A block of the device's memory; may be called within a capture."""
         if self._driver is None:
             return self._take(nbytes)
         with self._driver.relaxed():
@@ -142,25 +145,26 @@ class Graphs:
     # -- the end of graphs ---------------------------------------------------------------------------------------------
 
     def drop(self, held: GraphResources) -> None:
-        """Keep what a graph held until the device has no use for it. No call of CUDA: this may be a finalizer."""
+        """Keep a graph's resources until the device no longer needs them. No call of CUDA, since this may be a
+        finalizer."""
         self._dropped.append(held)
 
     def give_up(self) -> bool:
-        """Drop all graphs, since memory is short; False if there are none. For the thread that uses them."""
+        """Drop all graphs, because memory is short; False if there are none. Called by the thread that uses them."""
         living = [graph for graph in self._living if not graph.dropped]
         for graph in living:
             graph.drop()
         return bool(living)
 
     def drop_oldest(self, but: LaunchGraph) -> bool:
-        """Drop the graph that was not launched for longest, of all others; False if there are none."""
+        """Drop the graph, other than `but`, that was not launched for longest; False if there is none."""
         living = [graph for graph in self._living if graph.counted and graph is not but]
         if living:
             min(living, key=lambda graph: graph.used).drop()
         return bool(living)
 
     def collect(self) -> None:
-        """Free what dropped graphs held, of those whose last launch is complete. Any thread."""
+        """Free the resources of dropped graphs whose last launch is complete. Any thread."""
         for _ in range(len(self._dropped)):
             with suppress(IndexError):  # another thread was faster
                 held = self._dropped.popleft()
@@ -170,7 +174,7 @@ class Graphs:
                     self._dropped.append(held)
 
     def _is_over(self, held: GraphResources) -> bool:
-        """Is the last launch complete? It is on a device that is lost."""
+        """Return whether the last launch is complete. On a lost device it counts as complete."""
         if held.stream is None:
             return True
         try:
@@ -191,7 +195,7 @@ class Graphs:
         del held.memory
 
     def close(self) -> None:
-        """Free everything; the device has nothing to do any more."""
+        """Free everything. The device must be idle."""
         for graph in list(self._living):
             graph.drop()
         while self._dropped:
@@ -201,7 +205,7 @@ class Graphs:
 
 
 def refuse_plan() -> None:
-    """In place of CuPy's cache of plans: a plan of an FFT has tables and a work area that no graph keeps."""
+    """Stands in for CuPy's cache of plans: the tables and work area of an FFT plan are not kept by a graph."""
     raise NotImplementedError("the memory of an FFT's plan is not the graph's")
 
 
@@ -216,7 +220,7 @@ class CudaGraph(LaunchGraph):
         self._current = graphs.current_stream
         self._held: GraphResources | None = held
         self.counted = 0  # bytes
-        self.used = 0  # its last launch among those of all graphs
+        self.used = 0  # the number of its last launch among those of all graphs
 
     def patch(self, index: int, arguments: Sequence[Any]) -> bool:
         return self._calls[index].patch(self._driver, self._living().executable, arguments)

@@ -1,12 +1,12 @@
 """Device memory for other processes, by CUDA IPC: blocks of their own, and their handles.
 
-A handle names all that one cudaMalloc gave, and whoever opens it may read and write all of that. So what others are to
-have lies in blocks of its own, and never in memory of the pools. cudaMalloc divides pages of 2 MiB among small
-allocations, which a handle would show, too (CUDA C++ Programming Guide, Interprocess Communication): blocks are whole
-pages. The driver does not clear memory: who fills a block clears the rest of it.
+A handle gives access to a whole cudaMalloc allocation, for reading and writing. So memory for others lies in blocks of
+its own, never in memory of the pools. cudaMalloc divides pages of 2 MiB among small allocations, which a handle would
+expose, too (CUDA C++ Programming Guide, Interprocess Communication): blocks are whole pages. The driver does not clear
+memory, so the code that fills a block clears the rest of it.
 
-To free a block that another process has open is undefined, so its owner keeps it until that process has let go or
-ended. cudaFree may wait for all that the device has to do: blocks are dropped by the launcher.
+Freeing a block that another process has open is undefined, so its owner keeps it until that process has closed it or
+ended. cudaFree may wait for all work of the device, so the launcher drops the blocks.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ...interpreter.concurrency.finalisers import FINALISER
 from ..device import BlockUser, Buffer
 
 PAGE: Final = 2 << 20  # bytes
-NUMBERS: Final = count(1)  # of this process's blocks, none of which comes again
+NUMBERS: Final = count(1)  # of this process's blocks; numbers are never reused
 
 
 def whole_pages(nbytes: int) -> int:
-    """The bytes of a block for so many."""
+    """The size of a block that holds `nbytes` bytes."""
     return max(1, -(-nbytes // PAGE)) * PAGE
 
 
 class SharedBlock:
-    """A block that its user, another process, may open by its `handle`, once that is `given`."""
+    """A block that its user, another process, may open by its `handle` once `given` is set."""
 
     __del__ = FINALISER
     __slots__ = ("__weakref__", "_drop", "address", "given", "handle", "nbytes", "number", "user")
@@ -45,17 +45,17 @@ class SharedBlock:
 
 
 class SharedBlocks:
-    """The blocks of one device. `disposal` makes a function of C that drops memory elsewhere."""
+    """The blocks of one device. `disposal` makes a C function that drops memory elsewhere."""
 
     def __init__(self, cupy: Any, ordinal: int, disposal: Callable[[Any], Callable[[], None]]) -> None:
         self._cupy = cupy
         self._ordinal = ordinal
         self._disposal = disposal
         self._blocks: WeakValueDictionary[int, SharedBlock] = WeakValueDictionary()  # by address
-        self._kept: list[tuple[Buffer, SharedBlock]] = []  # discarded, but perhaps open elsewhere
+        self._kept: list[tuple[Buffer, SharedBlock]] = []  # discarded, but perhaps open in another process
 
     def new(self, nbytes: int, user: BlockUser) -> tuple[SharedBlock, Any]:
-        """A block of whole pages, contents undefined, and an array over all of it, which keeps it.
+        """A block of whole pages, contents undefined, and an array over all of it, which keeps it alive.
 
         CUDARuntimeError if there is no memory, or if the device gives no handles.
         """
@@ -77,11 +77,11 @@ class SharedBlocks:
         return True
 
     def left_open(self, pid: int) -> list[int]:
-        """The bytes of each buffer that is kept, for that process or (0) for any."""
+        """The bytes of each kept buffer; `pid`: only those of that process, 0: all."""
         return [buffer.nbytes for buffer, block in self._kept if pid in {0, block.user.pid}]
 
     def unused(self) -> list[Buffer]:
-        """Those of the kept buffers that nobody has open any more; they are kept no longer."""
+        """Remove and return the kept buffers that no process has open any more."""
         if not self._kept:
             return []
         over = [buffer for buffer, block in self._kept if block.user.is_over()]

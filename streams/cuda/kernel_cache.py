@@ -1,12 +1,12 @@
-"""Where compiled kernels of CUDA devices are kept: a directory of the daemon's own.
+"""The daemon's own directory of compiled CUDA kernels.
 
-CuPy compiles a kernel when it is first called, which takes 0.2 to 1 s, and keeps the result as a file. The daemon keeps
-these in the user's cache: they have to survive a restart of the machine, which the runtime directory does not, and
-nothing is lost with them, so that they are no state. It does not share `~/.cupy`: a program of the user's may clear
-that, or put there what another CuPy has compiled. The directory is private, since its files run on the GPU.
+CuPy compiles a kernel at its first call, which takes 0.2 to 1 s, and stores the result as a file. The daemon stores
+these files in the user's cache: they have to survive a restart of the machine, which the runtime directory does not,
+and they can be regenerated, so they are no state. The daemon does not share `~/.cupy`: a program of the user's may
+clear that, or another version of CuPy may have filled it. The directory is private, since its files run on the GPU.
 
-CuPy reads $CUPY_CACHE_DIR once, when it is imported. So the directory is chosen before that; if the user has set the
-variable, it holds, and the directory is the user's business.
+CuPy reads $CUPY_CACHE_DIR once, when it is imported, so the directory is chosen before that. If the user has set the
+variable, it takes precedence, and the user is responsible for the directory.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Final, NamedTuple
 from ...interpreter.errors import MetadataError
 
 VARIABLE: Final = "CUPY_CACHE_DIR"
-SUFFIX: Final = ".cubin"  # of a compiled kernel
+SUFFIX: Final = ".cubin"  # of a file with a compiled kernel
 
 
 class CachedKernels(NamedTuple):
-    """What a directory holds."""
+    """The contents of a directory."""
 
     kernels: int
     nbytes: int
 
 
 def directory_of(configured: Path | None = None) -> Path:
-    """Where kernels are kept: in $CUPY_CACHE_DIR, else where it is configured, else in the user's cache.
+    """The directory of kernels: $CUPY_CACHE_DIR, else the configured one, else one in the user's cache.
 
-    MetadataError if nothing says where that is.
+    MetadataError if there is none of these.
     """
     if given := os.environ.get(VARIABLE):
         return Path(given).absolute()
@@ -47,7 +47,7 @@ def directory_of(configured: Path | None = None) -> Path:
 
 
 def keep_in(directory: Path) -> None:
-    """Have CuPy, which is not imported yet, keep its kernels there; MetadataError if that cannot be."""
+    """Make CuPy, which is not imported yet, store kernels there; MetadataError if it cannot."""
     if os.environ.get(VARIABLE):
         return
     try:
@@ -59,7 +59,7 @@ def keep_in(directory: Path) -> None:
 
 
 def check(directory: Path) -> None:
-    """MetadataError unless the directory can be made, or is this user's alone to write to. Changes nothing."""
+    """MetadataError unless the directory can be made, or only this user may write to it. Changes nothing."""
     if os.environ.get(VARIABLE):
         return
     there = next(path for path in (directory, *directory.parents) if path.exists())
@@ -81,13 +81,13 @@ def unusable(directory: Path, why: str) -> MetadataError:
 
 
 def kept_in(directory: Path) -> CachedKernels:
-    """How many kernels a directory has, and how many bytes they take."""
+    """The number of kernels in a directory, and their bytes."""
     sizes = [size for file in directory.glob(f"*{SUFFIX}") if (size := size_of(file))]
     return CachedKernels(len(sizes), sum(sizes))
 
 
 def size_of(file: Path) -> int:
-    """Its bytes; 0 if it has just been removed."""
+    """The file's bytes; 0 if it has just been removed."""
     try:
         return file.stat().st_size
     except OSError:

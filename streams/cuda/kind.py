@@ -1,4 +1,4 @@
-"""The kind "cuda": what is known of it before a device of it is opened, which alone imports what kernels take."""
+"""The kind "cuda": its definition, which is read before a device is opened. Only opening a device imports CuPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_cuda(name: str, sink: Sink, options: CudaOptions) -> CudaDevice:
-    """A GPU."""
+    """Open a GPU."""
     from .cuda import CudaDevice
 
     return CudaDevice(name, sink, options)

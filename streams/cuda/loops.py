@@ -1,7 +1,7 @@
-"""The loops of CuPy's ufuncs: the device code for one element, which generated kernels are made of.
+"""The loops of CuPy's ufuncs: the device code for one element, from which generated kernels are made.
 
-A ufunc of CuPy's has a loop for each combination of dtypes. A loop is a statement in C++ that computes `out0` from
-`in0`, `in1`, ...; kernels that have the same statement, compiled with CuPy's flags, give the same bits.
+A CuPy ufunc has a loop for each combination of dtypes. A loop is a C++ statement that computes `out0` from `in0`,
+`in1`, ...; kernels with the same statement, compiled with CuPy's flags, give the same bits.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NAMES: Final = {
     "float32": "float",
     "float64": "double",
 }  # of dtypes in C
-HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # what the loops' code is written for
+HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # needed by the loops' code
 
 
 class Loop(NamedTuple):
-    """One of the loops of a CuPy ufunc: dtypes, device code of one element (`in0`, ..., `out0`), what goes before."""
+    """One loop of a CuPy ufunc: its dtypes, the device code of one element (`in0`, ..., `out0`), and a preamble."""
 
     taken: tuple[Any, ...]
     given: Any
@@ -39,13 +39,15 @@ class Loop(NamedTuple):
 
 
 def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> Loop | None:
-    """The loop that a CuPy ufunc uses for these operands. None if that cannot be told, or is not for us."""
+    """The loop that a CuPy ufunc uses for these operands. None if that is unknown, or generated kernels do not support
+    it."""
     loop = first_loop(ufunc, [meta.dtype if isinstance(meta, Meta) else meta for meta in metas])
     return loop if loop is not None and loop.given == result.dtype else None
 
 
 def first_loop(ufunc: Any, operands: Sequence[Any]) -> Loop | None:
-    """The loop for operands of these dtypes, or types of Python numbers: the first to whose dtypes they can be cast."""
+    """The first loop to whose dtypes the operands can be cast. An operand is a dtype, or the type of a Python
+    number."""
     tensors = [each for each in operands if isinstance(each, np.dtype)]
     if not tensors or any(dtype.name not in NAMES for dtype in tensors):
         return None

@@ -1,4 +1,4 @@
-"""The cross entropy and its gradient as launches of our own, for packed logits and labels (`loss_source`)."""
+"""The cross entropy and its gradient as generated launches, for packed logits and labels (`loss_source`)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .row_kernels import MOST_BLOCKS, threads_for
 from .row_source import LOWEST, MOST_THREADS
 from .sources import Sources
 
-SHORT, FEW = 64, 1 << 13  # elements of a row, and rows, that one block computes
+SHORT, FEW = 64, 1 << 13  # the most elements of a row, and the most rows, that one block computes
 
 
 def loss_kernel(
     sources: Sources, call: KernelCall, kernel: BoundKernel, empty: Callable[[int], Any]
 ) -> BoundKernel | None:
-    """A kernel for the call; None if it is left to CuPy. `empty`: takes so many bytes of memory."""
+    """A kernel for the call; None if CuPy computes it. `empty`: allocates that many bytes."""
     if call.op.name not in {"cross_entropy", "cross_entropy_grad"}:
         return None
     logits, labels = call.metas
@@ -49,7 +49,7 @@ def loss_kernel(
 
 
 class LossKernel(OwnKernel):
-    """One launch. `form`: blocks, and threads of each; `sizes`: the arguments behind the operands."""
+    """One launch. `form`: the number of blocks, and of threads in each; `sizes`: the arguments after the operands."""
 
     def __init__(
         self,
@@ -74,7 +74,8 @@ class LossKernel(OwnKernel):
 
 
 class LongLoss:
-    """Two launches, with a loss for each row in between. `count`: of how many rows the result is the mean."""
+    """Two launches, with a loss for each row in between. `count`: the number of rows of which the result is the
+    mean."""
 
     def __init__(
         self,
@@ -104,5 +105,5 @@ class LongLoss:
 
 
 def are_packed(arrays: Sequence[Any]) -> bool:
-    """Have all arrays their elements side by side?"""
+    """Return whether the elements of each array are contiguous."""
     return all(array._c_contiguous for array in arrays)  # noqa: SLF001 - `flags` makes an object at each call

@@ -1,9 +1,9 @@
-"""The sources of the cross entropy's kernels and of its gradient's.
+"""The sources of the kernels of the cross entropy and its gradient.
 
-CuPy computes either by some twelve launches. Rows are computed, and added up, as `row_source` says; the mean of the
-losses likewise: each thread of one block adds every n-th loss, and the sums are combined in halves. Where rows are
-short and few, one block does all of it in one launch, a thread a row. A label out of range makes its row NaN, and with
-that the mean (`interpreter.ops.nn.labels`).
+CuPy computes either by some twelve launches. Rows are computed, and summed, as `row_source` says. The mean of the
+losses is summed likewise: each thread of one block adds every n-th loss, and the sums are combined in halves. If rows
+are short and few, one block does everything in one launch, with a thread for each row. A label out of range makes its
+row NaN, and so the mean (`interpreter.ops.nn.labels`).
 """
 
 from __future__ import annotations

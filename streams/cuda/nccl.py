@@ -1,11 +1,12 @@
-"""NCCL through CuPy: communicators, and a collective as calls of theirs. Unverified: it has run over a fake alone.
+"""NCCL through CuPy: communicators, and a collective as calls of their methods. Unverified: it has only run over a
+fake.
 
-A communicator is of an ordered list of GPUs, and has an object for each that is of this process. All of them are made,
+A communicator belongs to an ordered list of GPUs, and has an object for each GPU of this process. All objects are made,
 and called, within one group, so that no rank waits for another one of the same thread. Making them waits for the ranks
-of other processes, which nothing ends but their coming or the end of theirs: `Making` does so on a thread of its own.
+of other processes; the wait ends only when these join or end, so `Making` waits on a thread of its own.
 
-`abort` ends kernels that wait for a rank which will never come. CuPy forgets the communicator then; so does this file:
-nothing is called behind it. NCCL's kernels and buffers take memory of the GPU that no device counts.
+`abort` ends kernels that wait for a rank that will never come. CuPy then forgets the communicator, and so does this
+file: nothing is called after it. NCCL's kernels and buffers take memory of the GPU that no device counts.
 
 Source: NCCL's documentation, "Creating a Communicator" and "Group Calls".
 """
@@ -20,8 +21,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ...interpreter.collectives.library import Element, Operation, RankCall
 from ...interpreter.errors import KernelError, TensordError
 
-LEAST: Final = 2700  # NCCL 2.7, which has calls between two ranks; 2.9 and later write 20900
-ABORTING: Final = 1.0  # seconds that an abort waits for a launch which is being made
+LEAST: Final = 2700  # NCCL 2.7, the first with calls between two ranks; 2.9 and later write 20900
+ABORTING: Final = 1.0  # seconds that an abort waits for a launch that is being made
 
 DTYPES: Final = {
     "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "uint32": "NCCL_UINT32",
@@ -32,17 +33,17 @@ REDUCTIONS: Final = {"sum": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN"}
 
 
 class Span(NamedTuple):
-    """A piece of a GPU's memory: its address, and numbers of the library's dtype."""
+    """A piece of a GPU's memory: its address, and the count of elements of the library's dtype."""
 
     address: int = 0
     size: int = 0
 
 
-Made: TypeAlias = tuple[RankCall, Span, Span]  # a call with what it reads and writes
+Made: TypeAlias = tuple[RankCall, Span, Span]  # a call, and the memory that it reads and writes
 
 
 def unavailable() -> str:
-    """Why NCCL cannot be used; "" if it can."""
+    """The reason why NCCL cannot be used; "" if it can."""
     try:
         from cupy.cuda import nccl
     except Exception as error:
@@ -69,16 +70,15 @@ def new_id() -> bytes:
 
 
 class Communicator:
-    """A communicator of so many ranks, of which those in `ordinals` are GPUs of this process, by their numbers. Raises
-    what NCCL raises."""
+    """A communicator of `size` ranks. `ordinals`: the GPUs of this process, by rank. Raises the errors of NCCL."""
 
     def __init__(self, cupy: Any, size: int, ordinals: Mapping[int, int], unique_id: bytes) -> None:
         from cupy.cuda import nccl
 
         self._nccl: Any = nccl
-        self.error: TensordError | None = None  # why it was aborted
-        self.running = 0  # launches that were begun and have not ended
-        self._lock = threading.Lock()  # of calls that use it, against its end
+        self.error: TensordError | None = None  # the reason why it was aborted
+        self.running = 0  # launches that have begun and not ended
+        self._lock = threading.Lock()  # guards calls against the end of the communicator
         self.id = unique_id
         self._ranks: dict[int, Any] = {}
         self._whole = size == len(ordinals)
@@ -88,7 +88,7 @@ class Communicator:
                     self._ranks[rank] = rank_of(nccl, size, unique_id, rank)
 
     def launch(self, made: Sequence[Made], element: Element, reduction: str, streams: Mapping[int, int]) -> None:
-        """Launch the calls on the streams of their ranks, as one."""
+        """Launch the calls on the streams of their ranks, as one group."""
         nccl = self._nccl
         dtype, merge = getattr(nccl, DTYPES[element.dtype]), getattr(nccl, REDUCTIONS[reduction])
         with self._lock:
@@ -100,15 +100,15 @@ class Communicator:
                     ISSUE[call.operation](self._ranks[rank], call, source, target, (dtype, merge, streams[rank]))
 
     def check(self) -> None:
-        """Raise what went wrong since the last launch, on a network for one."""
+        """Raise an error since the last launch, for example of a network."""
         with self._lock:
             if self.error is None:
                 for comm in self._ranks.values():
                     comm.check_async_error()
 
     def abort(self, error: TensordError) -> None:
-        """End the kernels that run, unfinished, and the communicator. A launch that is being made may be waiting for
-        ranks that are gone: only a moment is waited for it."""
+        """End the running kernels, unfinished, and the communicator. A launch that is being made may wait for ranks
+        that are gone, so this waits for it only a moment."""
         held = self._lock.acquire(timeout=ABORTING)
         try:
             first, self.error = self.error is None, self.error or error
@@ -120,7 +120,7 @@ class Communicator:
                 self._lock.release()
 
     def destroy(self) -> None:
-        """End a communicator that nothing uses. To destroy it would wait for ranks of other processes."""
+        """End an unused communicator. `destroy` of NCCL would wait for ranks of other processes."""
         given_up = KernelError("the communicator was given up")
         if not self._whole:
             self.abort(given_up)
@@ -134,7 +134,7 @@ class Communicator:
 
 
 class Making:
-    """A communicator that is being made on a thread of its own, which may be given up. `done` is set at the end."""
+    """A communicator that is made on a thread of its own, and may be given up. `done` is set at the end."""
 
     def __init__(self, make: Callable[[], Communicator]) -> None:
         self.done = threading.Event()
@@ -142,17 +142,17 @@ class Making:
         self._made: Communicator | None = None
         self._failure: BaseException | None = None
         self._given_up: TensordError | None = None
-        self._lock = threading.Lock()  # of the end of one of the two threads
+        self._lock = threading.Lock()  # guards which of the two threads ends the communicator
         threading.Thread(target=self._work, name="tensord nccl maker", daemon=True).start()
 
     def result(self) -> Communicator:
-        """The communicator, once done; raises what NCCL raises."""
+        """The communicator, once `done`; raises the errors of NCCL."""
         if self._made is None:
             raise self._failure or KernelError("no communicator was made")
         return self._made
 
     def give_up(self, error: TensordError) -> None:
-        """Nobody wants it any more: it is aborted, at once or when it is there."""
+        """Give up the communicator: it is aborted, now or once it is made."""
         with self._lock:
             self._given_up = error
         if self._made is not None:
@@ -171,7 +171,7 @@ class Making:
 
 
 def rank_of(nccl: Any, size: int, unique_id: bytes, rank: int) -> Any:
-    """A rank's object, on the current GPU."""
+    """The object of a rank, on the current GPU."""
     try:
         return nccl.NcclCommunicator(size, unique_id, rank)
     except TypeError:  # CuPy before 14
@@ -180,7 +180,7 @@ def rank_of(nccl: Any, size: int, unique_id: bytes, rank: int) -> Any:
 
 @contextmanager
 def grouped(nccl: Any) -> Iterator[None]:
-    """Have the calls within begin together, at the end. After an exception the group ends, too."""
+    """Make the calls within the block begin together, at its end. After an exception the group ends, too."""
     nccl.groupStart()
     try:
         yield
@@ -195,19 +195,19 @@ How: TypeAlias = tuple[int, int, int]  # NCCL's dtype and reduction, a stream
 
 
 def all_reduce(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
-    """`source` and `target` of equal size."""
+    """`source` and `target` have equal sizes."""
     dtype, merge, stream = how
     comm.allReduce(source.address, target.address, source.size, dtype, merge, stream)
 
 
 def all_gather(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
-    """The size of one rank's part counts."""
+    """The size of one rank's part is passed."""
     dtype, _, stream = how
     comm.allGather(source.address, target.address, source.size, dtype, stream)
 
 
 def reduce_scatter(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
-    """The size of one rank's part counts."""
+    """The size of one rank's part is passed."""
     dtype, merge, stream = how
     comm.reduceScatter(source.address, target.address, target.size, dtype, merge, stream)
 
@@ -225,13 +225,13 @@ def broadcast(comm: Any, call: RankCall, source: Span, target: Span, how: How) -
 
 
 def send(comm: Any, call: RankCall, source: Span, _target: Span, how: How) -> None:
-    """To the other rank."""
+    """Send to the other rank."""
     dtype, _, stream = how
     comm.send(source.address, source.size, dtype, call.peer, stream)
 
 
 def recv(comm: Any, call: RankCall, _source: Span, target: Span, how: How) -> None:
-    """From the other rank."""
+    """Receive from the other rank."""
     dtype, _, stream = how
     comm.recv(target.address, target.size, dtype, call.peer, stream)
 

@@ -1,34 +1,34 @@
-"""Collectives between GPUs by NCCL, those of this machine's ranks. Unverified: it has run over a fake alone.
+"""Collectives by NCCL between the GPUs of this machine, and of others. Unverified: it has only run over a fake.
 
 Theory of operation
     A kernel of NCCL waits, on its GPU, for the kernels of all other ranks. Two GPUs that get two collectives in
     different orders wait for each other for ever. So one thread, the *launcher*, launches all collectives of a machine,
     one after the other, each on one stream of each of its GPUs, which nothing else uses. The *follower* waits for the
-    GPUs, in the order of launches, and tells. The *watcher* looks, as long as anything runs, whether a communicator has
-    failed or a GPU is lost, and aborts then: nothing else would end the kernels of the other ranks.
+    GPUs, in the order of launches, and reports. While anything runs, the *watcher* checks whether a communicator has
+    failed or a GPU is lost, and then aborts: nothing else would end the kernels of the other ranks.
 
-    Communicators are made when a list of GPUs first has a collective, some 0.1 to 3 s, and kept. Beyond `KEPT` the one
-    that was idle for longest is destroyed. One with ranks of other nodes is made on a thread of its own, as only the
-    coming of all of them ends that; the launcher waits, unless the launch is withdrawn, or for `MAKING` seconds. All
-    nodes have their launches in one order (`gangs`), so launchers never wait for each other in a circle.
+    A communicator is made for the first collective of a list of GPUs, which takes some 0.1 to 3 s, and kept. Beyond
+    `KEPT` the one idle longest is destroyed. A communicator with ranks of other nodes is made on a thread of its own,
+    since only the arrival of all ranks ends the call; the launcher waits, unless the launch is withdrawn, for at most
+    `MAKING` seconds. All nodes have their launches in one order (`gangs`), so launchers never wait in a circle.
 
 Guarantees
-    - A launch is begun on all GPUs of this machine or on none; `ended` is called once, when none touches its arrays any
+    - A launch begins on all GPUs of this machine or on none; `ended` is called once, when no GPU uses its arrays any
       more.
-    - A launch that is withdrawn before it is begun does not begin. One that has begun and is withdrawn by anything but
-      a cancellation is aborted with its communicator, and so is what the communicator had begun before; the next
+    - A launch that is withdrawn before it begins does not begin. A launch that has begun, and is withdrawn by anything
+      but a cancellation, is aborted with its communicator, and so are the communicator's earlier launches; the next
       collective makes a new one.
-    - On a GPU that is lost the follower waits for nothing.
+    - The follower does not wait for a lost GPU.
 
 Who owns what
-    The launcher owns streams, and makes and ends communicators; `_made`, `_jobs` and the fields of a job are under the
-    lock. Aborts of what runs are the watcher's alone, so that nobody else waits for NCCL to give up.
+    The launcher owns streams, and makes and ends communicators; the lock guards `_made`, `_jobs` and the fields of a
+    job. Only the watcher aborts running launches, so no other thread waits for NCCL to give up.
 
 Rejected
     - The launchers of the devices, each for its own GPU: two collectives would need one order among several threads.
-    - Stream order instead of a wait of the host before a launch: a kernel that waits for another GPU would hold up what
-      is behind it in that order. So a launch begins when all that it reads is there, as other steps of collectives do.
-    - A stream and a thread for each communicator: kernels of several ones may fill a GPU, each without the other ones.
+    - Stream order instead of a wait of the host before a launch: a kernel that waits for another GPU would delay later
+      work in that order. So a launch begins when all its operands are computed, as other steps of collectives do.
+    - A stream and a thread for each communicator: kernels of several ones may fill a GPU, each waiting for its peers.
     - `initAll`, which holds the interpreter's lock.
 """
 
@@ -51,14 +51,14 @@ from ..stream import LOG
 from .nccl import DTYPES, Communicator, Made, Making, Span, new_id, version
 
 KEPT: Final = 8  # communicators
-MAKING: Final = 60.0  # seconds in which the ranks of other nodes have to come
-UNFINISHED: Final = 4  # communicators that were given up, and for which a thread still waits
+MAKING: Final = 60.0  # seconds for the ranks of other nodes to join
+UNFINISHED: Final = 4  # the most abandoned communicators for which a thread still waits
 SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
-PERIOD: Final = 0.1  # seconds between two looks at what runs
+PERIOD: Final = 0.1  # seconds between two checks of the running launches
 
 
 class Job:
-    """A launch on its way. `error`: why it is not to begin, or was given up."""
+    """A launch in progress. `error`: the reason why it must not begin, or was given up."""
 
     __slots__ = ("begun", "communicator", "ended", "error", "events", "launch", "operands")
 
@@ -69,11 +69,11 @@ class Job:
         self.error: TensordError | None = None
         self.begun = False
         self.communicator: Communicator | None = None
-        self.events: list[tuple[Any, Any]] = []  # a device, and the event behind the launch there
+        self.events: list[tuple[Any, Any]] = []  # a device, and the event after the launch there
 
 
 class NcclLibrary:
-    """`CollectiveLibrary` of the GPUs of one machine, which `devices` has by name."""
+    """The `CollectiveLibrary` of the GPUs of one machine, which `devices` has by name."""
 
     name = "nccl"
 
@@ -82,14 +82,14 @@ class NcclLibrary:
         self._cupy = cupy
         self._devices = dict(devices)
         self._given_up: list[Making] = []
-        self._leaving: list[Communicator] = []  # those that still run, and that other nodes do not have any more
+        self._leaving: list[Communicator] = []  # communicators with running launches that other nodes no longer have
         self._lock = threading.Lock()
-        self._jobs: dict[Launch, Job] = {}  # that have not ended
-        self._made: OrderedDict[tuple[str, ...], Communicator] = OrderedDict()  # the one that was used last is last
+        self._jobs: dict[Launch, Job] = {}  # launches that have not ended
+        self._made: OrderedDict[tuple[str, ...], Communicator] = OrderedDict()  # the most recently used one is last
         self._streams: dict[str, Any] = {}
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._launched: SimpleQueue[Job | None] = SimpleQueue()
-        self._bell = threading.Event()  # the watcher's
+        self._bell = threading.Event()  # wakes the watcher
         self._closed = False
         self._over = False  # the follower has ended
         self._threads: list[threading.Thread] = []
@@ -138,7 +138,8 @@ class NcclLibrary:
         return ended
 
     def _started(self) -> bool:
-        """Are there threads? A process that is ending gets none. Under the lock."""
+        """Start the threads if necessary; returns whether they run. A process that is ending gets none. Under the
+        lock."""
         work = {"launcher": self._launch_all, "follower": self._follow_all, "watcher": self._watch_all}
         with suppress(RuntimeError):
             for name, do in list(work.items())[len(self._threads) :]:
@@ -149,7 +150,7 @@ class NcclLibrary:
         return len(self._threads) == len(work)
 
     def _to_the_end(self, name: str, do: Callable[[], None]) -> None:
-        """The work of a thread. An exception that nobody expected loses the GPUs, and the work goes on."""
+        """Do the work of a thread to its end. An unexpected exception loses the GPUs, and the work goes on."""
         over = False
         while not over:
             try:
@@ -171,7 +172,7 @@ class NcclLibrary:
         self._launched.put(None)
 
     def _launch(self, job: Job) -> None:
-        """Launch one, unless it was withdrawn."""
+        """Launch a job, unless it was withdrawn."""
         communicator = None
         try:
             communicator = self._communicator_of(job) if self._may_begin(job) else None
@@ -185,7 +186,7 @@ class NcclLibrary:
             self._failed(job, failure)
 
     def _may_begin(self, job: Job) -> bool:
-        """Is it still wanted, and does no GPU of it miss?"""
+        """Return whether the job is still wanted, and none of its GPUs is lost."""
         lost = next((one.lost for one in self._own(job) if one.lost is not None), None)
         with self._lock:
             if lost is not None and job.error is None:
@@ -193,7 +194,7 @@ class NcclLibrary:
             return job.error is None
 
     def _begins(self, job: Job, communicator: Communicator) -> bool:
-        """Note that it begins, unless it was withdrawn meanwhile."""
+        """Note that the job begins, unless it was withdrawn meanwhile."""
         with self._lock:
             if job.error is not None:
                 return False
@@ -202,7 +203,7 @@ class NcclLibrary:
             return True
 
     def _communicator_of(self, job: Job) -> Communicator:
-        """The one of its GPUs, made anew if there is none that works, or if other nodes do not have it."""
+        """The communicator of the job's GPUs. It is made anew if none works, or if other nodes do not have it."""
         key, shared = job.launch.devices, job.launch.shared
         id_ = self.kept(key)
         if id_ and (shared is None or id_ == shared.kept):
@@ -218,7 +219,7 @@ class NcclLibrary:
         return found
 
     def _make_room(self, key: tuple[str, ...]) -> None:
-        """End what was idle for longest, but for what runs, and what these GPUs had."""
+        """End the communicators idle longest, and the previous one of these GPUs once its launches have ended."""
         with self._lock:
             idle = [other for other, one in self._made.items() if not one.running and other != key]
             surplus = idle[: max(0, len(self._made) - (key in self._made) - KEPT + 1)]
@@ -252,7 +253,7 @@ class NcclLibrary:
         return making.result()
 
     def _launch_with(self, job: Job, communicator: Communicator) -> None:
-        """Launch its calls, and record an event behind them on each GPU."""
+        """Launch the job's calls, and record an event after them on each GPU."""
         devices, element = job.launch.here, job.launch.element
         streams = {rank: self._stream_of(devices[rank]) for rank in {call.rank for call in job.launch.calls}}
         made: list[Made] = [
@@ -262,7 +263,7 @@ class NcclLibrary:
         raw = {rank: stream.ptr for rank, stream in streams.items()}
         try:
             communicator.launch(made, element, job.launch.reduction, raw)
-        finally:  # a part of them may have begun
+        finally:  # some of them may have begun
             for rank, stream in streams.items():
                 job.events.append((self._devices[devices[rank]], self._event_behind(devices[rank], stream)))
 
@@ -279,7 +280,7 @@ class NcclLibrary:
         return event
 
     def _failed(self, job: Job, error: BaseException) -> None:
-        """It was not launched, or in part."""
+        """The job was not launched, or only partly."""
         with self._lock:
             job.error = job.error or described(job, error)
         self._bell.set()
@@ -298,7 +299,7 @@ class NcclLibrary:
         self._bell.set()
 
     def _follow(self, job: Job) -> None:
-        """Wait until its GPUs have done with it, and tell."""
+        """Wait until the job's GPUs are done with it, and report."""
         for device, event in job.events:
             if device.lost is None:
                 try:
@@ -315,7 +316,7 @@ class NcclLibrary:
                 error = error or communicator.error
             del self._jobs[job.launch]
         if communicator is not None and error is not None:
-            communicator.abort(error)  # other ranks may have done more of it, or less
+            communicator.abort(error)  # other ranks may have done more of the launch, or less
         job.ended(error)
 
     # -- the watcher -----------------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ class NcclLibrary:
             return any(job.begun for job in self._jobs.values())
 
     def _look_at(self, job: Job) -> None:
-        """Abort its communicator if it was given up, a GPU of it is lost, or NCCL says that it has failed."""
+        """Abort the job's communicator if the job was given up, a GPU of it is lost, or NCCL reports a failure."""
         communicator = job.communicator
         if communicator is None or communicator.error is not None:
             return
@@ -350,7 +351,7 @@ class NcclLibrary:
 
 
 def failure_of(communicator: Communicator) -> BaseException | None:
-    """What NCCL says has gone wrong; None if nothing has."""
+    """The failure that NCCL reports; None if there is none."""
     try:
         communicator.check()
     except Exception as error:
@@ -359,7 +360,7 @@ def failure_of(communicator: Communicator) -> BaseException | None:
 
 
 def span_of(operand: Operand | None, element: Element) -> Span:
-    """Where an operand lies."""
+    """The memory of an operand."""
     if operand is None:
         return Span()
     array, begin, size = operand
@@ -368,7 +369,7 @@ def span_of(operand: Operand | None, element: Element) -> Span:
 
 
 def find_out_loss(device: Any, event: Any) -> None:
-    """Ask the GPU about an event: an error of any of its kernels is told then."""
+    """Query an event of the GPU, which raises an error of any of its kernels."""
     if device.lost is None:
         try:
             device.has_passed(event)
@@ -377,7 +378,7 @@ def find_out_loss(device: Any, event: Any) -> None:
 
 
 def described(job: Job, error: BaseException) -> TensordError:
-    """The error as that of the collective."""
+    """The error, described as that of the collective."""
     if isinstance(error, TensordError):
         return error
     return KernelError(f"{job.launch.label}: {type(error).__name__}: {error}")

@@ -18,14 +18,14 @@ from .own_kernel import Launch, OwnKernel
 
 ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
 SLOT: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
-LARGEST: Final = 1 << 30  # bytes of a copy: the driver takes less than 2 GiB for the pitch of one
+LARGEST: Final = 1 << 30  # of a copy: the driver takes less than 2 GiB as its pitch
 
 
 class Patchable(Protocol):
     """The nodes of one call."""
 
     def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
-        """Take other arguments; False if that cannot be, and nothing is changed."""
+        """Use other arguments. Returns False and changes nothing if these arguments cannot be used."""
 
 
 class OwnNode:
@@ -45,7 +45,7 @@ class OwnNode:
         poisoned = any(each is None for each in arguments)
         launch = None if poisoned else self._kernel.launch_of(arguments)
         if launch is None or len(launch.arguments) != len(self._pointers):
-            return False  # a library would be called instead, or another kernel
+            return False  # another kernel, or a library call, would be launched
         self._put(launch)
         driver.set_kernel(executable, self._node, self._parameters)
         return True
@@ -70,11 +70,11 @@ class CopiedArgument:
         self._context = context
 
     def takes(self, argument: Any) -> bool:
-        """Can the argument be copied here?"""
+        """Return whether the argument can be copied here."""
         return is_array(argument) and form_of(argument) == self._form
 
     def patch(self, driver: Driver, executable: int, argument: Any) -> None:
-        """CopiedArgument that argument from now on."""
+        """Copy that argument from now on."""
         here, there, nbytes = self.fixed.data.ptr, argument.data.ptr, argument.nbytes
         if self.before:
             driver.set_copy(executable, self.before, here, there, nbytes, self._context)
@@ -83,7 +83,7 @@ class CopiedArgument:
 
 
 class FixedNodes:
-    """The nodes of a call that a library has launched. `copies`: by the place of the argument that moves."""
+    """The nodes of a library call. `copies`: by the position of the argument that moves."""
 
     def __init__(self, arguments: Sequence[Any], copies: Mapping[int, CopiedArgument]) -> None:
         self._baked = [None if place in copies else baked(each) for place, each in enumerate(arguments)]
@@ -105,12 +105,12 @@ class FixedNodes:
 
 
 def is_array(argument: Any) -> bool:
-    """Is it an array of a GPU?"""
+    """Return whether the argument is an array on a GPU."""
     return hasattr(type(argument), "__cuda_array_interface__")
 
 
 def form_of(array: Any) -> tuple[Any, ...]:
-    """All that a library's choice of a kernel may depend on: shape, dtype, strides, alignment."""
+    """All facts on which a library's choice of a kernel may depend: shape, dtype, strides, alignment."""
     return array.shape, array.dtype, array.strides, array.data.ptr % ALIGNMENT
 
 
@@ -120,7 +120,7 @@ def baked(argument: Any) -> tuple[Any, ...]:
 
 
 def is_dense(array: Any) -> bool:
-    """Can one copy node copy the array: has it no gaps, and at most `LARGEST` bytes?"""
+    """Return whether one copy node can copy the array: it has no gaps, and at most `LARGEST` bytes."""
     if not is_array(array) or not 0 < array.nbytes <= LARGEST:
         return False
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)

@@ -1,4 +1,4 @@
-"""The options of CUDA devices, and whether there are any: known without what kernels take to import."""
+"""The options of CUDA devices, and whether there are GPUs. Importing this file does not import CuPy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NCCL: Final = flag(
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
-    """Options of a cuda device. `memory`: 0 is five sixths of the memory free when the device is opened."""
+    """Options of a cuda device. `memory`: 0 stands for five sixths of the memory free when the device is opened."""
 
     memory: Annotated[int, MEMORY, "5/6 of what is free when it is opened"] = 0
     cache: Annotated[int, CACHE] = 2 << 30
@@ -52,7 +52,7 @@ class CudaOptions:
 
 
 def available(ordinal: int = 0) -> str | None:
-    """None if this CUDA device can be opened, else the reason."""
+    """The reason why this CUDA device cannot be opened; None if it can."""
     try:
         import cupy
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Kernels that we generate, as calls of the driver: the function, its grid, and its arguments.
+"""Generated kernels, as calls of the driver: the function, its grid, and its arguments.
 
-A call of a library decides by itself what it launches. Of a kernel of our own that is known beforehand, so a graph of
-launches can have other arguments put into its node (`graphs`).
+A library decides at each call what to launch. The launch of a generated kernel is known beforehand, so a graph of
+launches can replace the arguments of its node (`graphs`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...interpreter.schema.opdef import BoundKernel
 
 
 class Launch(NamedTuple):
-    """One launch: CuPy's function, and what it is called with. An argument is an array, or a number of NumPy's."""
+    """One launch: CuPy's function, and its arguments. An argument is an array, or a NumPy number."""
 
     function: Any
     grid: tuple[int, ...]
@@ -23,7 +23,7 @@ class Launch(NamedTuple):
 
 
 class OwnKernel(ABC):
-    """A kernel of our own, bound to a plan; calling it launches. `instead`: called with operands that it does not
+    """A generated kernel, bound to a plan; calling it launches. `instead`: called with operands that it does not
     take."""
 
     __slots__ = ("instead",)
@@ -40,4 +40,4 @@ class OwnKernel(ABC):
 
     @abstractmethod
     def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
-        """The launch that a call with these operands is; None if the call is left to a library."""
+        """The launch that a call with these operands would make; None if a library is called instead."""

@@ -1,10 +1,10 @@
 """Pinned host memory, which the GPU copies from and to directly: blocks of size classes, within a limit.
 
-A block is given out as a `Lease`, the base of the arrays laid over it. When the last of these arrays is gone, on
-whatever thread, the block is free. Pinned memory is taken from the system for good, so all blocks together stay within
+A block is handed out as a `Lease`, the base of the arrays laid over it. When the last of these arrays is gone, on any
+thread, the block is free. Pinned memory is unavailable to the rest of the system, so all blocks together stay within
 `limit`. If a block would not fit, free blocks are given back, the largest first; if that does not help either, there is
-no block, and the caller uses pageable memory. Up to a half of `limit` is kept free for reuse, since pinning is slow
-(some milliseconds for 16 MiB).
+no block, and the caller uses pageable memory. Up to half of `limit` is kept free for reuse, since pinning is slow (some
+milliseconds for 16 MiB).
 
 Why not CuPy's pool: it rounds sizes up to powers of two, has no limit, and keeps every block until all are given back.
 """
@@ -26,7 +26,7 @@ SMALLEST = 4096  # bytes: pinning works on pages
 
 
 class Lease:
-    """A block in use; NumPy lays arrays over it, and goes back to `returned` when the last of them is gone."""
+    """A block in use. NumPy lays arrays over it, and the block goes to `returned` when the last of them is gone."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_block", "_returned")
 
@@ -40,9 +40,9 @@ class Lease:
 
 
 class PinnedPool:
-    """`new` makes a block of that many bytes, with the attributes `ptr` and `size`, or raises.
+    """A pool of pinned blocks. `new` makes a block of that many bytes, with the attributes `ptr` and `size`, or raises.
 
-    `total` counts the bytes of all blocks, in use and free. Any thread may take.
+    `total` counts the bytes of all blocks, in use and free. Any thread may call `array` and `trim`.
     """
 
     def __init__(self, limit: int, new: Callable[[int], Any]) -> None:
@@ -52,10 +52,10 @@ class PinnedPool:
         self._lock = threading.Lock()
         self._free: dict[int, list[Any]] = {}
         self._idle = 0  # bytes of `_free`
-        self._returned: deque[Any] = deque()  # a lease may end anywhere, also while this thread holds the lock
+        self._returned: deque[Any] = deque()  # a lease may end at any point, also while this thread holds the lock
 
     def array(self, meta: Meta) -> NDArray[np.generic] | None:
-        """A pinned array, contents undefined; None if there is no room for it."""
+        """A pinned array, contents undefined; None if it does not fit."""
         capacity = size_class(max(SMALLEST, meta.nbytes))
         with self._lock:
             block = self._take(capacity)
@@ -81,13 +81,13 @@ class PinnedPool:
             return None
         try:
             block = self._new(capacity)
-        except Exception:  # the system has none left: pageable memory does, too
+        except Exception:  # the system has none left: pageable memory works, too
             return None
         self.total += capacity
         return block
 
     def _collect(self) -> None:
-        """Put the blocks whose leases have ended among the free ones."""
+        """Move the blocks of ended leases to the free ones."""
         while self._returned:
             block = self._returned.popleft()
             self._free.setdefault(block.size, []).append(block)
@@ -96,7 +96,7 @@ class PinnedPool:
             self._drop(self._idle - self.limit // 2)
 
     def _drop(self, nbytes: int) -> None:
-        """Give back free blocks of at least that many bytes, as far as there are."""
+        """Give back free blocks of at least `nbytes` bytes in total, if there are enough."""
         for size in sorted(self._free, reverse=True):
             blocks = self._free[size]
             while blocks and nbytes > 0:
@@ -107,7 +107,7 @@ class PinnedPool:
 
 
 def is_pinned(array: NDArray[np.generic]) -> bool:
-    """Does the array lie in a pool's block?"""
+    """Return whether the array lies in a pool's block."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -115,5 +115,5 @@ def is_pinned(array: NDArray[np.generic]) -> bool:
 
 
 def is_packed_and_pinned(array: NDArray[np.generic]) -> bool:
-    """Can the GPU copy from or to the array as it is?"""
+    """Return whether the GPU can copy from or to the array directly."""
     return bool(array.flags.c_contiguous) and is_pinned(array)

@@ -1,18 +1,16 @@
-"""Products of matrices within a capture, by cuBLAS itself.
+"""Matrix products within a capture, by cuBLAS itself.
 
-cuBLAS can be captured, but CuPy refuses it: each of its functions for cuBLAS sets the handle's stream first, and that
-raises where the stream captures. So a thread that captures finds others in their place (`replaced`). They pass on what
-they are given to the same function of the library that CuPy has loaded, with a handle and a workspace of our own. CuPy
-still decides how to multiply (layouts, copies, compute type, algorithm),
-so every op that makes a product has the bits that it has outside of a capture. A function of CuPy's that is not here
-raises its NotImplementedError, which refuses the graph.
+cuBLAS can be captured, but CuPy refuses: each of its functions for cuBLAS first sets the handle's stream, which raises
+on a capturing stream. So a thread that captures gets other functions in their place (`replaced`). They pass their
+arguments to the same function of the library that CuPy has loaded, with a handle and a workspace made here. CuPy still
+decides how to multiply (layouts, copies, compute type, algorithm), so every op with a product has the same bits as
+outside of a capture. A CuPy function that is not replaced raises its NotImplementedError, which refuses the graph.
 
 The workspace has the size of cuBLAS's own, on which the choice of an algorithm depends (cuBLAS Library,
 cublasSetWorkspace). Graphs share it, since they are launched on one stream.
 
-Rejected: a product of our own with CuPy's rules written again, which the products within attention, convolutions and
-einsum would not use. nvmath-python (Apache-2.0): it brings cuda-core and loads the library by itself, for seven
-functions.
+Rejected: a product that repeats CuPy's rules, which attention, convolutions and einsum would not use. nvmath-python
+(Apache-2.0): it brings cuda-core and loads the library by itself, for seven functions.
 """
 
 from __future__ import annotations
@@ -38,15 +36,16 @@ TYPES: Final = {
     "p": ctypes.c_void_p,
 }
 # CuPy's functions and the library's, with the arguments of both: the handle, how to read each matrix, sizes; alpha, two
-# matrices, beta, the result; for stacks how many; for the general ones the compute type and the algorithm.
+# matrices, beta, the result; for stacks their number; for the general functions the compute type and the algorithm.
 FUNCTIONS: Final = {
     "gemmEx": ("cublasGemmEx", "h iiiii p pii pii p pii c i"),
     "gemmStridedBatchedEx": ("cublasGemmStridedBatchedEx", "h iiiii p piil piil p piil i c i"),
     "gemmBatchedEx": ("cublasGemmBatchedEx", "h iiiii p pii pii p pii i c i"),
     **{f"{x}gemmBatched": (f"cublas{x.upper()}gemmBatched", "h iiiii p pi pi p pi i") for x in "sdcz"},
 }
-# A dtype in the place of a compute type is read as cublasMigrateComputeType does (cublas_api.h): CUBLAS_COMPUTE_16F,
-# 32F and 64F for real and complex numbers, as numbers of cudaDataType.
+# A dtype in place of a compute type is read as cublasMigrateComputeType does (cublas_api.h): CUBLAS_COMPUTE_16F, 32F
+# and
+# 64F for real and complex numbers, as numbers of cudaDataType.
 LEAST_COMPUTE_TYPE: Final = 64
 MIGRATED: Final = {2: 64, 0: 68, 4: 68, 1: 70, 5: 70}
 MIB: Final = 1 << 20
@@ -69,7 +68,7 @@ def loaded_library() -> Any:
 
 
 class Products:
-    """The products of one device's captures. `take`: makes a block of its memory."""
+    """The products of one device's captures. `take`: allocates a block of its memory."""
 
     def __init__(self, cupy: Any, take: Callable[[int], Any]) -> None:
         self._cupy = cupy
@@ -77,12 +76,12 @@ class Products:
         self._library: Any = None
         self._handle = 0
         self._workspace: Any = None
-        self.wanted = False  # a call has asked for a product, and there was no handle
+        self.wanted = False  # a call has asked for a product when there was no handle
         self.nbytes = 0
 
     def prepare(self, stream: Any) -> None:
-        """Make what products on that stream need, outside of a capture, on the thread that captures. The first product
-        of a handle is made here, since it may load what a capture cannot; it is waited for."""
+        """Make the handle and workspace for products on that stream, outside of a capture, on the capturing thread.
+        Also make the first product of the handle and wait for it, since it may load modules, which a capture cannot."""
         if not self._handle:
             self._library = loaded_library()
             handle = ctypes.c_void_p()
@@ -96,14 +95,14 @@ class Products:
         self.use(stream.ptr)
 
     def _warm_up(self) -> None:
-        """Multiply whatever lies in the workspace."""
+        """Multiply the present contents of the workspace."""
         one, zero, at = ctypes.c_float(1), ctypes.c_float(0), self._workspace.ptr
         alpha, beta, real, of_float = ctypes.addressof(one), ctypes.addressof(zero), 0, 68
         matrices = (at, real, 8), (at + 256, real, 8), (at + 512, real, 8)
         self._multiply("gemmEx", 0, 0, 0, 8, 8, 8, alpha, *matrices[0], *matrices[1], beta, *matrices[2], of_float, -1)
 
     def use(self, stream: int) -> None:
-        """Have products go to that stream."""
+        """Make products go to that stream."""
         if not self._handle:
             return
         handle, pointer = ctypes.c_void_p(self._handle), ctypes.c_void_p
@@ -113,15 +112,15 @@ class Products:
         self._check("cublasSetWorkspace_v2", self._library.cublasSetWorkspace_v2(handle, workspace, size))
 
     def close(self) -> None:
-        """Give back the handle and the workspace; the device has nothing to do."""
+        """Give back the handle and the workspace. The device must be idle."""
         if self._handle:
             self._library.cublasDestroy_v2(ctypes.c_void_p(self._handle))
         self._handle, self._workspace, self.nbytes = 0, None, 0
 
     def captured(self) -> AbstractContextManager[None]:
-        """Have this thread's products go to cuBLAS directly, within a block that captures."""
-        if CUPYS in sys.modules:  # else nobody has made a product
-            self._cupy.cuda.device.get_cublas_handle()  # CuPy has one for each thread, and would make it in the capture
+        """Make this thread's products go to cuBLAS directly, within a block that captures."""
+        if CUPYS in sys.modules:  # otherwise no product was made yet
+            self._cupy.cuda.device.get_cublas_handle()  # one per thread; the capture could not make it
         return replaced(CUPYS, {name: partial(self._multiply, name) for name in FUNCTIONS})
 
     def _multiply(self, name: str, *arguments: Any) -> None:
@@ -141,5 +140,5 @@ class Products:
 
 
 def as_compute_type(given: int) -> int:
-    """The compute type that CuPy's argument stands for."""
+    """The compute type that CuPy's argument denotes."""
     return given if given >= LEAST_COMPUTE_TYPE else MIGRATED[given]

@@ -1,4 +1,4 @@
-"""One capture of a list of calls: the graph, and which of its nodes belong to which call."""
+"""One capture of a list of calls: the graph, and the nodes of each call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .own_kernel import OwnKernel
 
 
 class GraphMemory:
-    """The memory of one graph: temporaries of its kernels, and the places of arguments that move.
+    """The memory of one graph: temporaries of its kernels, and the fixed places of arguments that move.
 
-    `take` makes a block of the device's memory. Temporaries are used again within the graph, whose kernels run one
-    after the other. All of it is free when the object is.
+    `take` allocates a block of the device's memory. Temporaries are reused within the graph, whose kernels run one
+    after the other. All memory is free when this object is gone.
     """
 
     def __init__(self, cupy: Any, take: Callable[[int], Any]) -> None:
@@ -37,7 +37,7 @@ class GraphMemory:
 
 
 class Recording:
-    """What a capture has found. `graph` is 0 before it, and if the driver has none."""
+    """The findings of a capture. `graph` is 0 before the capture, and if the driver made none."""
 
     def __init__(self, cupy: Any, driver: Driver, stream: Any, memory: GraphMemory) -> None:
         self._cupy = cupy
@@ -51,7 +51,7 @@ class Recording:
         self.nodes = 0
 
     def record(self, calls: Sequence[Call], moving: Iterable[Moving]) -> GraphRefusal | None:
-        """Capture the calls; the reason if they cannot be."""
+        """Capture the calls; returns the reason if they cannot be captured."""
         moves: dict[int, list[Moving]] = defaultdict(list)
         for each in moving:
             moves[each.call].append(each)
@@ -67,7 +67,7 @@ class Recording:
         return refused or self._judge()
 
     def _make(self, calls: Sequence[Call], moves: dict[int, list[Moving]]) -> GraphRefusal | None:
-        """Make each call; the first one that raises, and why."""
+        """Make each call; returns the reason of the first one that raises."""
         before, found = LATE.checks, list[Check]()
         LATE.checks = found
         try:
@@ -104,7 +104,7 @@ class Recording:
         self.calls.append(FixedNodes(arguments, made))
 
     def _copy(self, target: Any, source: Any) -> int:
-        """CopiedArgument the bytes of an array; the node."""
+        """Copy the bytes of an array; returns the node."""
         runtime = self._cupy.cuda.runtime
         kind = runtime.memcpyDeviceToDevice
         runtime.memcpyAsync(target.data.ptr, source.data.ptr, source.nbytes, kind, self._stream.ptr)
@@ -112,7 +112,7 @@ class Recording:
         return self._last()
 
     def _last(self) -> int:
-        """The node that was captured last, which needs nothing of the host."""
+        """The last captured node. It must not need the host."""
         node = self._driver.last(self._stream.ptr)
         if node and (part := self._driver.host_part(node)):
             raise DriverError(f"{part} cannot be launched with a graph")

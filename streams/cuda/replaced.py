@@ -1,4 +1,4 @@
-"""Other functions in CuPy's modules, for the thread that captures and as long as it does."""
+"""Replaces functions in CuPy's modules for a thread while it captures."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-# CuPy's modules are one set for all devices. A thread may replace functions of several.
+# CuPy's modules are shared by all devices. A thread may replace functions of several modules.
 _ONE_THREAD: Final = threading.RLock()
 
 
 @contextmanager
 def replaced(module: str, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """Have this thread call these functions of a module within the block. All others call the module's own, and so does
-    this one if the module is not loaded, or has none of that name."""
+    """Within the block, make this thread call these functions instead of a module's own. Other threads call the
+    module's own, and so does this one if the module is not loaded, or lacks the name."""
     found: Any = sys.modules.get(module)
     with _ONE_THREAD:
         theirs = {name: getattr(found, name) for name in functions if hasattr(found, name)}
@@ -29,7 +29,7 @@ def replaced(module: str, functions: Mapping[str, Callable[..., Any]]) -> Iterat
 
 
 def chosen(ours: Callable[..., Any], theirs: Callable[..., Any], thread: int) -> Callable[..., Any]:
-    """Our function for that thread, theirs for others."""
+    """A function that calls `ours` on that thread, and `theirs` on others."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return (ours if threading.get_ident() == thread else theirs)(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""Ops on rows as kernels of their own, each one launch where CuPy needs several (`row_source`).
+"""Ops on rows as generated kernels: one launch each where CuPy needs several (`row_source`).
 
-They are for packed operands of float32 and float64, along the last axis; others are CuPy's. Such a kernel takes the
-place of CuPy's for the op altogether, so that a routine has the bits of its ops one by one.
+They take packed float32 and float64 operands, along the last axis; CuPy computes others. Such a kernel replaces CuPy's
+for the op everywhere, so that a routine has the same bits as its ops one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WARP: Final = 32
 
 
 def row_kernel(sources: Sources, call: KernelCall, kernel: BoundKernel) -> RowKernel | None:
-    """A kernel for the call; None if it is left to CuPy. `kernel`: the one that calls CuPy."""
+    """A kernel for the call; None if CuPy computes it. `kernel`: the one that calls CuPy."""
     meta = call.metas[0] if call.op.name in ROW_OPS else None
     if not isinstance(meta, Meta) or not meta.size or not meta.shape or meta.dtype.name not in LOWEST:
         return None
@@ -60,5 +60,5 @@ class RowKernel(OwnKernel):
 
 
 def threads_for(width: int) -> int:
-    """The threads of a row: a power of two, with some four elements for each."""
+    """The number of threads of a row: a power of two, with some four elements for each."""
     return min(max(WARP, 1 << max(width // 4 - 1, 0).bit_length()), MOST_THREADS)

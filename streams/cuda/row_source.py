@@ -1,10 +1,9 @@
 """The sources of kernels that compute rows: softmax, its logarithm, their gradients, layer norm and RMS norm.
 
-CuPy computes these by four to nine launches. Here a block of threads computes a row: each thread takes every n-th
-element, n being the number of threads, and what they have found is combined in halves. So the order of a sum depends on
-the length of a row, and on nothing else: a thread adds its elements one after the other, then thread t adds what thread
-t + n/2 has, then t + n/4, and so on. Formulas are those of the kernels in `interpreter.ops.nn`. `loss_source` has the
-cross entropy.
+CuPy computes these by four to nine launches. Here a block of threads computes a row: each of its n threads takes every
+n-th element, and their results are combined in halves. So the order of a sum depends only on the length of a row: a
+thread adds its elements one after the other, then thread t adds the sum of thread t + n/2, then of t + n/4, and so on.
+The formulas are those of the kernels in `interpreter.ops.nn`. `loss_source` has the cross entropy.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _NORM: Final = """T square = 0;
 
 
 class RowOp(NamedTuple):
-    """How an op computes a row: its operands that have rows, those that are a row, and the statements."""
+    """How an op computes a row: its operands with a row for each, its operands that are one row, and the statements."""
 
     rows: tuple[str, ...]
     weights: tuple[str, ...]
@@ -89,7 +88,7 @@ NORMS: Final = frozenset(("layer_norm", "rms_norm"))
 
 
 def row_source(op: str, count: int, dtype: str) -> str:
-    """The source of an op of so many operands, which are of that dtype."""
+    """The source of an op with `count` operands of that dtype."""
     rows, weights, body = ROW_OPS[op]
     weights = weights[: count - len(rows)]
     of_type = NAMES[dtype]

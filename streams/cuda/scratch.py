@@ -1,14 +1,13 @@
-"""The temporaries of CuPy's kernels, where they take more than those of NumPy's, which `OpDef.scratch` declares.
+"""The temporaries of CuPy's kernels that exceed those of NumPy's, which `OpDef.scratch` declares.
 
 Sorts are from CuPy's sources (`cupy_thrust.cu`, 14.2): one line is sorted by radix, or merged, which takes its values
 again. Several lines are sorted as pairs of line and value, by merging, which takes the pairs again; NumPy sorts line by
 line. A median or quantile sorts, too. The others were measured on an H100 with CuPy 14.2; those marked "estimate" count
-the steps of kernels that have changed since. `make gpu-check` measures every op and names those whose figures are too
-low.
+the steps of kernels that have changed since. `make gpu-check` measures every op and reports figures that are too low.
 
-Reservation counts on these figures, and nothing breaks if one is too low: a kernel that finds no memory has what is
-kept for reuse given up, tries once more, and fails with a DeviceMemoryError. One that is too high refuses calls that
-would fit, so a figure grows with nothing that the temporaries do not grow with.
+Reservations use these figures. A figure that is too low breaks nothing: a kernel that finds no memory has kept memory
+given up, tries once more, and fails with a DeviceMemoryError. A figure that is too high refuses calls that would fit,
+so a figure depends only on sizes on which the temporaries depend.
 """
 
 from __future__ import annotations
@@ -21,41 +20,41 @@ from ...interpreter.types.meta import Meta, OperandMeta
 
 
 class Sort(NamedTuple):
-    """Bytes for each element that is sorted."""
+    """Bytes for each sorted element."""
 
-    values: int  # how often it is there itself
+    values: int  # how many copies of the element
     rest: int  # positions, lines, masks
-    pairs: int = 0  # how often it is there in a pair of its line and itself
+    pairs: int = 0  # how many copies in a pair with its line
 
 
 class Figure(NamedTuple):
     """Bytes of temporaries, which add up."""
 
-    each: int = 0  # for each element of the largest tensor, of 8 bytes
+    each: int = 0  # for each element of the largest tensor, if it has 8 bytes
     floats: int = 0  # the same, if a tensor has floats
-    complexes: int = 0  # the same, if a tensor has complex numbers, of 16 bytes
+    complexes: int = 0  # the same, if a tensor has complex numbers of 16 bytes
     results: int = 0  # for each element of the largest result
-    positions: int = 0  # for each element of the operands behind the first two: what an index is made of
+    positions: int = 0  # for each element of the operands after the first two: the parts of an index
     values: int = 0  # for each byte of the second operand
-    call: int = 0  # for a call at the most: cuSOLVER's work areas, which stop growing with the matrix; a small table
+    call: int = 0  # at most for a call: cuSOLVER's work areas, which stop growing with the matrix; a small table
     line: Sort | None = None  # for each element of the first operand, if it has one axis
     lines: Sort | None = None  # the same, if it has more
 
 
-_RADIX: Final = 1  # for each element: what is counted, at the most
+_RADIX: Final = 1  # for each element: the most that was counted
 _SORT: Final = Figure(
-    line=Sort(2, _RADIX),  # the result before it is stored, and what is sorted into
+    line=Sort(2, _RADIX),  # the result before it is stored, and the target of the sort
     lines=Sort(2, 8, pairs=1),  # the result, the same with the axis last, the line of each element, pairs to merge
 )
 _ARGSORT: Final = Figure(
     line=Sort(2, 8 + 8 + _RADIX),  # a copy and its positions, twice
     lines=Sort(1, 8 + 8 + 8, pairs=1),  # a copy, the line of each element, its positions, pairs and positions to merge
 )
-_AREA: Final = 512  # of a work area, for each element of a small matrix: the most that was measured is 432
+_AREA: Final = 512  # of a work area, for each element of a small matrix: the most measured is 432
 
 
 def _of_one_line(sort: Sort) -> Figure:
-    """Of an op that sorts all elements as one line, whatever the axes."""
+    """For an op that sorts all elements as one line, whatever the axes."""
     return Figure(line=sort, lines=sort)
 
 
@@ -99,7 +98,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "min": Figure(results=8),
     "nextafter": Figure(21),
     "normal": Figure(8),
-    "percentile": _SORT._replace(results=6 * 8),  # estimate: between which elements each one lies
+    "percentile": _SORT._replace(results=6 * 8),  # estimate: the elements between which each one lies
     "pow": Figure(complexes=4 * 16 + 3),
     "power": Figure(complexes=4 * 16 + 3),
     "qr": Figure(call=8 << 20),
@@ -111,7 +110,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "solve": Figure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
     "sort": _SORT,
     "std": Figure(complexes=3 * 16),
-    "stdtrit": Figure(23 * 8),  # estimate: what it is composed of
+    "stdtrit": Figure(23 * 8),  # estimate: the ops of which it is composed
     "svd": Figure(call=8 << 20),
     "svdvals": Figure(8 + 5, call=1 << 20),
     "take_along_axis": Figure(results=2 * 8),
@@ -128,7 +127,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
 
 
 def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMetas) -> int:
-    """Bytes that a call takes at least."""
+    """The least bytes that a call takes."""
     figure = FIGURES.get(op)
     if figure is None:
         return 0
@@ -143,7 +142,7 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
 
 
 def _for_sort(figure: Figure, metas: tuple[OperandMeta, ...]) -> int:
-    """Bytes that a sort of the first operand takes. A number in a pair lies at a multiple of its size, up to 8."""
+    """The bytes that a sort of the first operand takes. A number in a pair is aligned to its size, up to 8."""
     x = metas[0] if metas else None
     if not isinstance(x, Meta) or (sort := figure.line if x.ndim < 2 else figure.lines) is None:
         return 0

@@ -1,7 +1,7 @@
-"""The sources of generated kernels on one device, and what they were compiled to.
+"""The sources of generated kernels on one device, and their compiled functions.
 
-CuPy keeps the machine code on disk; here functions are found by the digests of their sources. There are `MOST` at most,
-since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
+CuPy stores the machine code on disk; here functions are found by the digests of their sources. There are at most `MOST`
+sources, since CuPy forgets nothing that it has compiled, and clients may send any number of programs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Functions: TypeAlias = tuple[Any, ...]  # CuPy's, of the kernels of a source
 
 
 class Sources:
-    """`submit` has something done where nobody waits; `current` makes the device current on a thread. `compiled`: by
-    digest, None for a source that does not compile."""
+    """Compiled sources. `submit` runs work in the background; `current` makes the device current on a thread.
+    `compiled`: by digest; None for a source that does not compile."""
 
     def __init__(self, cupy: Any, submit: Callable[[Callable[[], None]], None], current: Callable[[], Any]) -> None:
         self._cupy = cupy
@@ -30,22 +30,22 @@ class Sources:
         self.compiled: dict[str, Functions | None] = {}
 
     def is_pending(self, digest: str) -> bool:
-        """Is it still to be compiled?"""
+        """Return whether the source is still to be compiled."""
         return digest in self._asked and digest not in self.compiled
 
     def ask(self, digest: str, source: str) -> None:
-        """Have a source compiled where nobody waits, unless there are too many."""
+        """Compile a source in the background, unless there are too many."""
         if self._admits(digest):
             self._submit(partial(self._compile, digest, source, NAMES))
 
     def now(self, digest: str, source: str, names: Sequence[str] = NAMES) -> Functions | None:
-        """The functions of a source, which is compiled here if it was not; None if there are none."""
+        """The functions of a source, which is compiled here if necessary; None if there are none."""
         if digest not in self.compiled and (digest in self._asked or self._admits(digest)):
             self._compile(digest, source, names)
         return self.compiled.get(digest)
 
     def _admits(self, digest: str) -> bool:
-        """Is the source one more to be compiled?"""
+        """Return whether one more source may be compiled."""
         if digest in self._asked or len(self._asked) >= MOST:
             return False
         self._asked.add(digest)

@@ -1,12 +1,12 @@
 """Copies between pageable host memory and a GPU, piece by piece, through a few pinned blocks in turn.
 
-The GPU copies from and to pinned memory alone. While it copies one piece, the host fills, or empties, the block of
+The GPU copies only from and to pinned memory. While it copies one piece, the host fills, or empties, the block of
 another one. So a large copy takes as long as the slower of the two, and not their sum, and a few MiB of pinned memory
-do for any size. The driver's own way with pageable memory has "a stream sync before the copy is initiated" and stages,
-too (CUDA Runtime API, API synchronization behavior); whether it overlaps both is not said.
+suffice for any size. The driver's own copy of pageable memory has "a stream sync before the copy is initiated" and
+stages, too (CUDA Runtime API, API synchronization behavior); the documentation does not say whether both overlap.
 
-Called on the thread that launches the copy, which waits here, so such copies go to the stream's own thread
-(`launcher.is_deferred`). The last pieces on their way to the host are the business of the copy's fence.
+The thread that launches the copy waits here, so such copies go to the stream's own thread (`launcher.is_deferred`). The
+copy's fence waits for the last pieces on their way to the host.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ...interpreter.types.meta import Meta
 from ..launching.stream_fences import Events
 from .pinned import PinnedPool
 
-PIECE: Final = 4 << 20  # bytes: some 0.4 ms of the host's time, ten times what the calls for a piece take
+PIECE: Final = 4 << 20  # bytes: some 0.4 ms of the host's time, ten times that of the calls for a piece
 BLOCKS: Final = 2
 
 Part: TypeAlias = NDArray[np.generic]
 Then: TypeAlias = Callable[[], None]
-Copy: TypeAlias = Callable[[int, Part], None]  # of the GPU, between the device's memory at an offset and a staged part
+Copy: TypeAlias = Callable[[int, Part], None]  # by the GPU, between device memory at an offset and a staged part
 
 
 class Staging:
-    """The pinned blocks of one copy. `record` puts an event behind what the GPU has to do.
+    """The pinned blocks of one copy. `record` records an event after the GPU's work so far.
 
-    `blocks` are empty if there is no pinned memory left.
+    `blocks` is empty if no pinned memory is left.
     """
 
     def __init__(self, pool: PinnedPool, events: Events, record: Callable[[Any], None]) -> None:
@@ -42,10 +42,10 @@ class Staging:
         self.blocks = [block for _ in range(BLOCKS) if (block := pool.array(meta)) is not None]
         self._events = events
         self._record = record
-        self._busy: deque[tuple[Any, Part, Then | None]] = deque()  # event, block, what follows the copy
+        self._busy: deque[tuple[Any, Part, Then | None]] = deque()  # event, block, action after the copy
 
     def copy_in(self, source: Part, copy: Copy) -> None:
-        """Have the GPU copy the parts of the source; `copy` is told the offset and the staged part of each."""
+        """Make the GPU copy the parts of the source. `copy` gets the offset and the staged part of each."""
         offset = 0
         for part in pieces(source, PIECE):
             block = self._free_block()
@@ -56,7 +56,7 @@ class Staging:
             offset += part.nbytes
 
     def copy_out(self, target: Part, copy: Copy) -> Callable[[], None]:
-        """The other way round. What is returned has to be called once the GPU has done everything."""
+        """Copy from the GPU. The caller must call the returned function once the GPU has done everything."""
         offset = 0
         for part in pieces(target, PIECE):
             block = self._free_block()
@@ -67,7 +67,8 @@ class Staging:
         return self._finish
 
     def drain(self, nbytes: int, copy: Copy, write: Callable[[Any, int], None]) -> None:
-        """As `copy_out`, but the parts are given to `write`, each with its offset, all of them before this returns."""
+        """Copy from the GPU as `copy_out` does, and pass all parts with their offsets to `write` before this
+        returns."""
         self.blocks = self.blocks or [np.empty(min(nbytes, PIECE), np.uint8)]
         try:
             for offset in range(0, nbytes, PIECE):
@@ -83,13 +84,13 @@ class Staging:
                 self._events.give(event)
 
     def _free_block(self) -> Part:
-        """A block that the GPU does not need any more."""
+        """A block that the GPU no longer needs."""
         if len(self._busy) < len(self.blocks):
             return self.blocks[len(self._busy)]
         return self._next()
 
     def _next(self) -> Part:
-        """Wait for the oldest copy that was launched; its block."""
+        """Wait for the oldest launched copy; returns its block."""
         event, block, then = self._busy.popleft()
         event.synchronize()
         self._events.give(event)
@@ -111,7 +112,7 @@ class Staging:
 
 
 def pieces(array: Part, most: int) -> Iterator[Part]:
-    """The array as parts of at most `most` bytes, in the order of its elements in a packed copy."""
+    """The array as parts of at most `most` bytes, in the element order of a packed copy."""
     if array.nbytes <= most:
         yield array
     elif len(array) == 1:

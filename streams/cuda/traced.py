@@ -1,11 +1,11 @@
-"""What an op's kernel computes for each element, found by running the kernel on symbols.
+"""Finds what an op's kernel computes for each element, by running the kernel on symbols.
 
-A kernel is written against an array module. Here that is a `Recorder`, which has the names of CuPy's ufuncs, and whose
-arrays are symbols: what the kernel calls is recorded as loops of CuPy's, in the order of the calls. So a generated
-kernel computes what CuPy would compute call by call, and no formula is written twice.
+A kernel is written against an array module. Here that module is a `Recorder`, which has the names of CuPy's ufuncs, and
+whose arrays are symbols: the kernel's calls are recorded as loops of CuPy's, in order. So a generated kernel computes
+what CuPy would compute call by call, and no formula is written twice.
 
-Not every kernel can be recorded: one that asks for values or shapes, or calls what is no ufunc, raises `Untraceable`,
-and so does one with a loop that NVIDIA's compiler treats differently beside others (`CONTRACTED`).
+Some kernels cannot be recorded, and raise `Untraceable`: those that ask for values or shapes, or call other functions
+than ufuncs, and those with a loop that NVIDIA's compiler treats differently next to other loops (`CONTRACTED`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
 from .loops import NAMES, Loop, first_loop
 
-# Ufuncs in whose loops for float64 the compiler joins a product and a sum, unless told not to. Of no other loop does
-# the machine code depend on that.
+# Ufuncs in whose loops for float64 the compiler joins a product and a sum, unless told not to. The machine code of
+# other
+# loops does not depend on that.
 _LOGARITHMS: Final = ("log", "log10", "log1p", "log2", "logaddexp")
 CONTRACTED: Final = frozenset((*_LOGARITHMS, "arccos", "arccosh", "arcsinh", "arctanh", "power"))
 KINDS: Final = "biuf"  # of dtypes, in the order in which they are promoted
-OF_NUMBERS: Final[dict[Any, int]] = {bool: 0, int: 1, float: 3}  # types of numbers -> their places there
+OF_NUMBERS: Final[dict[Any, int]] = {bool: 0, int: 1, float: 3}  # types of numbers -> their positions there
 BITS: Final = "memcpy(&out0, &in0, sizeof(out0))"
 
 
@@ -33,12 +34,12 @@ class Untraceable(Exception):  # noqa: N818 - a fact about a kernel, which nobod
 
 
 class Constant(NamedTuple):
-    """A number that a kernel has in its code."""
+    """A number in a kernel's code."""
 
     number: Any
 
 
-# An operand of a loop: the number of an operand of the op (as ~n), that of an earlier loop, or a constant.
+# An operand of a loop: the number of an op's operand (as ~n), the number of an earlier loop, or a constant.
 Operand: TypeAlias = int | Constant
 
 
@@ -51,7 +52,7 @@ class Recorded(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The calls of a kernel. Its result is that of the last one."""
+    """The calls of a kernel. The last call gives its result."""
 
     calls: tuple[Recorded, ...]
 
@@ -71,7 +72,7 @@ def trace(cupy: Any, op: OpDef, attributes: Mapping[str, Any], metas: Sequence[O
         op.bind(recorder, len(metas), dict(attributes))(*given, out)
     except Untraceable:
         raise
-    except Exception as error:  # of a symbol it wants what arrays have
+    except Exception as error:  # the kernel uses a symbol as an array
         raise Untraceable from error
     if out.value is None:
         raise Untraceable
@@ -81,7 +82,7 @@ def trace(cupy: Any, op: OpDef, attributes: Mapping[str, Any], metas: Sequence[O
 
 
 class GivenNumber:
-    """A Python number among an op's operands, of which only the type is known."""
+    """A Python number among an op's operands. Only its type is known."""
 
     def __init__(self, of_type: Any, value: int) -> None:
         self.of_type = of_type
@@ -89,7 +90,7 @@ class GivenNumber:
 
 
 class Recorder:
-    """What a kernel takes for its array module."""
+    """The array module that a kernel gets."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -102,7 +103,7 @@ class Recorder:
         return lambda *operands, **named: self.call(name, ufunc, operands, **named)
 
     def call(self, name: str, ufunc: Any, operands: Sequence[Any], out: Any = None) -> Symbol:
-        """A ufunc of CuPy's, with its result in `out`, if that is given."""
+        """Record a CuPy ufunc, with its result in `out`, if that is given."""
         count = ufunc.nin
         if len(operands) > count:
             *operands, out = operands
@@ -160,10 +161,10 @@ class Recorder:
 
 
 class Symbol:
-    """An array of which nothing but the dtype is known. `value`: the operand or the call that it holds, or None."""
+    """An array of which only the dtype is known. `value`: the operand or the call whose value it holds, or None."""
 
     size = 1  # kernels of ops leave out empty results
-    __array_ufunc__ = None  # NumPy's numbers leave operators to it
+    __array_ufunc__ = None  # operators of NumPy's numbers leave the operation to it
 
     def __init__(self, recorder: Recorder, dtype: np.dtype[Any], value: int | None) -> None:
         self.recorder = recorder
@@ -171,13 +172,13 @@ class Symbol:
         self.value = value
 
     def read(self) -> int:
-        """What it holds."""
+        """The operand or call whose value the symbol holds."""
         if self.value is None:
             raise Untraceable
         return self.value
 
     def assign(self, source: Any) -> None:
-        """Put a value there, as a copy does that casts."""
+        """Store a value, with the cast of a copy."""
         self.value = self.recorder.cast(source, self.dtype).read()
 
     def astype(self, dtype: Any, copy: bool = True) -> Symbol:  # noqa: ARG002 - as an array's
@@ -259,7 +260,8 @@ def dtype_of(operand: Any) -> Any:
 
 
 def check_numbers(operands: Sequence[Any]) -> None:
-    """Untraceable if there is no tensor, or a number of a higher kind than any, which would choose another loop."""
+    """Untraceable if there is no tensor, or a number of a higher kind than any tensor, which would select another
+    loop."""
     kinds = [KINDS.index(each.dtype.kind) for each in operands if isinstance(each, Symbol)]
     numbers = [OF_NUMBERS.get(dtype_of(each)) for each in operands if not isinstance(each, Symbol)]
     if not kinds or any(kind is None or kind > max(kinds) for kind in numbers):
@@ -267,7 +269,7 @@ def check_numbers(operands: Sequence[Any]) -> None:
 
 
 def operand_of(operand: Any) -> Operand:
-    """What a loop is given."""
+    """The operand of a loop."""
     if isinstance(operand, Symbol):
         return operand.read()
     return operand.value if isinstance(operand, GivenNumber) else Constant(operand)

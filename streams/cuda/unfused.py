@@ -1,6 +1,6 @@
-"""The steps of a fusion one after the other, with the kernels that they have alone.
+"""Runs the steps of a fusion one after the other, with their own kernels, until the kernel of the fusion is compiled.
 
-A fusion's own kernel has the same bits. Until that is compiled, this runs.
+Both give the same bits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ALIGNED: Final = 512  # bytes, as CuPy's blocks are
 
 
 class Unfused:
-    """A fusion, called as `kernel(*inputs, *outputs)`. `bind`: what binds kernels of single calls; `empty` makes an
-    array of bytes, `lay_over` one in its memory, at an offset."""
+    """A fusion, called as `kernel(*inputs, *outputs)`. `bind`: binds kernels of single calls; `empty` makes an array of
+    bytes, `lay_over` an array in its memory, at an offset."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class Unfused:
 
     @property
     def scratch(self) -> int:
-        """The bytes that a call takes besides its arguments."""
+        """The bytes that a call needs besides its arguments."""
         between = self._offsets[-1] if self._offsets[-1] > UNNOTICED else 0
         return between + self._most
 
     def _kernel_of(self, program: Program, step: Step) -> BoundKernel:
-        """The kernel of a step alone, whose temporaries are noted."""
+        """The kernel of a step; notes the bytes of its temporaries."""
         metas, attributes = metas_of(program, step), dict(step.attributes)
         kernel, scratch = self._bind(KernelCall(find(step.op), attributes, metas, step.results, False, 0))
         self._most = max(self._most, scratch)
