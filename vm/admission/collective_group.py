@@ -74,6 +74,7 @@ class Group:
         self.residency = residency
         self.cause = cause
         self.request, self.given = asked.request, asked.collective
+        self.flat = asked.collective.flat
         self.devices = devices
         self.inputs = inputs
         self.algorithm, self.steps = schedule or schedule_of(asked.collective)
@@ -166,7 +167,7 @@ class Group:
 
     def staged(self, source: ChunkRegion, label: str, host: DeviceState, nbytes: int) -> Binding:
         """Copy a chunk to a temporary value on `host`, which may be the chunk's own device; `drop` releases it."""
-        binding, region, flat = self.binding(source), source.region, self.given.flat
+        binding, region, flat = self.binding(source), source.region, self.flat
         staged, device = self.scratch(region, host), binding.copy.device
         backend, here = device.backend, device is host
         copy_out = flipped(backend.copy) if here else backend.copy_out

@@ -284,7 +284,7 @@ class GroupOverNodes(Group):
 
     def landing(self, step: CollectiveStep) -> Callable[..., Any]:
         """The function from the result's array, and the base's, to the chunk's target: an array, or a `Merge`."""
-        place, base, flat = step.target.region, step.base, self.given.flat
+        place, base, flat = step.target.region, step.base, self.flat
         if base is None:
             return self.taking(place)
         device, function, own = self.devices[step.rank].backend, self.given.merge, base.region
@@ -313,11 +313,11 @@ class GroupOverNodes(Group):
         if not binding.copy.device.backend.linked or meta is None:
             return False
         packed = binding.strides is None or binding.strides == meta.strides
-        return packed and (self.given.flat or region.is_packed_in(meta.shape))
+        return packed and (self.flat or region.is_packed_in(meta.shape))
 
     def taking(self, region: Region) -> Callable[[Any], Any]:
         """The function from a value's array to the region of it."""
-        flat = self.given.flat
+        flat = self.flat
         return lambda array: part(array, region, flat)
 
     def host_of(self, device: DeviceState) -> DeviceState:

@@ -67,6 +67,7 @@ LONGEST: Final = {
     HeaderKind.NOTED: 0,
     HeaderKind.BEAT: 0,
 }
+_KINDS: Final = {int(kind): (kind, longest) for kind, longest in LONGEST.items()}
 
 
 class Frame(NamedTuple):
@@ -80,10 +81,11 @@ class Frame(NamedTuple):
     @classmethod
     def of(cls, header: bytes | bytearray) -> Frame:
         """A header from the wire; ProtocolError for any other bytes."""
-        kind, length, number, transfer = HEADER.unpack(header)
-        if kind not in LONGEST or length > LONGEST[kind]:
-            raise ProtocolError(f"a frame of kind {kind} and {length} bytes")
-        return cls(HeaderKind(kind), length, number, transfer)
+        code, length, number, transfer = HEADER.unpack(header)
+        kind, longest = _KINDS.get(code, (None, 0))
+        if kind is None or length > longest:
+            raise ProtocolError(f"a frame of kind {code} and {length} bytes")
+        return cls(kind, length, number, transfer)
 
     def header(self) -> bytes:
         return HEADER.pack(*self)

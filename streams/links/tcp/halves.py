@@ -19,7 +19,13 @@ from ..link import Array, Into, Told
 Call: TypeAlias = tuple[Told, TensordError | None]
 
 
-class HalfState(Enum):
+class ByIdentity(Enum):
+    """An enumeration whose members are often looked up in tables: the hash of an Enum is a call of Python's."""
+
+    __hash__ = object.__hash__
+
+
+class HalfState(ByIdentity):
     """The state of a half."""
 
     QUEUED = auto()  # offered by the machine; not sent, since there is no connection yet
@@ -35,7 +41,7 @@ class HalfState(Enum):
     ENDED = auto()
 
 
-class Event(Enum):
+class Event(ByIdentity):
     """What happens to a half. `HEARD` has the events that the peer causes."""
 
     ANNOUNCED = auto()  # the offer was put in a frame

@@ -57,9 +57,9 @@ class TcpLink:
         self._bandwidth = bandwidth
         self._pairing = Pairing()
         self._protocol = Protocol(_piece(bandwidth, patience), self._pairing.own)
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)
-        self._another_life = threading.Condition(lock)  # the writer waits on it while the simulated link is busy
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._another_life = threading.Condition(self._lock)  # the writer waits on it while the simulated link is busy
         self._out: Connection | None = None
         self._into: Connection | None = None
         self._dead: list[Connection] = []  # cut, and still to be closed
@@ -97,7 +97,7 @@ class TcpLink:
 
     def _do(self, act: Callable[[Protocol], list[Call]], begun: Told | None = None) -> None:
         """Act on the protocol, unless a transfer would begin on a lost link."""
-        with self._changed:
+        with self._lock:
             if self._lost is not None and begun is not None:
                 calls: list[Call] = [(begun, self._lost.reraisable())]
             else:
@@ -105,7 +105,8 @@ class TcpLink:
             at_once = self._take_frames()
         if at_once is not None:
             self._write_now(*at_once)
-        make(calls)
+        if calls:
+            make(calls)
 
     def _take_frames(self) -> tuple[Connection, bytes, int] | None:
         """The frames to write on this thread while the writer is idle, which saves waking it. Everything else is left
@@ -127,7 +128,7 @@ class TcpLink:
         try:
             rest = connection.write_now(frames)
         finally:
-            with self._changed:
+            with self._lock:
                 self._writing = False
                 if life == self._pairing.own and rest:
                     self._protocol.outgoing.frames.appendleft(rest)
@@ -138,17 +139,17 @@ class TcpLink:
 
     def greeted(self, life: int) -> int:
         """The peer has dialled us, in that life. Returns the life for our answer; 0 if the connection is stale."""
-        with self._changed:
+        with self._lock:
             verdict, own = self._pairing.greeted(life), self._pairing.own
         if verdict is Verdict.ANEW:
             self._broke("the other side has begun again", own)
-            with self._changed:
+            with self._lock:
                 verdict, own = self._pairing.greeted(life), self._pairing.own
         return own if verdict is Verdict.FITS else 0
 
     def accepted(self, connection: Connection, told: int, life: int) -> bool:
         """The connection is ready to be read; False if it has become stale."""
-        with self._changed:
+        with self._lock:
             if self._lost is not None or self._pairing.accepted(told, life) is not Verdict.FITS:
                 return False
             self._drop(self._into)
@@ -161,7 +162,7 @@ class TcpLink:
 
     def lose(self, error: TensordError) -> None:
         """The node is lost for good: present and later transfers fail."""
-        with self._changed:
+        with self._lock:
             if self._lost is not None:
                 return
             self._lost = error
@@ -177,7 +178,7 @@ class TcpLink:
 
     def _broke(self, why: str, life: int) -> None:
         """The link of that life of ours has broken."""
-        with self._changed:
+        with self._lock:
             if life != self._pairing.own or self._lost is not None:
                 return
             self._why = why
@@ -227,20 +228,20 @@ class TcpLink:
             self._bury()
             self._end_waits()
             pause = SHORTEST if carried else min(2 * pause, LONGEST)
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._lost is not None or self._called, pause)
         self._bury()
 
     def _dialled(self) -> bool:
         """Dial if necessary; returns whether there is a connection to write on."""
-        with self._changed:
+        with self._lock:
             life, self._called = self._pairing.own, False
         try:
             connection, peer = self._dial(life)
         except (OSError, TensordError) as error:
             self._failed_to_dial(str(error))
             return False
-        with self._changed:
+        with self._lock:
             verdict = Verdict.STALE if self._lost is not None else self._pairing.dialled(life, peer)
             if verdict is Verdict.FITS:
                 self._out = connection
@@ -256,7 +257,7 @@ class TcpLink:
 
     def _paired(self) -> bool:
         """Wait for the peer's connection; returns whether it has come."""
-        with self._changed:
+        with self._lock:
             pairing = self._pairing
             self._changed.wait_for(lambda: pairing.up or not pairing.out, self._patience)
             if pairing.up:
@@ -268,7 +269,7 @@ class TcpLink:
 
     def _carry(self) -> bool:
         """Carry values until the link breaks."""
-        with self._changed:
+        with self._lock:
             life, out, into = self._pairing.own, self._out, self._into
             if out is None or into is None:
                 return False
@@ -286,11 +287,13 @@ class TcpLink:
 
     def _write(self, connection: Connection, life: int) -> None:
         """Write everything that is due, and heartbeats while nothing is."""
-        protocol, changed = self._protocol, self._changed
+        protocol = self._protocol
         while True:
-            with changed:
-                changed.wait_for(lambda: self._is_due(life), self._patience / BEATS)
-                self._queue()
+            with self._lock:
+                if not self._is_due(life):
+                    self._changed.wait_for(lambda: self._is_due(life), self._patience / BEATS)
+                if self._writing:
+                    self._queue()
                 if life != self._pairing.own:
                     return
                 out, self._writing = protocol.next() or Out([BEAT], None), True
@@ -299,10 +302,11 @@ class TcpLink:
                     self._pace(len(out.buffers[-1]), life)
                 connection.write(out.buffers)
             finally:
-                with changed:
+                with self._lock:
                     self._writing = False
                     calls = protocol.written(out.half)
-                make(calls)
+                if calls:
+                    make(calls)
 
     def _is_due(self, life: int) -> bool:
         """Return whether the writer has something to do."""
@@ -318,12 +322,12 @@ class TcpLink:
         """Wait as long as the simulated link takes for these bytes."""
         now = time.monotonic()
         self._free_at = max(now, self._free_at) + nbytes / self._bandwidth
-        with self._changed:
+        with self._lock:
             self._another_life.wait_for(lambda: life != self._pairing.own, self._free_at - now)
 
     def _bury(self) -> None:
         """Close the connections that no thread uses any more."""
-        with self._changed:
+        with self._lock:
             self._queue()
             dead, self._dead = self._dead, []
         for connection in dead:
@@ -331,7 +335,7 @@ class TcpLink:
 
     def _end_waits(self) -> None:
         """Fail the transfers that have waited too long for a connection."""
-        with self._changed:
+        with self._lock:
             if self._lost is not None or time.monotonic() - self._down_since < self._patience:
                 return
             error = node_lost(self.node, f"it cannot be reached: {self._why or 'its connection does not come back'}")
@@ -351,7 +355,7 @@ class TcpLink:
             LOG.error("the link to %s is broken by an error", self.node, exc_info=error)
         finally:
             self._broke(why, life)
-            with self._changed:
+            with self._lock:
                 calls = self._protocol.let_go()
             make(calls)
 
@@ -362,7 +366,7 @@ class TcpLink:
             head = Frame.of(bytes(header))
             payload = bytearray()
             if head.kind is HeaderKind.PIECE:
-                with self._changed:
+                with self._lock:
                     if life != self._pairing.own:
                         return
                     target = protocol.target(head)
@@ -371,7 +375,7 @@ class TcpLink:
             elif head.length:
                 payload = bytearray(head.length)
                 connection.read_into(memoryview(payload))
-            with self._changed:
+            with self._lock:
                 if life != self._pairing.own:
                     return
                 calls = (
@@ -382,7 +386,8 @@ class TcpLink:
                 at_once = self._take_frames()
             if at_once is not None:
                 self._write_now(*at_once)
-            make(calls)
+            if calls:
+                make(calls)
 
 
 def make(calls: list[Any]) -> None:

@@ -42,8 +42,9 @@ class Outgoing:
         self._heard = 0  # the peer's newest notice
         self._noted = 0  # the newest notice that the peer was told we noted
 
-    def __bool__(self) -> bool:
-        return bool(self.frames) or self._heard > self._noted
+    def owes_note(self) -> bool:
+        """Has the peer given notices of which it does not know yet that they have come?"""
+        return self._heard > self._noted
 
     def connected(self) -> None:
         """There is a new connection: queue the notices first."""
@@ -60,7 +61,7 @@ class Outgoing:
 
     def take(self) -> bytes:
         """The next frames."""
-        if self._heard > self._noted:
+        if self.owes_note():
             self._noted = self._heard
             self.put(HeaderKind.NOTED, NO_TRANSFER, self._noted)
         return b"".join([self.frames.popleft() for _ in range(min(len(self.frames), TOGETHER))])

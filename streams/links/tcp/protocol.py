@@ -45,6 +45,7 @@ class Protocol:
         self.outgoing = Outgoing(notice)
         self.sender = Sender(self.outgoing, piece)
         self.receiver = Receiver(self.outgoing)
+        self._frames, self._active = self.outgoing.frames, self.sender.active
 
     @property
     def up(self) -> bool:
@@ -87,7 +88,7 @@ class Protocol:
 
     @property
     def has_output(self) -> bool:
-        return bool(self.outgoing or self.sender.active)
+        return bool(self._frames or self._active or self.outgoing.owes_note())
 
     def next(self) -> Out | None:
         """What to write next: some frames, and a piece of one value."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-BUFFER: Final = 4 << 20  # bytes that the kernel buffers in each direction, if allowed
+AHEAD: Final = 4 << 10  # bytes that are read together: several small frames, or a header and the beginning of a piece
 TLS_PIECE: Final = 256 << 10  # bytes of one write: takes less than `patience` on the slowest network
 _TIME: Final = struct.Struct("ll")
 
@@ -30,11 +30,13 @@ class Tls(NamedTuple):
 
 
 class Connection:
-    """Reads and writes whole buffers."""
+    """Reads and writes whole buffers. `_ahead`: what was read, and not asked for yet."""
 
     def __init__(self, inner: Any, patience: float, *, tls: bool) -> None:
         self._inner = inner
         self._tls = tls
+        self._buffer = memoryview(bytearray(AHEAD))
+        self._ahead = self._buffer[:0]
         inner.settimeout(patience if tls else None)
         if not tls:  # set in the kernel, since a timeout of Python's would double the system calls
             span = _TIME.pack(int(patience), int(patience % 1 * 1e6))
@@ -43,16 +45,26 @@ class Connection:
 
     def read_into(self, view: memoryview) -> None:
         """Fill the view. ConnectionError at the end of the connection."""
-        inner, flags = self._inner, 0 if self._tls else socket.MSG_WAITALL
         done, size = 0, len(view)
         while done < size:
-            try:
-                some = inner.recv_into(view[done:], 0, flags)
-            except BlockingIOError:
-                raise TimeoutError("the other side is silent") from None
-            if not some:
-                raise ConnectionResetError("the other side has hung up")
+            if not self._ahead and size - done >= AHEAD:
+                done += self._receive(view[done:], socket.MSG_WAITALL)
+                continue
+            if not self._ahead:
+                self._ahead = self._buffer[: self._receive(self._buffer, 0)]
+            some = min(size - done, len(self._ahead))
+            view[done : done + some], self._ahead = self._ahead[:some], self._ahead[some:]
             done += some
+
+    def _receive(self, view: memoryview, flags: int) -> int:
+        """Receive at least one byte."""
+        try:
+            some: int = self._inner.recv_into(view, 0, 0 if self._tls else flags)
+        except BlockingIOError:
+            raise TimeoutError("the other side is silent") from None
+        if not some:
+            raise ConnectionResetError("the other side has hung up")
+        return some
 
     def write(self, buffers: Sequence[Any]) -> None:
         """Write all buffers."""

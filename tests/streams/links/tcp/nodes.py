@@ -128,4 +128,5 @@ class Transfer:
 
 def send(source: Node, target: Node, value: Any) -> None:
     """Send a value, and see that it arrives."""
-    assert Transfer(source, target, value).start().wait() == (None, None)
+    ends = Transfer(source, target, value).start().wait()
+    assert ends == (None, None), ends
