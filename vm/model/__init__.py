@@ -10,6 +10,7 @@
 - `directory`: sessions, and published objects by name
 - `texts`: a session's lines and spans, by number
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run that is being admitted op by op
-- `plan`: a resolved signature; `number`: the number among a call's operands, as an array
+- `work_plan`: an instruction's work, as far as it is known beforehand; `plan`: the plan of a resolved signature;
+  `number`: the number among a call's operands, as an array
 - `signature`: an instruction's signature as plain values; `tally`: counts and times of ended instructions
 """

@@ -27,10 +27,10 @@ from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .device_state import DeviceState
-from .plan import Plan
 from .reason import Reason
 from .signature import call_text
 from .tensor import Binding, Copy, Storage
+from .work_plan import WorkPlan
 
 if TYPE_CHECKING:
     from .session import VmSession
@@ -178,7 +178,7 @@ class Instruction:
         self.device = device
         self.location = location
         self.status = Status.WAITING
-        self.plan: Plan | None = None
+        self.plan: WorkPlan | None = None
         self.inputs: tuple[Binding | Scalar, ...] = ()  # in the kernel's order
         self.outputs: tuple[Binding, ...] = ()
         self.reads: tuple[Copy, ...] = ()

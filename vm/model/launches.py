@@ -23,8 +23,8 @@ from .session_queue import SessionQueue
 from .tensor import Binding, Copy
 
 if TYPE_CHECKING:
-    from .plan import Plan
     from .session import VmSession
+    from .work_plan import WorkPlan
 
 REMEMBERED = 1 << 16  # remembered keys of plans: a bound, since the keys of library functions contain shapes
 LEAST_NS: Final = 2000  # the least time that a kernel is assumed to take
@@ -148,7 +148,7 @@ class Launches:
             return False
         return all(reader.event is not None and reader.stream is stream for reader in copy.readers or ())
 
-    def note_warm(self, plan: Plan, strides: tuple[Any, ...]) -> None:
+    def note_warm(self, plan: WorkPlan, strides: tuple[Any, ...]) -> None:
         """Note that the kernels of a call have run on the device.
 
         If there are too many keys, all are forgotten, and the next calls go to the launcher again.
@@ -159,7 +159,7 @@ class Launches:
         self.seen.add(plan.key)
         self.warm.add(plan.key if strides.count(None) == len(strides) else (plan.key, strides))
 
-    def begins(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
+    def begins(self, plan: WorkPlan, strides: tuple[Any, ...]) -> bool:
         """Whether a call for the launcher is the first with its kernels, so that it compiles or loads them."""
         key = plan.key if strides.count(None) == len(strides) else (plan.key, strides)
         if plan.key is None or key in self.begun:
@@ -169,7 +169,7 @@ class Launches:
             del self.begun[next(iter(self.begun))]
         return True
 
-    def is_warm(self, plan: Plan, strides: tuple[Any, ...]) -> bool:
+    def is_warm(self, plan: WorkPlan, strides: tuple[Any, ...]) -> bool:
         """Whether the kernels of a call are compiled and loaded. `strides`: of the operands, None for a packed one."""
         packed = strides.count(None) == len(strides)
         return plan.launchable and (plan.key if packed else (plan.key, strides)) in self.warm

@@ -20,49 +20,30 @@ from ...interpreter.types.meta import Meta, OperandMeta
 from ...streams.device import KernelCall
 from .device_state import DeviceState
 from .number import number_of
-from .signature import Maker, Signature, attributes_of, plain
+from .signature import attributes_of, plain
+from .work_plan import WorkPlan
 
 
-class Plan:
+class Plan(WorkPlan):
     """A resolved signature. With a pending input, whose meta is None in `metas`, nothing else is known yet."""
 
     __slots__ = (
-        "attributes",
-        "blocking",
         "certain",
         "count",
         "counted",
-        "device",
         "donatable",
         "forward",
         "immediate",
-        "in_place",
         "kernel",
-        "key",
-        "label",
-        "launchable",
         "layouts",
-        "maker",
-        "metas",
-        "most",
         "number",
-        "op",
-        "open",
         "output",
-        "outputs",
         "pending",
-        "prompt",
-        "reports",
         "scalars",
-        "scratch",
         "session",
-        "signature",
-        "stream",
-        "traits",
         "two",
         "views",
         "warm",
-        "work",
     )
 
     def __init__(
@@ -75,60 +56,41 @@ class Plan:
         infer: InferCache,
         session: int,
     ) -> None:
-        self.op = op
-        self.prompt = op.prompt
+        outputs = results_of(op, attributes, metas, device, targets, infer)
+        super().__init__(op, op.name, device, metas, outputs, attributes)
         self.session = session
-        self.label = op.name
         self.counted = device.tally.of(op.name)
-        self.attributes = attributes
-        self.metas = metas
         self.count = len(metas)
-        self.device = device
-        self.stream = device.compute[0]  # decides whether small ops may run on the driving thread
         self.in_place = targets is not None
         self.scalars = tuple(isinstance(meta, type) for meta in metas)
         self.two = len(metas) == 2 and all(type(meta) is Meta for meta in metas)  # two tensors
         self.pending = None in metas
-        self.outputs: OutputMetas = self._results(targets, infer)
-        self.output: Any = self.outputs[0] if len(self.outputs) == 1 else None  # the meta of a single result
-        self.open = self.pending or None in self.outputs  # some metas are not known when the client calls
+        self.output: Any = outputs[0] if len(outputs) == 1 else None  # the meta of a single result
         known = tuple([meta for meta in metas if meta is not None])
-        self.work = 0 if self.pending else op.estimate(known, self.outputs, dict(attributes))
-        # The most bytes of the results, if their size depends on data.
+        self.work = 0 if self.pending else op.estimate(known, outputs, dict(attributes))
         most = op.most(known) if op.most is not None and not self.pending else 0
         self.most = most if most <= device.backend.limit else 0  # otherwise the data decide whether they fit
-        # The kernel, and the bytes of the kernel's temporaries.
-        call = KernelCall(op, dict(attributes), metas, self.outputs, self.in_place, self.work)
+        call = KernelCall(op, dict(attributes), metas, outputs, self.in_place, self.work)
         self.kernel, self.scratch = bind(device, call)
         self.number = number_of(op, metas) if device.backend.takes_numbers else None
-        self.forward = forwardable(op, metas, self.outputs)
+        self.forward = forwardable(op, metas, outputs)
         self.donatable = sum(1 << position for position in self.forward if position < 63)  # as bits of `released`
         self.immediate = not self.open and runs_at_once(op) and self.work <= device.inline_work and not self.scratch
-        # Whether the kernel's refusal of data is known only afterwards; if not, whether the kernel waits for the
-        # device.
         self.reports = device.backend.reports_late and op.reports_late(metas, dict(attributes))
         self.blocking = op.blocking and not self.reports
-        # Whether calling the kernel only launches, on a device that launches, once kernels with this `key` have run.
         self.launchable = device.launches is not None and not self.obstacle()
         # Whether the op may be launched without an instruction, since it cannot fail unless the device is lost.
         self.certain = self.launchable and not self.reports and runs_at_once(op)
-        self.key: Any = None
         if device.launches is not None:
-            self.key = None if self.pending else key_of(op, attributes, metas, self.outputs)
+            self.key = None if self.pending else key_of(op, attributes, metas, outputs)
             self.immediate = self.certain and self.key in device.launches.seen
         self.warm = False  # the kernels for packed operands are known to be compiled and loaded
         # Whether the result is a view if strides can express it; such a call needs no kernel.
         self.views = op.view is not None and not self.in_place and not self.pending and len(metas) == 1
-        reads = "".join("" if scalar else "r" for scalar in self.scalars)
-        kinds = reads + ("2" if op.dynamic else "w") * len(self.outputs)
         self.layouts: dict[Any, Any] = {}  # of a view op: (offset, strides) of a base -> those of its view, or None
-        taken, made = tuple(map(plain, metas)), tuple(map(plain, self.outputs))
-        # The signature in trace records.
-        self.signature: Signature = (taken, made, attributes_of(op, attributes), self.work)
-        self.maker: Maker = (op.name, self.signature)  # noted in the storages of its results
-        # The common fields of all records of an op that ran at admission: session, opcode, op, device, operand kinds,
-        # signature.
-        self.traits: tuple[Any, ...] = (session, Opcode.CALL.value, op.name, device.name, kinds, self.signature)
+        reads = "".join("" if scalar else "r" for scalar in self.scalars)
+        kinds = reads + ("2" if op.dynamic else "w") * len(outputs)
+        self.describe(session, Opcode.CALL, kinds, attributes_of(op, attributes), self.work, ())
 
     def obstacle(self) -> str:
         """The reason why the kernel cannot be launched at admission, for reports; empty if it can."""
@@ -168,15 +130,22 @@ class Plan:
             raise MetadataError(f"{self.label}: {error!r}", op=self.label) from error
         return plan
 
-    def _results(self, targets: tuple[Meta | None, ...] | None, infer: InferCache) -> OutputMetas:
-        """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
-        op, metas, device = self.op, self.metas, self.device
-        if op.name in device.backend.missing:
-            raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
-        if op.view is None:
-            most = max((m.nbytes for m in metas if isinstance(m, Meta)), default=0)
-            device.refuse_vast(most, f"{op.name}: an operand")
-        return check_targets(op, infer.infer(op, metas, self.attributes), targets)
+
+def results_of(
+    op: OpDef,
+    attributes: FrozenAttributes,
+    metas: tuple[OperandMeta | None, ...],
+    device: DeviceState,
+    targets: tuple[Meta | None, ...] | None,
+    infer: InferCache,
+) -> OutputMetas:
+    """The metas of the results; MetadataError if the device, the op or the targets do not take these operands."""
+    if op.name in device.backend.missing:
+        raise no_kernel(op.name, device.name, device.backend.missing, MACHINE)
+    if op.view is None:
+        most = max((m.nbytes for m in metas if isinstance(m, Meta)), default=0)
+        device.refuse_vast(most, f"{op.name}: an operand")
+    return check_targets(op, infer.infer(op, metas, attributes), targets)
 
 
 def runs_at_once(op: OpDef) -> bool:

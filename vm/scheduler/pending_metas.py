@@ -18,6 +18,7 @@ from ..memory.ledger import learn_need, plan_most, undecided
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
 from ..model.charges import check_bytes, check_share, count, has_share
 from ..model.instruction import Instruction
+from ..model.plan import Plan
 from ..model.tensor import Binding, Copy, Tensor
 from .wanted import Wanted
 
@@ -116,14 +117,15 @@ class PendingMetas:
 
     def _infer_outputs(self, instruction: Instruction) -> tuple[Meta | None, ...]:
         """Set the instruction's plan for its known input metas, and return the metas of the results."""
-        if instruction.plan is None:  # a transfer or a copy: same meta on both sides
+        before = instruction.plan
+        if not isinstance(before, Plan):  # a transfer or a copy: same meta on both sides
             sources = instruction.inputs[: len(instruction.outputs)]  # a fetch or a side effect has no outputs
             return tuple(value.tensor.meta for value in sources if isinstance(value, Binding))
         metas: tuple[OperandMeta | None, ...] = tuple(
             value.tensor.meta if isinstance(value, Binding) else type(value) for value in instruction.inputs
         )
-        targets = tuple(binding.tensor.meta for binding in instruction.outputs) if instruction.plan.in_place else None
-        plan = instruction.plan.with_metas(instruction.inputs, metas, self.infer, targets)
+        targets = tuple(binding.tensor.meta for binding in instruction.outputs) if before.in_place else None
+        plan = before.with_metas(instruction.inputs, metas, self.infer, targets)
         instruction.plan = plan
         instruction.kernel = plan.kernel
         return plan.outputs

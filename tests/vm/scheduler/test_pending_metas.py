@@ -94,7 +94,7 @@ class TestResolving:
         resolver.resolve(x, THREE)
         assert (y.meta, z.meta) == (THREE, Meta.of((3,), "bool"))
         assert resolver.runnable == [first, second]
-        assert first.plan is not None
+        assert isinstance(first.plan, Plan)
         assert first.kernel is first.plan.kernel
 
     def test_an_instruction_waits_for_the_last_of_its_metas(self, parts: Parts, resolver: Resolver) -> None:

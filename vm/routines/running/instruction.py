@@ -24,9 +24,9 @@ from ...memory.run_memory import arena_at_admission, block_for, may_share_arena
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
 from ...model.linked import SessionProgram
-from ...model.plan import Plan
 from ...model.session import VmSession
-from ...model.signature import call_text, plain
+from ...model.signature import call_text
+from ...model.work_plan import WorkPlan
 from ..compiling.recipe import BufferSlice, KernelStep, Recipe, ResultsFailed, known_meta
 from ..compiling.segments import Piece, work_of_time
 from .graphing import SegmentGraph
@@ -42,48 +42,26 @@ STAYING = 1 << 12  # bytes of an operand
 RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine.", least=0)
 
 
-class SegmentPlan(Plan):
+class SegmentPlan(WorkPlan):
     """The plan of a segment, which its runs share."""
 
+    __slots__ = ()
+
     def __init__(self, routine: SessionProgram, recipe: Recipe, device: DeviceState, session: int) -> None:
-        program = routine.program
+        program, steps = routine.program, recipe.steps
         metas = tuple([known_meta(program, variable) for variable in (*recipe.reads, *recipe.written)])
         outputs = tuple([known_meta(program, variable) for variable in (*recipe.written, *recipe.made)])
-        self.op = RUN
-        self.prompt = RUN.prompt
-        self.session = session
-        self.label = f"{RUN.name} {routine.name}".rstrip()
-        self.attributes = ()
-        self.metas = metas
-        self.count = len(metas)
-        self.device = device
-        self.stream = device.compute[0]
-        self.in_place = False
-        self.scalars = (False,) * len(metas)
-        self.two = self.pending = self.open = self.immediate = self.certain = self.views = self.warm = False
+        super().__init__(RUN, f"{RUN.name} {routine.name}".rstrip(), device, metas, outputs)
         self.reports = any(call.plan.reports for call in recipe.calls)
-        self.blocking = RUN.blocking
         self.launchable = device.launches is not None  # as all of its ops are
-        self.key = None
         if self.launchable:
-            self.key = (RUN.name, program.digest, recipe.steps.start, recipe.steps.stop, routine.passes)
-        self.outputs = outputs
-        self.output = None
-        steps = len(recipe.steps)
-        self.work = recipe.work + steps * work_of_time(device.backend.time_of(recipe.work // max(steps, 1)))
-        self.most = 0
+            self.key = (RUN.name, program.digest, steps.start, steps.stop, routine.passes)
+        count = len(steps)
+        self.work = recipe.work + count * work_of_time(device.backend.time_of(recipe.work // max(count, 1)))
         self.scratch = recipe.scratch
-        self.kernel = nothing
-        self.number = None
-        self.forward = ()
-        self.donatable = 0
-        self.layouts = {}
-        part = (routine.number, recipe.steps.start, recipe.steps.stop - 1)
-        common = (tuple(map(plain, metas)), tuple(map(plain, outputs)), part_text(routine, recipe.steps), recipe.work)
-        self.signature = (*common, part)
-        self.maker = (self.label, common)
         kinds = "r" * len(metas) + "w" * len(outputs)
-        self.traits = (session, Opcode.RUN.value, self.label, device.name, kinds, self.signature)
+        part = (routine.number, steps.start, steps.stop - 1)
+        self.describe(session, Opcode.RUN, kinds, part_text(routine, steps), recipe.work, part)
 
 
 def part_text(routine: SessionProgram, steps: Piece) -> str:
@@ -502,7 +480,3 @@ def is_same(left: Any, right: Any) -> bool:
     if left is None or right is None:
         return left is right
     return left is right or (left.base is not None and left.base is right.base)
-
-
-def nothing(*_arrays: Any) -> None:
-    """The kernel of a plan that is never called."""

@@ -1,0 +1,81 @@
+"""An instruction's work, as far as it is known beforehand: of a call (`Plan`), of a segment (`SegmentPlan`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...interpreter.opcodes import Opcode
+from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
+from ...interpreter.types.meta import OperandMeta
+from .device_state import DeviceState
+from .signature import NOTHING, UNMADE, Maker, Signature, plain
+
+
+class WorkPlan:
+    """The fields that the scheduler, memory and the trace read of any plan. Equal instructions share a plan."""
+
+    __slots__ = (
+        "attributes",
+        "blocking",
+        "device",
+        "in_place",
+        "key",
+        "label",
+        "launchable",
+        "maker",
+        "metas",
+        "most",
+        "op",
+        "open",
+        "outputs",
+        "prompt",
+        "reports",
+        "scratch",
+        "signature",
+        "stream",
+        "traits",
+        "work",
+    )
+
+    def __init__(
+        self,
+        op: OpDef,
+        label: str,
+        device: DeviceState,
+        metas: tuple[OperandMeta | None, ...],
+        outputs: OutputMetas,
+        attributes: FrozenAttributes = (),
+    ) -> None:
+        self.op = op
+        self.label = label
+        self.device = device
+        self.stream = device.compute[0]  # decides whether small ops may run on the driving thread
+        self.metas = metas
+        self.outputs = outputs
+        self.attributes = attributes
+        self.open = None in metas or None in outputs  # some metas are not known when the client calls
+        self.in_place = False
+        self.work = 0
+        self.most = 0  # the most bytes of the results, if their size depends on data
+        self.scratch = 0  # bytes of the kernels' temporaries
+        self.prompt = op.prompt
+        # Whether a kernel's refusal of data is known only afterwards; if not, whether the kernel waits for the device.
+        self.reports = False
+        self.blocking = op.blocking
+        # Whether calling the kernels only launches, on a device that launches, once kernels with this `key` have run.
+        self.launchable = False
+        self.key: Any = None
+        self.signature: Signature = NOTHING  # in trace records
+        self.maker: Maker = UNMADE  # noted in the storages of the results
+        self.traits: tuple[Any, ...] = ()
+
+    def describe(self, session: int, opcode: Opcode, kinds: str, text: str, work: int, part: tuple[Any, ...]) -> None:
+        """Set the fields for records: from the operands' `kinds`, the attributes as a `text`, the `part` of a routine.
+
+        `traits` are the common fields of all records of an op that ran at admission: session, opcode, op, device,
+        operand kinds, signature.
+        """
+        common = (tuple(map(plain, self.metas)), tuple(map(plain, self.outputs)), text, work)
+        self.signature = (*common, part) if part else common
+        self.maker = (self.label, common)
+        self.traits = (session, opcode.value, self.label, self.device.name, kinds, self.signature)
