@@ -1,28 +1,28 @@
-"""The engine: the machine as a pure state machine. No threads, no sockets, no clock of its own.
+"""The engine: the machine as a pure state machine, without threads, sockets, and a clock of its own.
 
-It composes the rooms. A message goes down through them once: `receive`, admission (what does it mean, may the session
-do that), placement (where are the values, what has to move), the scheduler (what waits for what), memory (what fits),
-and out to a stream. A completion comes back up once: the scheduler retires the instruction, and leaves to the engine
-what is due then. Admission's `conclude` does that: it answers the asking session, or plans what follows. So no room
-calls one above it.
+The engine combines the rooms. A message goes down through them once: `receive`, admission (checks the message and makes
+instructions), placement (plans transfers), the scheduler (builds edges), memory (makes room), and out to a stream. A
+completion comes back up once: the scheduler retires the instruction, and leaves the actions at its end to the engine,
+where admission's `conclude` performs them: it answers the session, or admits what follows. So no room calls one above
+it.
 
 `schedule()` is one pass over the phases, each guarded by a size check:
 
     release_finished    completions reported by streams: retire, release successors
-    retire_doomed       what will not run, once its own edges are satisfied
+    retire_doomed       instructions that will not run, once their own edges are satisfied
     handle_pending      a bounded window of received messages: admit
-    go_on_with_a_run    a bounded window of what a run stands for: admit
+    go_on_with_a_run    a bounded window of the messages of a run: admit
     dispatch_ready      reserve memory, bind operands, hand to streams
     flush               one batch per stream
-    release_some        a piece of what ended sessions held
+    release_some        some handles of closed sessions
 
-Every method is called by one thread at a time: the one that drives the virtual machine. Streams report to `finished`,
-a deque, from their own threads.
+Only the driving thread calls the methods. Streams append finished instructions to `finished`, a deque, from their own
+threads.
 
-An exception that leaves a public method is a fault of the engine, kept in `fault`. No message
-of a client, no kernel and no device makes one: those errors become errors of instructions. A fault stops a step in its
-middle. Accesses, edges, uses and memory may then disagree, so the engine is not called again, and its driver ends: it
-logs the fault, and fails every wait.
+An exception that leaves a public method is a bug of the engine, which is stored in `fault`. No message of a client, no
+kernel and no device can cause one: their errors become errors of instructions. A bug stops a step in its middle, so
+accesses, edges, uses and memory may be inconsistent. So the engine is not called again, and its driver ends: the driver
+logs the exception and fails every wait.
 """
 
 from __future__ import annotations
@@ -58,23 +58,22 @@ from .scheduler.scheduler import Scheduler
 from .tracing.ring import CAPACITY, Ring
 
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
-# A hand-off to a worker and back costs 12 us on a quiet machine; beside a driving thread that is busy with Python every
-# kernel that gives up the interpreter lock waits a switch interval of 100 us to get it back, so that a worker needed
-# 4 ms for the 1 ms of kernels in a training step. A daemon, which must answer others meanwhile, sets it lower.
+# A hand-off to a worker and back costs 12 us on a quiet machine. If the driving thread is busy with Python, a worker's
+# kernel that releases the interpreter lock waits a switch interval of 100 us to get it back: a worker took 4 ms for the
+# 1 ms of kernels in a training step. A daemon, which must answer others meanwhile, sets a lower limit.
 INLINE_WORK = 1_200_000
-# The same for a whole run of small kernels. The threads of a process wait for each other's batches anyway; a daemon
-# sets it lower, and larger runs are cut into slices.
+# The same for a whole run of small kernels, which is not limited in an embedded machine, where threads wait for each
+# other's batches anyway. A daemon sets a lower limit; larger runs are cut into slices.
 RUN_WORK = 1 << 40
-WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay what finished
-LIVE = 4096  # unfinished instructions of a session beyond which a run, which may be a loop, issues no more
+WINDOW = 256  # messages admitted per pass, so that a long pending list does not delay completions
+LIVE = 4096  # unfinished instructions of a session above which its run, which may be a loop, issues no more
 
 
 class Engine:
     """Runs the messages of all sessions over a set of devices.
 
-    Set by the runtime: `admission.answer`, which answers QUERY messages, `admission.holders`, which names what has a
-    device's memory, and `report`, which is told of errors, of each once, at the end of the step in which the error
-    arose.
+    The runtime sets `admission.answer`, which answers QUERY messages, `admission.holders`, which names the holders of a
+    device's memory, and `report`, which gets each error once, at the end of the step in which the error arose.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Engine:
                 device.tiers = tuple([tier for tier in tiers if tier is not None])
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)
         self.admission.routines.segments.at_once.limit = run_work
-        self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # batches, what is left of each
+        self.pending: deque[tuple[VmSession, Iterator[Sequence[Any]]]] = deque()  # the rest of each batch
         self.finished = self.scheduler.finished
         self.live = self.scheduler.live
         self._endings, self._wanted = self.scheduler.endings, self.scheduler.wanted
@@ -121,8 +120,8 @@ class Engine:
         self._ready, self._doomed, self.running = dispatcher.ready, dispatcher.doomed, dispatcher.running
         self._leaving = self.directory.leaving
         self._due = self.admission.durable.checkpoints.due
-        # What is held back: batches behind a run with control flow, or with much that is unfinished, which takes turns
-        # with all others; and batches of flooded sessions. Nothing of such a session overtakes them.
+        # Batches that are held back: those behind a run with control flow, or with many unfinished instructions, which
+        # takes turns with other sessions; and those of flooded sessions. No later batch of the session overtakes them.
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._fenced = self.scheduler.fences.streams
         self.recorders = Recorders(self.admission.take)
@@ -132,7 +131,7 @@ class Engine:
 
     @property
     def pools(self) -> dict[str, DeviceState]:
-        """The devices and the store, as far as they have memory of their own."""
+        """The devices, and the store if it has memory of its own."""
         return {name: device for name, device in self.tiers.items() if device.backend.computes or device.backend.limit}
 
     @property
@@ -141,7 +140,7 @@ class Engine:
         return self.store if self.store is not None and self.store.backend.limit else None
 
     def join(self, links: Links, sink: Sink) -> None:
-        """Let sessions send values to other nodes, and receive some from there. `sink`: as that of the devices."""
+        """Let sessions exchange values with other nodes. `sink`: takes finished tasks, as for the devices."""
         self.admission.nodes.links = links
         for device in self.devices.values():
             if device.backend.linked:
@@ -156,7 +155,7 @@ class Engine:
         trusted: bool = False,
         limits: Limits | None = None,
     ) -> VmSession:
-        """A new session; `reply` is called on the driving thread with the answers to its requests."""
+        """Open a session. `reply` is called on the driving thread with the answers to the session's requests."""
         self._opened += 1
         session = VmSession(self._opened, reply, name, strict=strict, trusted=trusted, limits=limits)
         self.directory.sessions[session.id] = session
@@ -164,20 +163,19 @@ class Engine:
         return session
 
     def receive(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
-        """Take a batch of a session's messages, in program order."""
+        """Queue a batch of a session's messages, in program order."""
         tap = session.tap
         self.pending.append((session, iter(messages) if tap is None else tap.through(messages)))
 
     def waiting(self) -> Counter[int]:
-        """How many received messages are not yet admitted, by the session's id."""
+        """The number of received messages that are not admitted yet, by session id."""
         found: Counter[int] = Counter()
         for session, rest in (*list(self.pending), *chain(*list(self.held.values()))):  # another thread may append
             found[session.id] += length_hint(rest)
         return found
 
     def schedule(self, session: VmSession | None = None) -> bool:
-        """One pass; False if there was nothing to do. On behalf of a `session`, what other sessions hold back stays so
-        for the time being."""
+        """Do one pass; False if there was nothing to do. With a `session`, batches held back for others stay there."""
         if self._fenced:
             self.scheduler.fences.poll()
         busy = self.finished or self.pending or self._ready or self._doomed or self._leaving or self.running
@@ -189,7 +187,7 @@ class Engine:
         except BaseException as error:
             self.fault = error
             raise
-        if self.fault is not None:  # of a cancellation in the middle of the pass, whose caller went on
+        if self.fault is not None:  # raised by a cancellation during the pass, whose caller has caught it
             raise self.fault
         return True
 
@@ -240,7 +238,7 @@ class Engine:
             self.report(*self._reports.popleft())
 
     def launched(self, device: DeviceState, until: int = sys.maxsize) -> str:
-        """The ops that were launched since the device was last known to be sound, up to a number, in words."""
+        """The text that names the ops launched since the device was last known to be healthy, up to launch `until`."""
 
         def line(session: int, location: int) -> str:
             found = self.directory.sessions.get(session)
@@ -249,27 +247,27 @@ class Engine:
         return launched_since(self.scheduler.ring.entries, device, line, until)
 
     def poll(self) -> None:
-        """Look for fences that devices have passed."""
+        """Collect the fences that devices have passed."""
         self.scheduler.fences.poll()
 
     def watch(self) -> None:
-        """The driving thread is about to sleep: other threads look for the fences now."""
+        """Let other threads wait for the fences, before the driving thread sleeps."""
         if self._fenced:
             self.scheduler.fences.watch()
 
     @property
     def unfenced(self) -> bool:
-        """Are there launches that no fence covers yet? Not after a fault, since nothing is to be called then."""
+        """Whether there are launches without a fence after them; False after a fault."""
         return self.fault is None and any(is_unfenced(device) for device in self.scheduler.fences.devices)
 
     def fence(self) -> None:
-        """Have fences behind all launches."""
+        """Make fences after all launches."""
         with self._guarded():
             self.scheduler.fences.look()
 
     @property
     def unwatched(self) -> bool:
-        """Are there fences for which no thread looks but the driving one?"""
+        """Whether there are fences that only the driving thread polls."""
         return any(stream.unwatched for stream in self._fenced)
 
     def handle_pending(self) -> None:
@@ -277,7 +275,7 @@ class Engine:
         pending, room = self.pending, WINDOW
         while pending and room > 0:
             session, rest = pending[0]
-            if session.flooded or session in self.held:  # behind what is held back
+            if session.flooded or session in self.held:  # stays behind earlier ones
                 self.held.setdefault(session, deque()).append(pending.popleft())
                 continue
             if (run := session.unfolding) is not None:
@@ -285,7 +283,7 @@ class Engine:
                     self.held.setdefault(session, deque()).append(pending.popleft())
                     continue
                 self.admission.take(session, rest_of_run(session, room))
-                return  # what ended meanwhile has its turn
+                return  # completions come first
             size = length_hint(rest)
             ended = self.admission.take(session, islice(rest, room))
             left = length_hint(rest)
@@ -294,8 +292,10 @@ class Engine:
                 pending.popleft()
 
     def go_on_with_a_run(self) -> None:
-        """Admit a window of the next run that may go on. At its end, what was held back behind the run has its place
-        again; so has what was held back because its session was flooded."""
+        """Admit a window of the next run that may go on.
+
+        After the run's end, or the end of its session's flood, the batches that were held back are pending again.
+        """
         session = next(filter(may_go_on, self.held), None)
         if session is None:
             return
@@ -307,13 +307,13 @@ class Engine:
             self.pending.extendleft(reversed(batches))
 
     def only_releases_are_left(self) -> bool:
-        """Is there nothing to do but to release what ended sessions held, in pieces?"""
+        """Whether releasing handles of closed sessions is the only work left."""
         return bool(self._leaving) and not (
             self.finished or self.pending or self._ready or self._doomed or self.running or self.in_run()
         )
 
     def in_run(self) -> bool:
-        """Is there a run to go on with, which may be a loop without end?"""
+        """Whether a run, which may be an endless loop, can go on."""
         return any(map(may_go_on, list(self.held)))  # a list: another thread may ask
 
     def take(self, session: VmSession, arrays: Iterable[Sequence[Any]]) -> None:
@@ -327,62 +327,62 @@ class Engine:
             raise
 
     def cancel(self, session: VmSession) -> None:
-        """Cancel what the session has pending, and what it sends until a restart that knows of this."""
+        """Cancel the session's live instructions, and its later ones until a restart sent after this cancellation."""
         with self._step():
             self.admission.cancellation.cancel(session)
 
     def returned(self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[Any] = ()) -> None:
-        """Take what a client returns of a host call, or its error."""
+        """Accept a client's results of a host call, or its error."""
         with self._guarded():
             self.admission.effects.host_calls.returned(session, number, error, arrays)
 
     def begin_cancel(self, session: VmSession) -> None:
-        """The part of `cancel` that may be done in the middle of a pass, on the driving thread."""
+        """The first half of `cancel`, which may be called on the driving thread in the middle of a pass."""
         with self._guarded():
             self.admission.cancellation.begin(session)
 
     def finish_cancel(self, session: VmSession) -> None:
-        """The rest of `cancel`."""
+        """The second half of `cancel`."""
         with self._step():
             self.admission.cancellation.finish(session)
 
     def close(self, session: VmSession) -> None:
-        """End a session: cancel it, release every handle. What others hold stays."""
+        """Close a session: cancel it, and release its handles. Tensors with other holders stay."""
         with self._step():
             self.admission.cancellation.close(session)
             self.held.pop(session, None)
             self.recorders.closed(session)
 
     def forget_names(self) -> None:
-        """The machine ends: release what only names hold. Else its memory and files would wait for the collector."""
+        """Remove all names at the machine's end; else their memory and files would wait for the garbage collector."""
         with self._step():
             self.admission.names.unpublish(list(self.directory.names))
 
     def drop_values(self) -> None:
-        """After a fault, once the streams have ended: let go of all memory and files, without any bookkeeping."""
+        """Drop all memory and files after a fault, once the streams have ended, without any bookkeeping."""
         for storage in self.directory.storages():
             for copy in storage.current():
                 copy.buffer = None
 
     def let_go_of_blocks(self) -> None:
-        """Free the blocks of ended sessions that no process has open any more."""
+        """Free the blocks of GPU memory whose sessions are closed, and which no process has open any more."""
         with self._step():
             for device in self.devices.values():
                 device.backend.let_go_of_blocks()
                 self.scheduler.retry(device)
 
     def break_waits(self, before: int) -> bool:
-        """End waits for memory since `before` that may be part of a circle over several nodes. Were there any?"""
+        """End waits for memory since `before` that may be part of a deadlock over nodes; return whether any existed."""
         with self._step():
             return self.scheduler.break_waits(before)
 
     def time_out(self, instruction: Instruction) -> None:
-        """Fail an instruction that has been running for longer than it may."""
+        """Fail an instruction that has exceeded its time limit."""
         with self._step():
             self.scheduler.time_out(instruction)
 
     def keep_durable(self, told: Told) -> None:
-        """Write durable names that have changed; `told` gets what there is to say, or why they cannot be written."""
+        """Write the durable names that have changed. `told` gets the report, or the error."""
         with self._step():
             try:
                 self.admission.durable.checkpoints.keep_durable(self.scheduler.system_session, told)
@@ -392,7 +392,7 @@ class Engine:
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """A step outside of the passes. What it makes is received now, not when the last pass began."""
+        """A step outside the passes, with a time stamp of its own."""
         with self._guarded():
             self.scheduler.stamp(self.scheduler.clock())
             yield
@@ -401,7 +401,7 @@ class Engine:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """An exception that leaves the block is a fault of the engine."""
+        """Store an exception that leaves the block as the engine's fault."""
         try:
             yield
         except BaseException as error:
@@ -410,9 +410,9 @@ class Engine:
 
 
 def drop_report(_session: VmSession, _error: TensordError) -> None:
-    """The report of an error, as long as nobody listens."""
+    """The default of `Engine.report`: drop the error."""
 
 
 def may_go_on(session: VmSession) -> bool:
-    """May a run of the session issue more?"""
+    """Whether the session's run may issue more instructions."""
     return not session.waits() and len(session.live) <= LIVE

@@ -1,15 +1,15 @@
-"""Failures that nobody waits for: one line each in the log.
+"""Failures that no client waits for are logged, one line each.
 
-An error is raised where a client waits for what failed. If no client does, nobody would hear of it. So each error waits
-here for `GRACE` seconds after it arose, or until its session ends. An error that went to no client by then (`heard`)
-is logged as a warning.
+An error is raised where a client waits for the failed tensor. Without such a wait, the error would go unnoticed. So
+each error is kept here for `GRACE` seconds, or until its session is closed. If the error has reached no client by then
+(`heard`), it is logged as a warning.
 
-A loop that fails must not fill the disk, nor hide the failures of others. So each session has at most `LINES` lines in
-`WINDOW` seconds, and all of them together `LINES_IN_ALL`. The number of those left out follows in a line of its own.
-What is kept for a session goes with the session, or with the window in which the session was last heard of.
+A failing loop must not fill the disk, or hide the failures of other sessions. So each session gets at most `LINES`
+lines in `WINDOW` seconds, and all sessions together `LINES_IN_ALL`; a line of its own gives the number of omitted
+failures. The entry of a session is dropped when the session is closed, or after a window without a failure.
 
-Nothing here locks or logs: the methods are called by the driving thread, or under its lock, and return the lines for
-their caller to log once the lock is released (`log_lines`). A handler of the log may take its time, or raise.
+Nothing here locks or logs: the methods are called by the driving thread, or under its lock, and return the lines, which
+their caller logs once the lock is released (`log_lines`), since a log handler may be slow, or raise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GRACE = 1.0
 WINDOW = 10.0
 LINES = 10  # of one session in a window
 LINES_IN_ALL = 100
-KEPT = 1000  # errors of one session that may wait; further ones count as left out
+KEPT = 1000  # kept errors of one session; further ones count as omitted
 
 
 class LogWarning(NamedTuple):
@@ -36,29 +36,29 @@ class LogWarning(NamedTuple):
 
 
 class SessionFailures:
-    """The failures of one session. `whose`: its id, and its name if it has one; `waiting`: (since when, error)."""
+    """The failures of one session. `whose`: log fields with its id, and its name if any; `waiting`: (time, error)."""
 
     __slots__ = ("began", "left_out", "lines", "waiting", "whose")
 
     def __init__(self, session: int, name: str, now: float) -> None:
         self.whose: dict[str, object] = {"session": session, "name": name} if name else {"session": session}
         self.waiting: deque[tuple[float, TensordError]] = deque()
-        self.began = now  # the present window
+        self.began = now  # when the present window began
         self.lines = 0
         self.left_out = 0
 
 
 class Failures:
-    """The errors whose clients may still hear of them, by session."""
+    """The errors that may still reach a client, by session."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.entries: dict[int, SessionFailures] = {}
-        self._began = clock()  # the window of all sessions together
+        self._began = clock()  # when the common window of all sessions began
         self._lines = 0
 
     def add(self, session: int, error: TensordError, name: str = "") -> None:
-        """An error has arisen in the session with that id and name."""
+        """Add an error that has arisen in the session with this id and name."""
         now = self._clock()
         entry = self.entries.get(session)
         if entry is None:
@@ -69,7 +69,7 @@ class Failures:
             entry.left_out += 1
 
     def due(self) -> list[LogWarning]:
-        """The lines about errors that have waited long enough. Asked for about once per second."""
+        """The lines about errors older than `GRACE`. Called about once per second."""
         now = self._clock()
         lines: list[LogWarning] = []
         for session, entry in list(self.entries.items()):
@@ -83,7 +83,7 @@ class Failures:
         return lines
 
     def end(self, session: int) -> list[LogWarning]:
-        """A session ends, so no client of its own will hear of its errors any more: the lines about them."""
+        """The lines about all errors of a closing session, whose client gets no more errors."""
         entry = self.entries.pop(session, None)
         if entry is None:
             return []
@@ -91,7 +91,7 @@ class Failures:
         return lines + sum_up(entry)
 
     def close(self) -> list[LogWarning]:
-        """The lines about whatever is left."""
+        """The lines about all remaining errors, at the machine's end."""
         return [line for session in list(self.entries) for line in self.end(session)]
 
     def _line(self, entry: SessionFailures, error: TensordError) -> list[LogWarning]:
@@ -104,7 +104,7 @@ class Failures:
         return [LogWarning("a failure that nobody has waited for", entry.whose | describe(error))]
 
     def _may_add_one(self) -> bool:
-        """Count a line, unless the sessions together have had as many as they may."""
+        """Count a line; return whether the limit of all sessions together allows it."""
         now = self._clock()
         if now - self._began >= WINDOW:
             self._began, self._lines = now, 0
@@ -123,14 +123,14 @@ def describe(error: TensordError) -> dict[str, object]:
 
 
 def sum_up(entry: SessionFailures) -> list[LogWarning]:
-    """The line about failures that were left out, if any were."""
+    """The line with the number of omitted failures, if there are any."""
     count, entry.left_out = entry.left_out, 0
     what = "further failures that nobody has waited for were left out"
     return [LogWarning(what, entry.whose | {"count": count})] if count else []
 
 
 def log_lines(lines: Iterable[LogWarning]) -> None:
-    """Log the lines. A log that fails stops nothing."""
+    """Log the lines; a failing log handler does not stop the machine."""
     for event, fields in lines:
         with unhindered():
             log.warning(event, **fields)

@@ -1,8 +1,8 @@
 """The machine's log: structlog over the standard library's logger "tensord".
 
-So an embedded machine is as quiet as any library: warnings appear, and other levels only if the application configures
-logging. Until it does, lines look as those of the daemon's log (`Unconfigured`). The daemon exchanges the processors in
-place (vm/service/process/logs.py), also for loggers that already exist.
+So an embedded machine is as quiet as any library: warnings appear, other levels only if the application configures
+logging. Without a configuration, lines look like those of the daemon's log (`Unconfigured`). The daemon replaces the
+processors in place (vm/service/process/logs.py), also for existing loggers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from structlog.typing import EventDict, Processor
 
 
 def _as_text(_logger: Any, _method: str, event: EventDict) -> str:
-    """`what has happened session=1 op='inv'`."""
+    """The event as one line of text, as in `what has happened session=1 op='inv'`."""
     text = str(event.pop("event", ""))
     fields = "".join(f" {name}={value!r}" for name, value in sorted(event.items()))
     return (text if text.isprintable() else repr(text)) + fields
 
 
 def for_the_standard_library(logger: Any, method: str, event: EventDict) -> tuple[tuple[Any], dict[str, Any]]:
-    """The event as text, and its exception for the handler to show with its traceback; as a dict for `Unconfigured`."""
+    """The event as text, with its exception for the handler, and its fields for `Unconfigured`."""
     error = event.pop("exc_info", None)
     fields = dict(event)
     return (_as_text(logger, method, event),), {"exc_info": error, "extra": {"fields": fields}}
@@ -43,8 +43,8 @@ log: Any = structlog.wrap_logger(
 
 
 def console(*, colours: bool) -> list[Processor]:
-    """From an event to a line for people, with its time and its level."""
-    # Plain tracebacks: rich ones print local variables, which may be a client's.
+    """The processors from an event to a line with time and level."""
+    # Plain tracebacks, since rich ones print local variables, which may hold a client's data.
     renderer = structlog.dev.ConsoleRenderer(
         colors=colours, exception_formatter=structlog.dev.plain_traceback, repr_native_str=True
     )
@@ -52,14 +52,14 @@ def console(*, colours: bool) -> list[Processor]:
 
 
 def _quoted_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Quote the event if it is not printable: the renderer quotes values only."""
+    """Quote an event that is not printable, since the renderer quotes only values."""
     text = str(event.get("event", ""))
     event["event"] = text if text.isprintable() else repr(text)
     return event
 
 
 def _unfolded(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """The event as it was before it became a text."""
+    """The event with the fields that it had before it became text."""
     event.update(getattr(event["_record"], "fields", {}))
     return event
 
@@ -78,7 +78,7 @@ class Unconfigured(logging.Handler):
         self.setFormatter(structlog.stdlib.ProcessorFormatter(processors=last, foreign_pre_chain=before))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, unless another handler does."""
+        """Write the line, unless another handler exists."""
         if logging.getLogger().handlers or self._logger.handlers != [self] or sys.stderr is None:
             return
         try:
@@ -92,7 +92,7 @@ _LOGGER.addHandler(Unconfigured(_LOGGER))
 
 @contextmanager
 def unhindered() -> Iterator[None]:
-    """For bookkeeping and log lines, on which nothing depends: exceptions are logged, if possible, and stop nothing."""
+    """A block of bookkeeping or logging on which nothing depends: an exception is logged, if possible, and dropped."""
     try:
         yield
     except Exception:

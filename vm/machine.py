@@ -1,19 +1,19 @@
-"""The virtual machine: the engine, the threads that drive it, and its streams.
+"""The embedded virtual machine: an engine with its streams, and the threads that drive it.
 
-Theory of operation. The engine is a state machine that one thread at a time may touch: the thread that holds `lock`
-*drives* it. Embedded, the caller drives, at flush and at wait; so a chain of small ops never changes threads. Waiting
-threads are leader and followers (`interpreter/concurrency/leader_followers.py`): the leader sleeps until an instruction
-finishes, and drives. A stream appends finished instructions to `engine.finished` and then wakes
+Theory of operation. One thread at a time may touch the engine: the thread that holds `lock` *drives* it. The caller
+drives, at flush and at wait, so a chain of small ops never changes threads. Waiting threads are leader and followers
+(`interpreter/concurrency/leader_followers.py`): the leader sleeps until an instruction finishes, and drives. A stream
+appends finished instructions to `engine.finished`, and then wakes
 
-- no thread, if one drives or checks right now: that thread checks again after it has released the lock;
+- no thread, if one holds the lock: that thread checks the deque again after it has released the lock;
 - the leader, if there is one;
-- else the background thread, which drives, too. The background thread also sends messages that sessions left unsent for
-  10 ms, logs kernels that hang, goes on with runs, and releases what ended sessions held, piece by piece. Between two
+- else the background thread, which drives. The background thread also sends messages that sessions left unsent for 10
+  ms, logs kernels that hang, continues runs, and releases handles of closed sessions in small pieces. Between two
   pieces it gives way to a thread that waits for the lock.
 
-Guarantees. A completion is never lost: it is in the deque before a thread is woken. Every driver checks the deque after
-releasing the lock, and so does a leader that leaves. No lock is held while user code runs, except for side effects,
-which may neither submit nor wait.
+Guarantees. No completion is lost: it is in the deque before a thread is woken, and every thread checks the deque after
+it has driven, or stopped leading. No lock is held while user code runs, except for side effects, which may neither
+submit nor wait.
 
 Rejected: letting the streams' workers drive (a kernel would then wait for the scheduling of another one).
 """
@@ -50,7 +50,7 @@ from .runtime import HANG_AFTER, Runtime, answering
 
 IDLE_FLUSH = 0.01  # seconds after which a background flush sends a session's unsent messages
 PIECE = 0.005  # seconds for which a thread that submits something carries on a run
-LOOK = 0.0005  # seconds that a thread that waits looks for a fence before it sleeps
+LOOK = 0.0005  # seconds for which a waiting thread polls for a fence before it sleeps
 WINDOW = 8192  # unfinished instructions that a session may have
 WINDOW_BYTES = 1 << 30  # bytes of unconsumed uploads that a session may have
 
@@ -80,11 +80,11 @@ class VirtualMachine(Runtime):
             pause=self.pause,
             failed=lambda error: log.error("the background thread goes on after an error", exc_info=error),
         )
-        self.chores: deque[Callable[[], None]] = deque()  # tasks for the background thread, from other threads
-        self.cancellations: deque[VmSession] = deque()  # asked for while a thread drives, on that thread
+        self.chores: deque[Callable[[], None]] = deque()  # for the background thread, from other threads
+        self.cancellations: deque[VmSession] = deque()  # begun on the driving thread in the middle of a pass
         self.hooks: dict[int, Callable[[], bool]] = {}  # session id -> sends unsent messages; True if there were any
         self.closed = True  # until the constructor is done
-        self.fault: ConnectionLost | None = None  # of the engine: nothing that it holds can be trusted any more
+        self.fault: ConnectionLost | None = None  # set after a bug of the engine, whose state is then unreliable
         self.losers: dict[int, Callable[[TensordError], None]] = {}  # session id -> fails its open requests
         self._shut = False
         self._watched_at = time.monotonic()
@@ -109,7 +109,7 @@ class VirtualMachine(Runtime):
         strict: bool = False,
         lose: Callable[[TensordError], None] = lambda _error: None,
     ) -> VmSession:
-        """Open a new session. `lose` is called if no answers will come, since the machine has a fault."""
+        """Open a session. `lose` is called with an error if the machine has a fault, so that no answers will come."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
             session.open_file = open_own_place
@@ -118,7 +118,7 @@ class VirtualMachine(Runtime):
         return session
 
     def detach(self, session: VmSession) -> None:
-        """End a session: cancel its pending instructions, release its tensors."""
+        """Close a session: cancel its live instructions, and release its tensors."""
         self.hooks.pop(session.id, None)
         self.losers.pop(session.id, None)
         if self.fault is not None:
@@ -130,29 +130,30 @@ class VirtualMachine(Runtime):
         self.drive()
 
     def submit(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
-        """Take a batch and drive."""
+        """Queue a batch of messages, and drive."""
         if self.closed:
             raise ConnectionLost("the virtual machine is closed") if self.fault is None else self.fault.reraisable()
         self.refuse_driver()
         self.engine.receive(session, messages)  # without the lock: a deque's `append` is one step
         self.drive(session)
-        self.may_be_unsaved = True  # behind the drive: what is written meanwhile may not have these messages
+        self.may_be_unsaved = True  # after the drive: names written meanwhile may miss these messages
         if self.fault is not None:
             raise self.fault.reraisable()
         if self.background.dozing and self.is_in_use():
-            self.background.ring()  # its last check came before these instructions were there
+            self.background.ring()  # its last check came before these instructions
 
     def await_credit(self, session: VmSession) -> None:
-        """Wait while too much of the session is unfinished or launched. Cancel, release and close need no credit."""
+        """Wait while too much of the session is unfinished or launched. Cancelling and closing need no credit."""
         if len(session.live) > WINDOW or session.payload > WINDOW_BYTES or session.flooded:
             self.wait_until(
                 lambda: len(session.live) <= WINDOW // 2 and session.payload <= WINDOW_BYTES and not session.flooded
             )
 
     def has_room(self, session: VmSession, share: float) -> bool:
-        """Has the session at most that share of a window unfinished? True once the machine is closed.
+        """Whether the session has at most this share of a window unfinished; True once the machine is closed.
 
-        A task of a loop asks, and sleeps in between. Meanwhile other threads look for the fences that end a flood.
+        A task of an event loop asks repeatedly, and sleeps in between, while other threads wait for the fences that end
+        a flood.
         """
         if session.flooded and self.engine.unwatched:
             with self.locked():
@@ -161,10 +162,10 @@ class VirtualMachine(Runtime):
         return self.closed or (few and not session.flooded)
 
     def cancel(self, session: VmSession) -> None:
-        """Cancel the session's pending instructions; running ones finish unseen.
+        """Cancel the session's live instructions; running kernels end in the background.
 
-        In a signal handler or a callback on the driving thread, messages are refused and side effects are stopped at
-        once. What is live is cancelled at the end of the engine's pass.
+        In a signal handler or a callback on the driving thread, messages are refused and side effects stopped at once;
+        live instructions are cancelled at the end of the engine's pass.
         """
         if self.lock.owner == threading.get_ident():
             self.engine.begin_cancel(session)
@@ -175,16 +176,16 @@ class VirtualMachine(Runtime):
         self.drive()
 
     def returned(self, session: VmSession, number: int, error: TensordError | None, arrays: Sequence[Any] = ()) -> None:
-        """Take what a host call has returned, or its error. Nothing happens if the machine has ended meanwhile."""
+        """Accept the results of a host call, or its error; do nothing if the machine is closed."""
         if not self.closed:
             with suppress(ConnectionLost), self.inside():
                 self.engine.returned(session, number, error, arrays)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Touch the engine without driving it.
+        """A block that uses the engine without driving it.
 
-        Whatever is raised inside counts as a fault of the engine, so nothing else belongs there.
+        Any exception inside counts as a fault of the engine, so nothing else belongs in the block.
         """
         self.refuse_driver()
         if self.fault is not None:
@@ -197,18 +198,18 @@ class VirtualMachine(Runtime):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the driving thread's lock. Completions meanwhile wake no thread, so the end checks for them."""
+        """Hold the driving thread's lock. Completions in the meantime wake no thread, so the end checks for them."""
         try:
             with self.lock:
                 yield
         finally:
             if self.engine.finished or self.cancellations:
                 self.drive()
-            elif self.engine.in_run():  # the thread that drove may have left it to this one
+            elif self.engine.in_run():  # the thread that drove may have stopped for this one
                 self.hand_on()
 
     def refuse_driver(self) -> None:
-        """Refuse a callback or signal handler on the thread that drives: it would wait for itself."""
+        """ProtocolError in a callback or signal handler on the driving thread, which would wait for itself."""
         if self.lock.owner == threading.get_ident():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
 
@@ -217,16 +218,16 @@ class VirtualMachine(Runtime):
     def drive(self, session: VmSession | None = None) -> None:
         """Run the engine until it cannot go on without a completion.
 
-        What may take long is left to the background thread: the handles of ended sessions, and what is held back
-        (behind a run, or since its session is ahead of its device) once that has taken a while, or another thread wants
-        to drive. A thread that drives for a `session` leaves all that other sessions hold back.
+        Long work is left to the background thread: releasing handles of closed sessions, and admitting batches that are
+        held back (behind a run, or because the session is ahead of its device), once that has taken a while or another
+        thread wants to drive. A thread that drives for a `session` does not admit batches held back for others.
         """
         engine, waiting, cancellations = self.engine, self.waiting, self.cancellations
         until, later = 0.0, False
         while self.fault is None:
             with self.lock, np.errstate(all="ignore"):
                 try:
-                    while self.fault is None:  # another thread may have met it while this one waited for the lock
+                    while self.fault is None:  # again: another thread may have set it before this one got the lock
                         if cancellations:
                             self.take_cancellations()
                         if not engine.schedule(session):
@@ -250,8 +251,7 @@ class VirtualMachine(Runtime):
                 return
 
     def hand_on(self) -> None:
-        """See to it that a thread drives soon: one that waits for the lock will, else the leader, else the background
-        thread."""
+        """Make another thread drive soon: one that waits for the lock, else the leader, else the background thread."""
         if self.lock.wanted():
             return
         if self.waiting.role.locked():
@@ -260,15 +260,15 @@ class VirtualMachine(Runtime):
             self.background.ring()
 
     def take_cancellations(self) -> None:
-        """Finish the cancellations that callbacks began. The caller holds the lock; the engine is between passes."""
+        """Finish the cancellations that callbacks began. The caller holds the lock, between two passes."""
         while self.cancellations:
             self.engine.finish_cancel(self.cancellations.popleft())
 
     def end_broken(self, error: BaseException) -> ConnectionLost:
-        """An exception has left the engine. End all waits and requests, and return the error that says so.
+        """End all waits and requests after an exception has left the engine; return the error to raise.
 
-        It left the engine in the middle of a step, so counts and edges may be wrong: going on could give wrong values.
-        The caller holds the lock. `close` ends the threads.
+        The exception stopped a step in its middle, so counts and edges may be wrong, and going on could give wrong
+        values. The caller holds the lock. `close` ends the threads.
         """
         log.critical("the virtual machine has a fault and takes no more work", exc_info=error)
         why = f"the virtual machine has ended after a fault of its own: {type(error).__name__}: {error}"
@@ -280,7 +280,7 @@ class VirtualMachine(Runtime):
         return self.fault.reraisable()
 
     def sink(self, tasks: Sequence[Task]) -> None:
-        """A stream reports finished instructions. Called on its thread."""
+        """Take the finished instructions of a stream, on the stream's thread."""
         self.engine.finished.extend(tasks)
         if self.lock.owner:
             return  # the thread that holds the lock checks again
@@ -294,29 +294,31 @@ class VirtualMachine(Runtime):
         return self.wait_for(Until(predicate), timeout)
 
     def wait_for(self, awaited: Awaited, timeout: float | None = None) -> bool:
-        """Drive and sleep until something is done; False after `timeout` seconds."""
+        """Drive and sleep until the awaited object is done; False after `timeout` seconds."""
         self.refuse_driver()
-        if awaited.done and not self.lock.owner:  # else a pass is under way, which still holds what it finishes
+        if awaited.done and not self.lock.owner:  # else a pass may still use the results
             return True
         if awaited.done or self.has_work():
             self.drive()
         return awaited.done or self.waiting.wait(awaited, timeout)
 
     def has_work(self) -> bool:
-        """Is there anything to drive for that no thread drives for now?"""
+        """Whether the engine has work that no thread may be driving."""
         engine = self.engine
         found = engine.finished or self.cancellations or engine.directory.leaving or engine.unwatched
         return bool(found) or engine.in_run()
 
     def serve(self, awaited: Awaited, timeout: float | None) -> None:
-        """Sleep until an instruction has finished, or until woken; then drive. Called by the leader."""
+        """Sleep until woken, unless there is work already; then drive. Called by the leader."""
         if not (self.engine.finished or awaited.done or self.closed or self.look(awaited)):
             SHIELD.sleep(self.bell, timeout)
         self.drive()
 
     def look(self, awaited: Awaited) -> bool:
-        """Look for a moment whether devices pass the fences that nobody watches, since to sleep and to be woken takes
-        longer. True once what is awaited is done; else other threads watch them from now on."""
+        """Poll for a moment for unwatched fences, since sleeping and being woken takes longer.
+
+        True once the awaited object is done; otherwise, other threads watch the fences from now on.
+        """
         engine = self.engine
         until = 0.0
         while engine.unwatched:
@@ -328,19 +330,19 @@ class VirtualMachine(Runtime):
                 if awaited.done:
                     return True
             elif time.monotonic() > until:
-                with self.locked():  # a watching thread reports soon, perhaps while this one has the lock
+                with self.locked():  # a watching thread may report while this one holds the lock
                     engine.watch()
         return awaited.done
 
     def unattended(self) -> None:
-        """Check for completions now that no thread leads: they woke a leader that is gone."""
+        """Check for completions when no thread leads any more, since they may have woken the former leader."""
         if self.engine.finished:
             self.background.ring()
 
     # -- the background --------------------------------------------------------------------------------------------
 
     def pause(self, awake: bool) -> float | None:
-        """Seconds until the background thread's next check; None: until it is woken."""
+        """Seconds until the background thread's next check; None to sleep until woken."""
         if self.engine.directory.leaving:
             return 0.0
         if awake:
@@ -348,7 +350,7 @@ class VirtualMachine(Runtime):
         return min(DOZE, self.watch_period) if self.is_in_use() else None
 
     def look_around(self) -> bool:
-        """Do the chores, drive if needed, send idle messages, watch for hangs. Returns whether there were messages."""
+        """Do the chores, drive if needed, send idle messages, watch for hangs; return whether messages were sent."""
         while self.chores:
             self.chores.popleft()()
         if self.has_work():
@@ -361,14 +363,14 @@ class VirtualMachine(Runtime):
         return any(found)
 
     def is_in_use(self) -> bool:
-        """May a kernel hang, a handle be dropped, a failure be logged, a name be written? These wake no thread."""
+        """Whether periodic checks are needed: for hanging kernels, dropped handles, failures to log, names to write."""
         engine = self.engine
         return bool(engine.live or self.failures.entries or self.awaits_interval) or any(
             session.tensors for session in list(engine.directory.sessions.values())
         )
 
     def watch(self) -> bool:
-        """As every runtime, and drive: a thread may wait for the report of a kernel that hangs."""
+        """`Runtime.watch`, then drive if anything changed: a thread may wait for the report of a hanging kernel."""
         changed = super().watch()
         if changed:
             self.drive()
@@ -377,14 +379,14 @@ class VirtualMachine(Runtime):
     # -- looking inside --------------------------------------------------------------------------------------------
 
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
-        """Answer a session's question about the machine at once. Called by the engine, while a thread drives it."""
+        """Answer a session's question about the machine. Called by the engine, on the driving thread."""
         with answering(what, session):
             return whole(super().answer(session, what, arguments))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Cancel pending instructions, await running ones, end all threads; False if a kernel did not end in time."""
+        """Cancel live instructions, await running ones, end all threads; False if a kernel did not end in time."""
         if self._shut:
             return True
         self._shut = True
@@ -411,10 +413,10 @@ class VirtualMachine(Runtime):
 
 
 def close_machines() -> None:
-    """Close at the end of the process: a thread inside a kernel would hang or crash in libraries already shut down."""
+    """Close all machines at the end of the process, before a kernel's thread hangs or crashes in unloaded libraries."""
     for machine in list(MACHINES):
         machine.close()
 
 
 MACHINES: WeakSet[VirtualMachine] = WeakSet()
-os.register_at_fork(after_in_child=MACHINES.clear)  # they are the parent's, with threads and locks that a child lacks
+os.register_at_fork(after_in_child=MACHINES.clear)  # a child has none of the parent's threads

@@ -1,4 +1,4 @@
-"""From places, as clients name them, to open files and real paths; `VmSession.open_file` opens files on each driver."""
+"""Opening the files, and resolving the paths, that clients name. `VmSession.open_file` is one of these functions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from ..interpreter.files.open_file import OpenFile, OutputFile, open_below, open
 
 
 def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """A file that this very process has open: [descriptor, name]."""
+    """Open a file of this process's client. `place`: [descriptor, name]."""
     return open_own(*checked_place(place), writes=writes)
 
 
 def open_peer_place(pid: int, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """A file that the client with that pid has open: [descriptor, name]."""
+    """Open a file that the client process `pid` has open. `place`: [descriptor, name]."""
     return open_peer(pid, *checked_place(place), writes=writes)
 
 
 def open_below_place(directories: Sequence[Path], place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """A file of the machine's, below one of these directories: [path, raw]."""
+    """Open a file of the machine, below one of these directories, for reading. `place`: [path, raw]."""
     if writes:
         raise ProtocolError("files are saved by clients on the machine's host, over ipc")
     return open_below(directories, checked_path(place))
 
 
 def real_path(path: str) -> Path:
-    """The real path of a directory. MetadataError unless it is whole: the daemon's own folder means nothing to its
-    clients. FileError if it leads nowhere."""
+    """Resolve the path of a directory.
+
+    MetadataError for a relative path, since clients do not know the daemon's working directory; FileError for a path
+    that cannot be resolved.
+    """
     if not path.startswith("/"):
-        raise MetadataError(f"a directory of checkpoints is named by its whole path, not {path!r}")
+        raise MetadataError(f"the path of a directory of checkpoints must be absolute, not {path!r}")
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise FileError(f"{path!r}: is no path of a directory: {error}; name another one") from None
+        raise FileError(f"{path!r}: is not the path of a directory: {error}; name another one") from None

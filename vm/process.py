@@ -1,4 +1,4 @@
-"""The machine's process, as answers tell of it."""
+"""Facts about the machine's process for answers: ids, uptime, descriptors, memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..interpreter.wire.descriptors import descriptor_limit, descriptors_open
 
 
 class Process:
-    """Its ids, the time since the machine was made, and what it takes of the system."""
+    """The ids and resources of the machine's process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -21,12 +21,12 @@ class Process:
         return max(0.0, time.time() - self._started)
 
     def descriptors(self) -> dict[str, int]:
-        """How many descriptors it has open, and how many it may have."""
+        """The number of open descriptors, and their limit."""
         return {"open": descriptors_open(), "limit": descriptor_limit()}
 
 
 def resident_memory() -> int:
-    """Bytes of this process in memory, shared ones included; 0 where the system does not tell."""
+    """The resident memory of this process in bytes, shared memory included; 0 if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - half the time of Path
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

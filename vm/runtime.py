@@ -1,7 +1,7 @@
-"""An engine with its devices, and the watch over them: what the embedded machine and the daemon have in common.
+"""The common part of the embedded machine and the daemon: an engine with its devices, reports, and periodic checks.
 
 `machine` and `service.loop` decide which thread drives the engine. Every method here except `watch` and `close` is
-called by the driving thread, or while no thread drives; those two take the `driving` lock where they need it.
+called by the driving thread, or while no thread drives; `watch` and `close` take the `driving` lock where they need it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .tracing.ring import CAPACITY
 
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0
-PATIENCE = 60.0  # seconds that an instruction of a node waits for memory that other nodes may have to free
+PATIENCE = 60.0  # seconds after which a wait for memory may be broken, since it may be a deadlock between nodes
 ERRORS_KEPT = 20
 
 
 class Runtime:
     """Opens the devices and makes the engine; reports errors and hangs; answers questions.
 
-    `driving`: holds the lock of the driving thread, if more than one thread may drive. `node`: the machine's name among
-    several, which stands in front of its devices' names; "" for a machine on its own; `incarnation`: of the node.
-    `links`: to other nodes, whose maker closes them after the machine; by default a node sends to itself.
+    `driving`: a context that holds the lock of the driving thread, if several threads may drive. `node`: the node name,
+    which prefixes the names of the devices; "" for a single machine; `incarnation`: of the node. `links`: to other
+    nodes, which the caller closes after the machine; by default, a node can only send to itself.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Runtime:
         self.errors_by_type: Counter[str] = Counter()
         self.failures = Failures(time.monotonic)
         self._kept_at = time.monotonic()
-        self._told_of: dict[str, str] = {}  # what is wrong with a device, or with durable names, as the log has it
-        self.may_be_unsaved = True  # durable names may have changed, or change, since they were last written
+        self._told_of: dict[str, str] = {}  # device, or "durable names" -> its problem as last logged
+        self.may_be_unsaved = True  # durable names may differ from their last written values
         self.node = node
         self.tiers = open_tiers(devices, sink, node)
         self.devices = {name: device for name, device in self.tiers.items() if device.computes}
@@ -105,36 +105,37 @@ class Runtime:
     def answer(self, session: VmSession, what: str, arguments: Sequence[Any]) -> Any:
         """Answer a session's question about the machine: a plain value, or an iterator of slices."""
         self.engine.tell()
-        if what in ACTS:  # what goes wrong there is a fault of the engine
+        if what in ACTS:  # these change the engine, so an exception is a fault of the engine
             return answer(self.engine, session, what, arguments, self.about)
         with answering(what, session):
             return answer(self.engine, session, what, arguments, self.about)
 
     def trace(self) -> Trace:
-        """The ring and the live instructions."""
+        """A trace of the ring's records and the live instructions."""
         return Trace.from_parts(trace_parts(self.engine, self.places))
 
     def report(self, session: VmSession, error: TensordError) -> None:
-        """Keep the newest errors, each once, at its origin; log those that nobody waits for."""
+        """Count an error, keep it among the newest, and log it later unless a client gets it."""
         self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
         self.errors_by_type[type(error).__name__] += 1
         self.failures.add(session.id, error, session.name)
 
     def departing(self, session: VmSession) -> list[LogWarning]:
-        """A session is about to end: keep what traces need of it; the lines about failures that nobody has heard of."""
+        """Keep the texts of a closing session that traces need; return log lines about its unreported failures."""
         with unhindered():
             self.places.ended(session)
         return self.failures.end(session.id)
 
     def departed(self, session: VmSession) -> None:
-        """As `departing`, and log the lines: for a driver without a lock."""
+        """`departing`, and log the lines; for a driver without a lock."""
         log_lines(self.departing(session))
 
     def watch(self) -> bool:
-        """Log, once each, what needs an operator (lost devices, kernels that have been running for suspiciously long,
-        durable names that could not be written), and failures that nobody waits for; write durable names that are due.
+        """Do the periodic checks, and log each finding once.
 
-        Returns whether the engine is to be driven: the set of those kernels has changed, or names are to be written.
+        Findings are lost devices, kernels that run suspiciously long, durable names that could not be written, and
+        failures that no client waits for. Durable names are written if they are due. Return whether the engine must be
+        driven, since the set of those kernels has changed, or names are to be written.
         """
         changed = self.fail_overdue()
         changed |= self.watch_kernels()
@@ -150,13 +151,13 @@ class Runtime:
         return changed or kept
 
     def watch_blocks(self) -> None:
-        """Free the blocks that processes of ended sessions had open, once these processes have ended, too."""
+        """Free the blocks of GPU memory of closed sessions, once the processes that had them open have ended."""
         if any(device.blocks_left_open() for device in self.devices.values()):
             with self.driving():
                 self.engine.let_go_of_blocks()
 
     def watch_files(self) -> None:
-        """Give up the values that lie in files which have changed, and log that."""
+        """Poison the values that lie in changed files, and log these files."""
         with self.driving():
             files = list(self.engine.residency.files.open)
         changed = changed_among(files)
@@ -168,20 +169,20 @@ class Runtime:
             log.warning("a file that tensors lie in has changed", error=str(file.changed), tensors=lost)
 
     def keep_durable(self) -> bool:
-        """Write durable names that have changed, if that is due; log what fails, once. Returns whether it was due."""
+        """Write the durable names that have changed, if due; log failures once. Return whether it was due."""
         checkpoints, now = self.engine.admission.durable.checkpoints, time.monotonic()
         if checkpoints.durable is None or not checkpoints.interval or now - self._kept_at < checkpoints.interval:
             return False
         self._kept_at = now
         engine = self.engine
         with self.driving():
-            self.may_be_unsaved = bool(engine.live or engine.pending or engine.held)  # else nothing changes by itself
+            self.may_be_unsaved = bool(engine.live or engine.pending or engine.held)  # else nothing changes them
             engine.keep_durable(self._told_of_durable)
         return True
 
     @property
     def awaits_interval(self) -> bool:
-        """May there be something to write once the interval has passed?"""
+        """Whether durable names may have to be written once the interval has passed."""
         checkpoints = self.engine.admission.durable.checkpoints
         return self.may_be_unsaved and checkpoints.durable is not None and checkpoints.interval > 0
 
@@ -192,7 +193,7 @@ class Runtime:
             log.warning("durable names whose values are not there, or have failed, keep their last ones", names=late)
 
     def watch_durable(self) -> None:
-        """Log that durable names could not be written, once until they are: each attempt has a text of its own."""
+        """Log that durable names could not be written, once until they are written, though error texts may differ."""
         failure = self.engine.admission.durable.checkpoints.failure
         if not self._is_news("durable names", "failing" if failure else ""):
             return
@@ -208,12 +209,12 @@ class Runtime:
                 log.error("a device is lost; a restart brings it back", device=name, why=why)
 
     def _is_news(self, what: str, state: str) -> bool:
-        """Is that another state than the last time? "" is that of what is well."""
+        """Note the state of `what`, "" for a good one; return whether it has changed."""
         before, self._told_of[what] = self._told_of.get(what, ""), state
         return state != before
 
     def watch_kernels(self) -> bool:
-        """Log kernels that have been running for suspiciously long; whether their set has changed."""
+        """Log kernels that run suspiciously long; return whether the set of these kernels has changed."""
         if self.engine.unfenced:
             with self.driving():
                 self.engine.fence()
@@ -235,23 +236,24 @@ class Runtime:
         return hung.keys() != before.keys()
 
     def hangs_in(self, task: Any, stream: Stream) -> str:
-        """More about a task that hangs: of a fence, the ops behind which it is, one of which hangs; or what it waits
-        for on other nodes."""
+        """A clause about a hanging task: for a fence, the ops before it, one of which hangs; else its remote waits."""
         if isinstance(task, Fence) and (behind := self.engine.launched(task.device, task.launch)):
             return f" behind {behind}"
         waits = stream.waits_for(task)
         return f": {waits}" if waits else ""
 
     def break_waits(self) -> bool:
-        """End waits for memory that may go in a circle over several nodes, or last as long as a client's function;
-        whether something waited that long."""
+        """End long waits for memory, which may be deadlocks between nodes, or wait for a client's function.
+
+        Return whether there were any.
+        """
         if not any(device.waiting for device in self.engine.tiers.values()):
             return False
         with self.driving():
             return self.engine.break_waits(time.perf_counter_ns() - int(PATIENCE * 1e9))
 
     def fail_overdue(self) -> bool:
-        """Fail instructions that have been running for longer than they may; whether there were any."""
+        """Fail instructions that have exceeded their time limits; return whether there were any."""
         now = time.perf_counter_ns()
         streams = [stream for device in self.engine.tiers.values() for stream in device.streams]
         overdue: list[Any] = [task for one in streams for task, since in one.timed() if is_overdue(task, now - since)]
@@ -275,8 +277,10 @@ class Runtime:
 
 @contextmanager
 def answering(what: str, session: VmSession) -> Iterator[None]:
-    """Around the answer to a question, which changes nothing. One that fails is therefore no fault of the engine: it is
-    logged, and the asker is told."""
+    """A block that answers a question without changing the engine.
+
+    So an exception inside is not a fault of the engine: it is logged, and the session gets a ProtocolError.
+    """
     try:
         yield
     except TensordError:
@@ -289,13 +293,15 @@ def answering(what: str, session: VmSession) -> Iterator[None]:
 
 
 def is_overdue(task: Any, nanoseconds: int) -> bool:
-    """Has a task been running for longer than it may, and not failed yet?"""
+    """Whether a task has exceeded its time limit, and has not failed yet."""
     return 0 < getattr(task, "limit", 0) < nanoseconds and task.error is None
 
 
 def describe_hang(task: Any, stream: str, seconds: float, more: str) -> dict[str, object]:
-    """One hanging kernel: its op, with `more` about it, stream, running time, and the user's line. A kernel that runs
-    for the first time may just be compiled for long."""
+    """The log fields of a hanging kernel: op, stream, running time, and the user's line.
+
+    `more`: a clause about the kernel; by default, whether the kernel may still be compiling.
+    """
     location = task.author.where(task.location) if hasattr(task, "author") else None
     doing = " (compiling)" if getattr(task, "held", 0) & COMPILING else ""
     return {

@@ -429,6 +429,6 @@ def test_a_refusal_says_that_the_tiers_below_are_full(make_session):
     s = make_session(devices=[{"name": "cpu:0", "memory": 4096}, {"name": "sim:0", "memory": PLENTY, "ceiling": 4096}])
     kept = [s.asarray(ones(KIB), device="sim:0") for _ in range(8)]
     s.sync(WAIT)
-    with pytest.raises(td.QuotaError, match="be evicted now; nothing can leave it for cpu:0, with 4 KiB of 4 KiB"):
+    with pytest.raises(td.QuotaError, match="be evicted now; nothing can be evicted to cpu:0, with 4 KiB of 4 KiB"):
         s.asarray(ones(KIB), device="sim:0").wait(WAIT)
     del kept

@@ -96,7 +96,7 @@ BAD = [
         POINT.format(module="made_up"),
         r"'cpu' is defined twice: at tensord.streams.host.* \[made_up.py:\d+: define_device",
     ),
-    (DEVICE.format(kind="other"), POINT.format(module="made_up"), r"defines no kind of device 'made'"),
+    (DEVICE.format(kind="other"), POINT.format(module="made_up"), r"does not define the kind of device 'made'"),
     ("", POINT.format(module="made_up:missing"), r"AttributeError: .*'missing'"),
     ("", "", r"has no entry points in the groups tensord.ops or tensord.devices"),
 ]
@@ -125,7 +125,7 @@ def test_a_plugin_that_was_refused_can_be_mended_and_loaded(write_plugin: Callab
 def test_one_that_is_not_installed_is_named_with_the_place_and_a_module_with_its_package():
     with pytest.raises(td.MetadataError, match=r"plugin 'no-such-package' is not installed in /.*: install it there"):
         load(["no-such-package"])
-    with pytest.raises(td.MetadataError, match="the module zmq is of the package pyzmq: name that"):
+    with pytest.raises(td.MetadataError, match="the module zmq is in the package pyzmq: name that"):
         load(["zmq"])
 
 

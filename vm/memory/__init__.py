@@ -1,14 +1,14 @@
-"""Memory: planned at admission, reserved at dispatch, released at retirement.
+"""Memory of devices: planned at admission, reserved at dispatch, released at retirement.
 
-- `ledger`: planned memory, instructions that have not reserved theirs, instructions that wait for memory
+- `ledger`: planned memory, instructions that have not reserved their memory yet, instructions that wait for memory
 - `allocation`: allocating buffers; `release`: releasing them
-- `run_memory`: what runs keep between them, given up where memory is short
+- `run_memory`: memory that is kept from run to run of routines, and given up when memory is short
 - `recycling`: reusing the objects of a released result
 - `replicas`: copies that are also valid elsewhere
-- `making_room`: what leaves where a plan exceeds its device; `victims`: in which order, by how lately it was used
-- `refusals`: where none may leave, as was just found
-- `kept`: what making room cannot have, for errors
+- `making_room`: dropping and evicting copies when a plan exceeds its device; `victims`: the order of eviction
+- `refusals`: a cache of searches that found no victim
+- `kept`: clauses for errors about memory that cannot be freed
 - `reservation`: reserving at dispatch; `binding`: operands become arrays
-- `overwriting`: which memory may take another value, that of an input its result; `mapped`: copies that clients have
-  mapped; `pins`: those that sessions keep in place
+- `overwriting`: the rule for writing in place, and for giving memory to another value; `mapped`: copies that clients
+  have mapped; `pins`: values that sessions keep in place
 """

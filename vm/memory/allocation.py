@@ -1,7 +1,7 @@
-"""Allocation: from the stream's own reusable buffers (`reuse`), from the device, or by dropping idle replicas.
+"""Allocation of buffers: from the stream's reusable buffers, from the device, or after dropping idle replicas.
 
-A kernel's temporaries are allocated by its array module, while the kernel runs. Their bytes (`Plan.scratch`) are set
-aside for that time, so that they are there.
+The array module allocates a kernel's temporaries while the kernel runs. Their bytes (`Plan.scratch`) are set aside
+before, so that this allocation succeeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .run_memory import give_up
 
 
 def reuse(instruction: Instruction, nbytes: int) -> Buffer | None:
-    """A buffer that later instructions of its stream may reuse; None if none has that size."""
+    """A reusable buffer of the instruction's stream with exactly this size; None if there is none."""
     stream = instruction.stream
     own = instruction.device.reusable.get(stream) if stream is not None else None
     if own:
@@ -27,11 +27,11 @@ def reuse(instruction: Instruction, nbytes: int) -> Buffer | None:
 
 
 def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
-    """A buffer of the instruction's device, after dropping idle replicas if it may; None if none fits."""
+    """A buffer of the instruction's device, after dropping idle replicas if allowed; None if memory is short."""
     device, stream = instruction.device, instruction.stream
     backend, launches = device.backend, device.launches
     if launches is not None and stream is not None and stream is not launches.queue.stream:
-        backend.prefer_reached(nbytes)  # else a copy waits for launches, and all copies behind it on its stream
+        backend.prefer_reached(nbytes)  # otherwise a copy, and all copies after it, would wait for launches
     buffer = backend.allocate(nbytes)
     while buffer is None and make_spare(instruction):
         buffer = backend.allocate(nbytes)
@@ -39,7 +39,7 @@ def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
 
 
 def adopt(instruction: Instruction, array: Any) -> Buffer | None:
-    """Adopt an array as a buffer of its device, after dropping idle replicas if it may; None if it does not fit."""
+    """Adopt an array as a buffer of its device, after dropping idle replicas if allowed; None if it does not fit."""
     device = instruction.device
     backend = device.backend
     buffer = backend.adopt(array)
@@ -49,7 +49,7 @@ def adopt(instruction: Instruction, array: Any) -> Buffer | None:
 
 
 def set_aside(instruction: Instruction, nbytes: int) -> bool:
-    """Set memory aside for a kernel's temporaries, after dropping idle replicas if it may; False if it does not fit."""
+    """Set memory aside for a kernel's temporaries, after dropping idle replicas if allowed; False if it is short."""
     device = instruction.device
     backend = device.backend
     while not backend.set_aside(nbytes):
@@ -60,22 +60,22 @@ def set_aside(instruction: Instruction, nbytes: int) -> bool:
 
 
 def give_back(instruction: Instruction) -> None:
-    """The instruction's temporaries are gone, or were never made."""
+    """Return the memory that was set aside for the instruction's temporaries."""
     nbytes, instruction.scratch = instruction.scratch, 0
     instruction.device.backend.give_back(nbytes)
 
 
 def make_spare(instruction: Instruction) -> bool:
-    """Give up what runs keep, or drop an idle replica if the instruction may; False if neither is there."""
+    """Give up the memory kept for runs, or drop an idle replica if allowed; False if nothing was freed."""
     device = instruction.device
     return give_up(device) or (may_drop(instruction) and drop_idle(device))
 
 
 def may_drop(instruction: Instruction) -> bool:
-    """May the instruction drop idle replicas, beyond those that admission has dropped for it?
+    """Whether the instruction may drop more idle replicas than admission has dropped for it.
 
-    Only the oldest one on its device may: earlier instructions can free no more memory then. If later instructions
-    did, the copy on another device could become the only one, although the plan there counts on dropping that copy.
-    Nor before ended sessions have released what they held.
+    Only the oldest instruction on the device may, since no earlier one can free memory any more. If a later one did,
+    the copy on another device could become the only one, although the plan there counts on dropping that copy. The
+    handles of closed sessions must be released first.
     """
     return not instruction.device.leaving and oldest(instruction.device) in {None, instruction}

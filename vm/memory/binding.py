@@ -1,4 +1,4 @@
-"""Binding operands to memory at dispatch: copies become arrays of their device."""
+"""Binding operands to memory at dispatch: copies become arrays of their devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..model.tensor import Binding
 
 
 def bind_arguments(instruction: Instruction) -> None:
-    """Arrays for the kernel: inputs in order (scalars as they are), then outputs that have memory."""
+    """Set the kernel's arguments: inputs in order, scalars unchanged, then the outputs that have memory."""
     arguments = [bind(value) if type(value) is Binding else value for value in instruction.inputs]
     if instruction.plan is None or not instruction.plan.op.dynamic:
         arguments.extend(bind(value) for value in instruction.outputs)
@@ -18,14 +18,14 @@ def bind_arguments(instruction: Instruction) -> None:
     if instruction.bytes_moved < 0:
         instruction.bytes_moved = sum(b.tensor.meta.nbytes for b in instruction.outputs if b.tensor.meta is not None)
     if instruction.forwarded is not None:
-        instruction.forwarded.buffer = None  # it is the result's now
+        instruction.forwarded.buffer = None  # the result owns the buffer now
 
 
 def bind(binding: Binding) -> Any:
     copy, tensor, offset, strides = binding
     buffer, meta, backend = copy.buffer, tensor.meta, copy.device.backend
     if buffer is None and copy.poison is not None:
-        return None  # only what runs all the same binds such an operand
+        return None  # only instructions that run in spite of poison bind such an operand
     if buffer is None or meta is None:
         raise TensordError("an operand has no memory")
     if strides is not None:

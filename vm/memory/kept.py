@@ -1,4 +1,4 @@
-"""Why room could not be made on a device, as clauses for errors: pins, the floors of others, full tiers below."""
+"""Clauses for errors that say why no room could be made on a device: pins, floors of other sessions, full tiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .victims import floor_of
 
 
 def kept_back(device: DeviceState, account: Account | None) -> str:
-    """`, 4 KiB (4096 bytes) of that pinned`; empty if nothing is kept from the sessions of that account."""
+    """The clause about pinned memory and floors, as in `, 4 KiB (4096 bytes) of that pinned`; empty without them."""
     pinned, floors = pinned_bytes(device), floor_bytes(device, account)
     clauses = [f", {exact_size(pinned)} of that pinned" if pinned else ""]
     clauses.append(f", {exact_size(floors)} of that kept for other sessions (floor)" if floors else "")
@@ -20,7 +20,10 @@ def kept_back(device: DeviceState, account: Account | None) -> str:
 
 
 def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str:
-    """`; nothing can leave it for cpu:0, with 1 GiB of 1 GiB`; empty if no tier is below, or one has room."""
+    """The clause about full tiers, as in `; nothing can be evicted to cpu:0, with 1 GiB of 1 GiB`.
+
+    Empty without a tier below, or if one of them has room.
+    """
     tiers, full = device.tiers, []
     for tier in tiers:
         share = account.shares.get(tier, 0) if tier.ceiling and account is not None else 0
@@ -29,11 +32,11 @@ def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str
             full.append(f"{tier.name}, with {size(tier.planned)} of {size(tier.backend.limit)}")
         elif tier.ceiling and share + need > tier.ceiling:
             full.append(f"{tier.name}, where the session has {size(share)} of its {size(tier.ceiling)}")
-    return f"; nothing can leave it for {', or '.join(full)}" if tiers and len(full) == len(tiers) else ""
+    return f"; nothing can be evicted to {', or '.join(full)}" if tiers and len(full) == len(tiers) else ""
 
 
 def floor_bytes(device: DeviceState, account: Account | None) -> int:
-    """The bytes that floors keep for other accounts, besides pinned ones."""
+    """The bytes that floors keep for other accounts, without pinned ones."""
     if not device.floor:
         return 0
     held: Counter[Account | None] = Counter()

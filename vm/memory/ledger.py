@@ -1,19 +1,20 @@
-"""The ledger of a device's memory: what admission plans, and which instruction may reserve when.
+"""The ledger of a device's memory: the plan of admission, and the order in which instructions reserve memory.
 
-The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one fits
-here too, in whatever order they become ready.
+The ledger makes one promise: a program that fits in the device's memory when its instructions run one by one also fits
+here, in whatever order its instructions become ready.
 
-- Admission plans: where a new instruction would exceed the limit, other copies leave the plan first (`making_room`).
-- Memory is reserved at dispatch, also for the kernel's temporaries, which are gone once the kernel has run. The first
-  of the `unreserved` may reserve whenever it fits. A later one may overtake only if the memory left suffices for all
-  that are unreserved, so the first always finds its memory once all instructions before it have retired.
+- Admission plans: if a new instruction would exceed the limit, other copies leave the plan first (`making_room`).
+- Memory is reserved at dispatch, also for the kernel's temporaries, which are freed once the kernel has run. The first
+  of the `unreserved` instructions may reserve whenever it fits. A later one may overtake only if the remaining memory
+  suffices for all unreserved instructions, so the first one finds its memory at the latest when all instructions before
+  it have retired.
 - Only the oldest live instruction of a device drops further replicas at dispatch (`allocation.may_drop`).
-- What waits for another node, or for what does, keeps that order among the instructions of its session, and nobody else
-  waits for it: on the other node somebody may wait for those others. `Instruction.remote` says so; behind such an
-  instruction all that its session makes on the device counts as one.
+- Remote instructions (`Instruction.remote`) wait for another node. They keep this order among the instructions of their
+  session only, and no other session waits for them, since the other node may itself wait for that session. After a
+  remote instruction, all later instructions of its session that make memory on the device count as remote.
 - A ready instruction whose memory is not free waits in a queue of its device and blocks no stream. Each release of
-  memory tries the oldest again. The oldest live instruction of the device has others leave beyond the plan
-  (`placement.late_room`), and fails if it does not fit even then.
+  memory retries the oldest. For the oldest live instruction of the device, values are evicted beyond the plan
+  (`placement.late_room`); it fails if it does not fit even then.
 
 Rejected: reserving in order of readiness (two half-admitted programs deadlock or fail where either would have fitted),
 and reserving at admission (a long pending list would hold memory that it needs only later).
@@ -30,9 +31,9 @@ from ..model.remote_needs import RemoteNeeds
 
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
-    """At admission: the instruction will reserve that many bytes (None: not known yet)."""
+    """Note at admission that the instruction will reserve `nbytes`; None if not known yet."""
     if instruction.remote or (device.behind and instruction.author in device.behind):
-        instruction.remote = True  # so is what reads its result
+        instruction.remote = True  # so that its readers become remote, too
         device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, -1 if nbytes is None else nbytes)
     elif nbytes is None:
         device.unknown += 1
@@ -43,7 +44,7 @@ def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) ->
 
 
 def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
-    """After admission: the instruction will reserve that many bytes, at its position in program order."""
+    """Note after admission that the instruction will reserve `nbytes`, at its position in program order."""
     if instruction.remote:
         device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, nbytes)
     elif instruction not in device.unreserved:
@@ -53,7 +54,7 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
 
 
 def plan_most(instruction: Instruction, nbytes: int) -> None:
-    """From now on, results whose size data decide may have so many bytes. They count in the session's share, too."""
+    """Plan `nbytes` for an instruction's results whose size depends on data; they also count in the session's share."""
     device, more = instruction.device, nbytes - instruction.most
     instruction.most = nbytes
     device.planned += more
@@ -63,8 +64,10 @@ def plan_most(instruction: Instruction, nbytes: int) -> None:
 
 
 def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
-    """What results may have whose size data have not decided yet, of an account and of all instructions `but` one, on a
-    device from which values leave: once data have decided, these may leave, too."""
+    """The bytes planned for an account's results of unknown size, except those of instruction `but`.
+
+    0 on a device without tiers: elsewhere, such results may be evicted once their size is known.
+    """
     if device.below is None:
         return 0
     mine = [one for one in device.live if one.most and one.device is device and one.session.account is account]
@@ -72,7 +75,7 @@ def undecided(account: Account, device: DeviceState, but: Instruction | None = N
 
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
-    """The pending meta is resolved: the instruction will reserve that many bytes."""
+    """Set the need of an instruction whose pending meta is resolved."""
     if device.unreserved.get(instruction) == -1:
         device.unknown -= 1
         device.unreserved[instruction] = nbytes
@@ -82,7 +85,7 @@ def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> No
 
 
 def settle(device: DeviceState, instruction: Instruction) -> None:
-    """The instruction has reserved its memory, or never will."""
+    """Remove an instruction that has reserved its memory, or never will."""
     if (theirs := behind(device, instruction)) is not None:
         theirs.take(instruction)
         if not theirs.needs:
@@ -95,7 +98,7 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
 
 
 def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
-    """The instruction has reserved what it could; up to so many bytes will be adopted once its kernel has run."""
+    """Reduce the need of an instruction that has reserved its known memory to `nbytes`, which its kernel may return."""
     before = device.unreserved.get(instruction)
     if before is not None and before > 0:
         device.unreserved_bytes += nbytes - before
@@ -105,12 +108,12 @@ def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> No
 
 
 def behind(device: DeviceState, instruction: Instruction) -> RemoteNeeds | None:
-    """Where it is expected, if that is behind another node."""
+    """The remote needs that contain the instruction; None if it is not remote."""
     return device.behind.get(instruction.author) if device.behind and instruction.remote else None
 
 
 def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> bool:
-    """May the instruction reserve now without endangering an earlier one?"""
+    """Whether the instruction may reserve now without endangering an earlier one."""
     backend = device.backend
     free = backend.limit - backend.allocated
     theirs = behind(device, instruction)
@@ -118,16 +121,16 @@ def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> b
         return False
     beside = 0 if theirs is None else nbytes
     if not device.unknown and free - beside >= device.unreserved_bytes:
-        return True  # enough for all that are unreserved
+        return True  # enough for all unreserved instructions
     first = next(iter(device.unreserved), instruction)
     if first is instruction or (theirs is not None and first.admitted > instruction.admitted):
         return True
-    # An earlier instruction does not know its needs: leave half of the device to it.
+    # The need of an earlier instruction is unknown: leave half of the device for it.
     return device.unknown > 0 and free - nbytes >= max(device.unreserved_bytes, backend.limit // 2)
 
 
 def has_spare(device: DeviceState, nbytes: int) -> bool:
-    """Are that many bytes free beyond the needs of all unreserved instructions?"""
+    """Whether `nbytes` are free beyond the needs of all unreserved instructions."""
     backend, needs = device.backend, device.unreserved_bytes
     if device.behind:
         if any(theirs.unknown for theirs in device.behind.values()):
@@ -137,8 +140,10 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
 
 
 def oldest(device: DeviceState) -> Instruction | None:
-    """The oldest live instruction of the device that does not wait for another node: no earlier one frees memory
-    soon, as far as this machine can tell."""
+    """The oldest live instruction of the device that does not wait for another node.
+
+    As far as this machine can tell, no earlier instruction frees memory soon.
+    """
     for instruction in device.live:
         stream = instruction.stream
         sent = instruction.status is Status.DISPATCHED and stream is not None and not stream.ordered
@@ -148,20 +153,22 @@ def oldest(device: DeviceState) -> Instruction | None:
 
 
 def waits_long(device: DeviceState, before: int) -> Instruction | None:
-    """The oldest instruction that has waited for the device's memory since `before`."""
+    """The oldest instruction that has waited for the device's memory since a time before `before`, or None."""
     long = [one for _, one in device.waiting if one.status is Status.READY and one.error is None and one.ready < before]
     return min(long, key=lambda one: one.admitted, default=None)
 
 
 def wait_for_memory(instruction: Instruction) -> None:
-    """Queue a ready instruction on its device; each release of memory tries the oldest again."""
+    """Queue a ready instruction on its device; each release of memory retries the oldest one."""
     instruction.held |= HELD_BY_MEMORY
     heapq.heappush(instruction.device.waiting, (instruction.admitted, instruction))
 
 
 def next_waiting(device: DeviceState) -> list[Instruction]:
-    """The oldest instruction that waits for memory, taken from the queue; and those before it that wait behind other
-    nodes, since what these do is no reason to wait for others."""
+    """Remove from the queue the oldest instruction that is not remote, and return it after the remote ones before it.
+
+    Remote instructions do not make others wait.
+    """
     found: list[Instruction] = []
     while device.waiting:
         instruction = heapq.heappop(device.waiting)[1]

@@ -1,12 +1,12 @@
-"""Making room in a device's plan: copies leave it, in the order of `victims`.
+"""Making room in a device's plan: copies are dropped or evicted, in the order of `victims`.
 
-Admission plans memory for the state after all earlier instructions have run. By then a planned transfer has arrived, so
-its source, or any other copy of that version, may be dropped already. But a transfer can fail, and the version must
-survive that. So such a copy stands by: it leaves the map, as if it had been dropped, and keeps its memory until the
-transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
+Admission plans memory for the state after all earlier instructions have run. In that state a planned transfer has
+arrived, so its source, or any other copy of that version, may be dropped from the plan. But the transfer can fail, and
+the version must survive the failure. So such a copy becomes a *standby*: it leaves the map as if dropped, but keeps its
+memory until the transfer has retired. If the transfer failed and no healthy copy is left, the copy returns to the map.
 
-Eviction is just that: a transfer of the only copy to the next tier below with room for it, and dropping the copy.
-Placement does that (`Tiers`): `leaving` says which copies are to go.
+An eviction is a transfer of the only copy to a tier below, followed by dropping the copy. Placement plans evictions
+(`Tiers`); `leaving` chooses the copies.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from .victims import Victim, victims
 
 
 class Room(NamedTuple):
-    """Room that is wanted on a device, whence copies leave for it, but none of `spare`.
+    """A request for room on a device.
 
-    `account`: of the session that needs the memory. `need`: bytes that have to fit besides what is planned, as a
-    kernel's temporaries. `own`: what has to fit is the account's share, and none but copies of its own leave.
+    `spare`: copies that must stay. `account`: of the session that needs the memory. `need`: the bytes that must fit
+    beside the plan, such as a kernel's temporaries. `own`: the bytes must fit in the account's share, and only the
+    account's own copies may be dropped or evicted.
     """
 
     device: DeviceState
@@ -38,16 +39,16 @@ class Room(NamedTuple):
     own: bool = False
 
     def fits(self) -> bool:
-        """Do the bytes fit besides what is planned, or within the account's own share?"""
+        """Whether the bytes fit beside the plan, or in the account's share if `own`."""
         if self.own:
             return has_share(self.account, self.device, self.need)
         return self.device.planned <= self.device.backend.limit - self.need
 
 
 def leaving(room: Room) -> Iterator[Victim]:
-    """Let copies leave until what is wanted fits or nothing is left that may leave.
+    """Drop copies until the room is there or no victim is left.
 
-    Yields those that are valid nowhere else and may be evicted: the caller evicts each, or passes it over.
+    Yield each victim that is valid nowhere else, which the caller evicts or skips.
     """
     device = room.device
     if room.fits():
@@ -69,7 +70,7 @@ def leaving(room: Room) -> Iterator[Victim]:
 
 
 def gather(device: DeviceState, storages: Iterable[Storage]) -> None:
-    """Memory is short for the first time: what is on the device may leave from now on."""
+    """Make all copies on the device candidates for eviction, when memory is short for the first time."""
     device.short = True
     for storage in storages:
         for copy in storage.current():
@@ -83,10 +84,10 @@ def evict_idle(
     evict: Callable[[Copy, Storage], Instruction | None],
     begin: Callable[[Instruction], bool],
 ) -> bool:
-    """Where the plan did not hold: let copies leave that no unfinished instruction accesses, until the bytes that are
-    needed will come free. False if there are not enough of them.
+    """Drop or evict copies that no unfinished instruction accesses, until enough bytes will be freed; False if not.
 
-    `evict` plans a transfer, None if it cannot; `begin` hands that over at once, False if it cannot.
+    This is for a plan that did not hold. `evict` plans a transfer, or returns None; `begin` dispatches the transfer
+    now, or returns False.
     """
     device, need = room.device, room.need
     for copy, storage in victims(device, room.account, room.spare):
@@ -109,7 +110,7 @@ def evict_idle(
 
 
 def is_void(copy: Copy) -> bool:
-    """Will the copy never have memory: is its maker doomed, and has no other access?"""
+    """Whether the copy will never have memory, since its maker is doomed and nothing else accesses it."""
     writer = copy.writer
     if writer is None or writer.error is None or writer.status not in PENDING:
         return False
@@ -117,7 +118,7 @@ def is_void(copy: Copy) -> bool:
 
 
 def may_evict(copy: Copy, storage: Storage) -> bool:
-    """May a whole copy be evicted: has nobody mapped or pinned it, and is there, or to come, anything in it?"""
+    """Whether the copy may be evicted: a whole, current and healthy copy that is not mapped and not pinned."""
     device = copy.device
     if copy in device.mapped or storage in device.pinned:
         return False
@@ -125,9 +126,9 @@ def may_evict(copy: Copy, storage: Storage) -> bool:
 
 
 def drop_replica(copy: Copy, storage: Storage) -> None:
-    """Drop a copy at once, or once the transfer that makes another one has arrived. It stays if there is no other.
+    """Drop a copy now, or make it a standby of the transfer that makes another copy; keep it if there is neither.
 
-    One of a single view cannot stand in for the whole, so it need not stay.
+    A copy of a view is always dropped, since it cannot replace the whole.
     """
     if copy.view is not None or any(c.is_or_will_be_valid for c in others(storage, copy)):
         forget(copy, storage)
@@ -141,7 +142,7 @@ def drop_replica(copy: Copy, storage: Storage) -> None:
 
 
 def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
-    """A healthy transfer that will make another whole copy of the same version."""
+    """A healthy unfinished transfer that makes another whole copy of the same version; None if there is none."""
     for other in others(storage, copy):
         writer = other.writer
         if writer is not None and writer.traits.copies and writer.error is None:
@@ -150,9 +151,9 @@ def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
 
 
 def end_standby(transfer: Instruction) -> list[DeviceState]:
-    """The transfer has retired: release the copies that stood by for it, or put those back whose version would be lost.
+    """Release the standby copies of a retired transfer, or put back those whose version would be lost.
 
-    Returns the devices where memory may be free. If a copy is back, what waits for its memory is to hear of that, too.
+    Return the devices of these copies, where waiting instructions must be retried in either case.
     """
     replaced, transfer.replaced = transfer.replaced, ()
     for copy, storage in replaced:
@@ -166,10 +167,9 @@ def end_standby(transfer: Instruction) -> list[DeviceState]:
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:
-    """Is the copy the only healthy one of the storage's present version, and may anybody still want it?
+    """Whether the copy is the only healthy one of the storage's present version, and the storage is still in use.
 
-    A storage without copies was left to the admitted readers (`leave_to_readers`): any other has one on every tier that
-    something is on its way to.
+    A storage without copies in its map was left to the admitted readers (`leave_to_readers`).
     """
     if not storage.sharers or not storage.copies or copy.version != storage.version or copy.poison is not None:
         return False
@@ -177,7 +177,7 @@ def is_last(copy: Copy, storage: Storage) -> bool:
 
 
 def put_back(copy: Copy, storage: Storage) -> None:
-    """Make the copy the current one of its device again; failed copies leave the map."""
+    """Make the copy current again on its device; failed copies leave the map."""
     for failed in list(storage.copies.values()):
         forget(failed, storage)
     storage.copies[copy.device] = copy

@@ -1,17 +1,17 @@
 """Mapped copies: a client reads an export in place, so the copy keeps its memory until the export ends.
 
-- A mapping is one of the copy's `uses`. No buffer with a use is freed, reused or forwarded; that holds whether the copy
-  is in its storage's map or not, and needs no further check.
-- A mapped copy is not dropped to make room (`replicas.may_drop`): that would free no memory, and the plan would be
-  wrong.
-- A mapped copy is seen by a client: it is neither written in place nor reused (`overwriting`).
+- A mapping counts as one of the copy's `uses`. No buffer with a use is freed, reused or forwarded, whether the copy is
+  in its storage's map or not, so no further check is needed.
+- A mapped copy is not dropped to make room (`replicas.may_drop`), since this would free no memory, and the plan would
+  be wrong.
+- A mapped copy is client-mapped: it is neither written in place nor reused (`overwriting`).
 
-A copy is mapped at admission, so that the plan equals that of a serial run. It is unmapped when the last holder of the
-export goes (`Residency.let_go`), or when the session of its reader ends. Then the client may read on, so the copy stays
-seen by a client; but it needs to stay in place no longer, and its memory may leave the device.
+A copy is mapped at admission, so that the plan equals that of a serial run. The copy is unmapped when the last holder
+of the export is released (`Residency.let_go`), or when the session of its reader is closed. In the second case the
+client may read on, so the memory stays client-mapped, but the copy may be dropped or evicted.
 
 Rejected: a separate count that is checked wherever memory is freed, since every small op would pay for the check; a
-copy for the export alone, which is the cost that mapping saves.
+copy for the export alone, whose cost is what mapping avoids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def map_copy(copy: Copy) -> None:
 def unmap_copy(copy: Copy, storage: Storage, *, unread: bool) -> None:
     """End one mapping: the copy may be dropped again, or its buffer is released with its last use.
 
-    `unread`: the client has said that it does not read the memory any more.
+    `unread`: the client has declared that it no longer reads the memory.
     """
     mapped = copy.device.mapped
     copy.client_mappings -= unread

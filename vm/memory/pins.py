@@ -1,9 +1,9 @@
-"""Pins: a session says that a tensor's value had better stay at home.
+"""Pins: hints of sessions that keep a tensor's value on its home device.
 
-A pin belongs to a handle, so that it ends with the handle, or with the session. A device whose tensors are pinned drops
-and evicts no copy of their storages to make room; their memory counts as that of copies which cannot leave, so what
-does not fit beside them fails. A pinned tensor that gets another storage takes its pins along. Where its value is,
-pinning does not change: a value that is elsewhere stays there until it is used at home.
+A pin belongs to a handle, and ends with the handle or the session. While a tensor is pinned, its home does not drop or
+evict copies of its storage to make room; a value that does not fit beside pinned ones fails. If a pinned tensor gets
+another storage, its pins move to that storage. A pin does not move a value: a value that is elsewhere stays there until
+it is used at home.
 
 A pinned tensor is `bound`, so no fast path releases or recycles it.
 """
@@ -17,7 +17,7 @@ from .replicas import may_drop
 
 
 def pin(session: VmSession, id_: int, tensor: Tensor) -> None:
-    """Pin a tensor once more, by that handle of it."""
+    """Add a pin of a handle to a tensor."""
     _, count = session.pins.get(id_, (tensor, 0))
     session.pins[id_] = (tensor, count + 1)
     tensor.bound = True
@@ -28,7 +28,7 @@ def pin(session: VmSession, id_: int, tensor: Tensor) -> None:
 
 
 def unpin(session: VmSession, id_: int) -> None:
-    """Take back one pin of a handle; nothing if there is none."""
+    """Remove one pin of a handle, if there is one."""
     found = session.pins.get(id_)
     if found is None:
         return
@@ -41,14 +41,14 @@ def unpin(session: VmSession, id_: int) -> None:
 
 
 def end_pins(session: VmSession, id_: int) -> None:
-    """The handle is gone, and its pins are."""
+    """Remove all pins of a released handle."""
     found = session.pins.pop(id_, None)
     if found is not None:
         _take(*found)
 
 
 def move_pins(tensor: Tensor, before: Storage) -> None:
-    """The tensor has another storage than before."""
+    """Move a tensor's pins from its former storage to its present one."""
     home = tensor.home
     if tensor in home.pins:
         _let_go(home, before)
@@ -56,7 +56,7 @@ def move_pins(tensor: Tensor, before: Storage) -> None:
 
 
 def pinned_bytes(device: DeviceState) -> int:
-    """Bytes of the copies that pins keep on a device."""
+    """The bytes of the copies that pins keep on a device."""
     return sum(max(copy.nbytes, 0) for storage in device.pinned for copy in storage.current() if copy.device is device)
 
 
@@ -73,7 +73,7 @@ def _hold(device: DeviceState, storage: Storage) -> None:
 
 
 def _let_go(device: DeviceState, storage: Storage) -> None:
-    """One pinned tensor less. What may leave again is a candidate again."""
+    """Count one pinned tensor less; with the last one, droppable copies become candidates again."""
     device.pinned[storage] -= 1
     if device.pinned[storage]:
         return

@@ -1,12 +1,9 @@
-"""Recycling: the objects of a small result that only its session's table knew serve the next result.
+"""Recycling: the objects of a released result (tensor, storage, copy) are reused for a later result.
 
-A tensor, its storage and its copy cost more to make than many kernels take. Most results of eager code come and go with
-no instruction ever bound to them: they ran at admission, and were released before anybody else heard of them. Nothing
-but the session's table refers to such a tensor, so its objects can begin anew under a new id, as they do when a result
-takes the memory of an input (`admission.inline`). Their memory goes back to its pool like any other.
-
-`recycle` is to the objects what forwarding (`overwriting`) is to memory; a device keeps at most `MOST_RECYCLED` of
-them, the system gets the others.
+Making these objects costs more than many kernels. Most results of eager code are made at admission, and released before
+any instruction is bound to them. Only the session's table refers to such a tensor, so its objects can be reused under a
+new id, as in forwarding at admission (`admission.inline`). The memory returns to its pool as usual. A device keeps at
+most `MOST_RECYCLED` tensors for reuse.
 """
 
 from __future__ import annotations
@@ -24,9 +21,9 @@ MOST_RECYCLED = 256  # per device
 
 
 def recycle(tensor: Tensor, known: bool = False) -> bool:
-    """Release a tensor, and its objects may serve `make_tensor`; False, and nothing is changed, if others know them.
+    """Release a tensor, and keep its objects for `make_tensor`; False, with nothing changed, if others may use them.
 
-    `known`: others that know the tensor object have no use of it, so it goes, too, but serves no other.
+    `known`: other references to the tensor object exist but are not used any more: release it, but do not reuse it.
     """
     storage = tensor.storage
     if (
@@ -78,7 +75,7 @@ def make_tensor(
     location: int,
     now: int,
 ) -> tuple[Tensor, Copy]:
-    """A new tensor in that memory, with its copy, number `number`, made now; charged and planned."""
+    """A new tensor in `buffer`, and its copy, with id `number`; their memory is charged and planned."""
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes

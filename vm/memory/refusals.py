@@ -1,23 +1,23 @@
-"""Refusals: questions for room to which the answer was no, remembered as long as nothing has changed.
+"""Refusals: a cache of searches for victims that found none, valid as long as nothing has changed.
 
-Each value that is to leave a device asks the host for room, and each value there asks the store. Where all tiers are
-full, one request would look at every value of the host for every value of the device.
+Each victim on a device searches for room on the host, and each victim there searches for room in the store. Without the
+cache, if all tiers are full, one request would visit every value of the host for every value of the device.
 
-What is remembered is a search for copies that may leave which let none leave. The same search in the same state lets
-none leave either. A *question* is that state, in numbers that are at hand:
+The cache holds searches that freed nothing: the same search in the same state frees nothing again. A *question* is that
+state, in numbers that are at hand:
 
-- who asks, for whose account, and which copies are spared, here and on the tiers below;
-- of each of these tiers, its planned bytes and its newest candidate. A copy that has left lowers the first, and only
-  one that has come since raises it, which is the newest candidate as long as it stays. So if both are as they were, the
-  candidates are;
-- the number of the newest use, where sessions have floors: what a floor keeps depends on the order of the search.
+- the session that asks, its account, and the spared copies on the device and the tiers below;
+- for the device and each of these tiers, the planned bytes and the newest candidate. A copy that leaves lowers the
+  planned bytes, and only a copy that arrives raises them, which is then the newest candidate. So if both are unchanged,
+  the candidates are unchanged;
+- the number of the newest use, if sessions have floors, since the effect of a floor depends on the order of the search.
 
-How many bytes are needed is no part of it: whether they fit is asked before, and a search that fails goes to the end.
-Where no search has failed, no question is made up: the first failure has the later searches make theirs up.
+The needed bytes are not part of the question: whether they fit is checked before, and a failing search visits all
+candidates. Questions are only computed after a first search has failed.
 
-Pins, exports, failures, and copies on devices that are not below may change the answer, too. They do so between
-messages, or as instructions retire, but not while room is made. So refusals are forgotten at the end of the outermost
-`with`: one `make_room`, or all values of a checkpoint.
+Pins, exports, failures, and copies on other devices may also change the answer, but only between messages or when
+instructions retire, not while room is being made. So the cache is cleared at the end of the outermost `with`: one
+`make_room`, or all values of a checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Question: TypeAlias = tuple[Any, ...]
 
 
 class Refusals:
-    """Questions refused since the outermost `with` was entered (`known`); has any search `failed` since?"""
+    """The refused questions since the outermost `with` was entered (`known`), and whether a search has `failed`."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -51,7 +51,7 @@ class Refusals:
 
 
 def question(room: Room, session: VmSession, bound: Collection[Copy]) -> Question:
-    """May anything leave for the room that a session wants? What is `bound` on the tiers below stays there."""
+    """The question whether a session's request for room finds a victim. `bound`: copies that must stay everywhere."""
     device, spare, account, _, own = room
     below = device.tiers
     kept = frozenset([copy for copy in spare if copy.device is device])

@@ -1,17 +1,17 @@
-"""Releasing memory, which only these functions do.
+"""Releasing the buffers of copies. Only these functions do this:
 
-- `end_uses`: an instruction has ended, and `end_use` one access of a copy;
-- `release`: release the copy's buffer as far as that is allowed;
-- `release_drained`: a stream is drained, so the buffers that only its later instructions could reuse are free for all.
+- `end_uses` ends the accesses of an instruction, `end_use` one access of a copy;
+- `release` releases a copy's buffer, as far as the rules below allow;
+- `release_drained` frees, for all, the buffers that only later instructions of a now drained stream could reuse.
 
 When a buffer may be released:
 
-- A *stale* copy has left its storage's map. Its buffer is released with its last use. If all of its uses are queued on
-  one stream of its own device, later instructions of that stream may reuse the buffer at once.
-- A *poisoned* copy has the bytes of a failed write, which no instruction reads. Its buffer is released once no
+- A *stale* copy has left its storage's map. Its buffer is released with its last use. If all its uses are queued on one
+  stream of its own device, later instructions of that stream may reuse the buffer at once.
+- A *poisoned* copy holds the bytes of a failed write, which no instruction reads. Its buffer is released once no
   dispatched instruction is bound to it. The copy stays in the map. The next write to the copy allocates memory again,
-  so the ledger expects that; without a next write the copy is empty and leaves the plan.
-- *Client-mapped* memory is never reused: a client may read it at any time (`overwriting`).
+  which the ledger is told; without a next write, the copy is empty and leaves the plan.
+- *Client-mapped* memory is never reused, since a client may read it at any time (`overwriting`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def end_uses(instruction: Instruction) -> None:
 
 
 def end_use(copy: Copy, queued: int) -> None:
-    """End one live access; `queued`: 1 if the access was dispatched to a stream."""
+    """End one access of a copy. `queued`: 1 if the access was dispatched to a stream, else 0."""
     copy.uses -= 1
     copy.queued -= queued
     if copy.poison is not None or not copy.current:
@@ -45,7 +45,7 @@ def end_use(copy: Copy, queued: int) -> None:
 def release(copy: Copy, over: int = 0) -> None:
     """Release the buffer of a stale or poisoned copy, as far as no instruction needs it.
 
-    `over`: how many of its uses have ended although their instructions have not retired.
+    `over`: the number of uses that have ended although their instructions have not retired.
     """
     if copy.poison is not None and not copy.queued:
         _free(copy)
@@ -58,7 +58,7 @@ def release(copy: Copy, over: int = 0) -> None:
 
 
 def release_drained(device: DeviceState, stream: Stream) -> None:
-    """Free the buffers that were protected by the order of a stream, which is drained now."""
+    """Free the buffers that only the order of a stream protected, when the stream is drained."""
     for buffer in device.reusable.pop(stream, ()):
         device.backend.free(buffer)
 
@@ -79,7 +79,7 @@ def _hand_to_stream(copy: Copy) -> None:
     stream = copy.stream  # may be another device's, for a transfer; such a stream cannot reuse memory of this device
     if copy.buffer is None or copy.queued != copy.uses or stream is None or stream.device != copy.device.name:
         return
-    if not stream.queued:  # all uses have been executed, and only wait for their sources' statuses
+    if not stream.queued:  # all uses have been executed, and wait only for the final statuses of their sources
         _free(copy)
     elif not copy.client_mappings:
         copy.buffer.behind = max(copy.buffer.behind, copy.touched)
@@ -88,7 +88,7 @@ def _hand_to_stream(copy: Copy) -> None:
 
 
 def leave_plan(copy: Copy) -> None:
-    """A current copy will have no memory: a later write makes a new one."""
+    """Remove a current copy that will have no memory from the plan; a later write makes a new copy."""
     copy.device.planned -= copy.nbytes
     uncount(copy)
     copy.nbytes = 0

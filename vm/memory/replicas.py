@@ -1,6 +1,6 @@
-"""Replicas: copies that are also valid elsewhere, and are dropped first when memory is short.
+"""Replicas, which are copies that are also valid elsewhere, and dropping copies.
 
-Only `forget` takes a copy out of its storage's map. The copy is stale then: it is never written again, and its buffer
+Only `forget` removes a copy from its storage's map. The copy is then stale: it is never written again, and its buffer
 is released with its last use (`release`).
 """
 
@@ -15,7 +15,7 @@ from .release import release
 
 
 def hold(copy: Copy, storage: Storage) -> None:
-    """Note a new copy of a storage, where copies may have to be evicted, or are counted by sessions."""
+    """Register a new copy as a candidate for eviction, and in its session's share, if its device needs this."""
     device = copy.device
     if device.ceiling:
         count(copy, storage.account)
@@ -24,7 +24,7 @@ def hold(copy: Copy, storage: Storage) -> None:
 
 
 def forget(copy: Copy, storage: Storage) -> None:
-    """Take a copy out of its storage's map."""
+    """Remove a copy from its storage's map, and drop it."""
     device = copy.device
     if copy.view is not None:
         if storage.views is not None:
@@ -40,7 +40,7 @@ def drop(copy: Copy) -> None:
     if device.candidates:
         device.candidates.pop(copy, None)
         if not device.candidates:
-            device.rankings.clear()  # which know copies that are gone
+            device.rankings.clear()  # they refer to dropped copies
     if copy.current:
         copy.current = False
         if copy.nbytes > 0:
@@ -61,15 +61,17 @@ def drop_copies(storage: Storage) -> None:
 
 
 def leave_to_readers(storage: Storage) -> None:
-    """No tensor has the value any more, but those of checkpoints: the instructions that read it are admitted, and keep
-    its memory for as long as they need it, outside of the plan."""
+    """Drop the copies of a storage whose only tensors are those of checkpoints.
+
+    The instructions that read it are admitted, and keep its memory, outside the plan, as long as they need it.
+    """
     credit(storage)
     for copy in storage.current():
         forget(copy, storage)
 
 
 def drop_idle(device: DeviceState) -> bool:
-    """Free the least recently used copy that is valid elsewhere and has no uses. False if there is none."""
+    """Drop the least recently used copy that is valid elsewhere and has no uses; False if there is none."""
     idle = [
         (storage.used, copy.id, copy, storage)
         for copy, storage in device.candidates.items()
@@ -84,7 +86,7 @@ def drop_idle(device: DeviceState) -> bool:
 
 
 def note_dropped(copy: Copy, storage: Storage) -> None:
-    """Note that a copy which is valid elsewhere leaves to make room, and so without moving."""
+    """Count a replica that is dropped to make room."""
     device = copy.device
     if copy.view is None:
         storage.evicted = device
@@ -92,17 +94,17 @@ def note_dropped(copy: Copy, storage: Storage) -> None:
 
 
 def is_there(copies: Iterable[Copy]) -> bool:
-    """Is any of the copies finished and healthy?"""
+    """Whether one of the copies is finished and healthy."""
     return any(copy.writer is None and copy.poison is None for copy in copies)
 
 
 def may_forget(copy: Copy, storage: Storage) -> bool:
-    """May the copy be dropped to make room? Nobody has pinned it."""
+    """Whether the copy may be dropped to make room: it is a replica, and not pinned."""
     return storage not in copy.device.pinned and may_drop(copy, storage)
 
 
 def may_drop(copy: Copy, storage: Storage) -> bool:
-    """Is the copy in its storage's map, beside another whole copy, and mapped by no client?"""
+    """Whether the copy may be dropped: it is current, not the only whole copy, and not mapped by a client."""
     return copy.current and copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
 
 

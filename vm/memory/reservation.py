@@ -1,4 +1,7 @@
-"""The memory that instructions make: expected at admission, reserved at dispatch by the driving thread."""
+"""The memory that instructions need: announced to the ledger at admission, reserved at dispatch by the driving thread.
+
+The errors of instructions whose memory cannot be had are made here, too.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from .overwriting import forward
 
 
 def expect_memory(instruction: Instruction) -> None:
-    """At admission: tell the ledger what the instruction will reserve: its results, the kernel's temporaries, and the
-    most that results may have whose size data decide."""
+    """Tell the ledger, at admission, the bytes that the instruction will reserve.
+
+    These are its results, the temporaries of its kernel, and the most bytes of results whose size depends on data.
+    """
     scratch, most = scratch_of(instruction), most_of(instruction)
     new = [b.copy for b in instruction.outputs if b.copy.buffer is None and is_maker(instruction, b.copy)]
     if new or scratch or (instruction.pending and may_need_scratch(instruction)):
@@ -29,12 +34,12 @@ def expect_memory(instruction: Instruction) -> None:
 
 
 def is_maker(instruction: Instruction, copy: Copy) -> bool:
-    """Is it the first live instruction to write the copy, and so the one that reserves the memory?"""
+    """Whether the instruction is the first to write the copy, and so reserves the copy's memory."""
     return copy.uses == 1 or not any(c == copy.id and r is not Reason.WAR for _, r, c, _ in instruction.edges)
 
 
 def may_need_scratch(instruction: Instruction) -> bool:
-    """Will its kernel perhaps have temporaries that count? Their size depends on metas that are pending."""
+    """Whether the kernel may need temporaries, whose size depends on pending metas."""
     plan = instruction.plan
     return plan is not None and (plan.op.scratch is not None or (plan.in_place and not plan.op.elementwise))
 
@@ -42,7 +47,7 @@ def may_need_scratch(instruction: Instruction) -> bool:
 def reserve(instruction: Instruction) -> bool:
     """Reserve a buffer for each copy that the instruction makes, and set memory aside for its kernel's temporaries.
 
-    False: it waits in its device's queue, or is stuck.
+    If memory is short, queue the instruction on its device, and return False.
     """
     needy = [b for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes >= 0]
     device, scratch = instruction.device, scratch_of(instruction)
@@ -57,14 +62,14 @@ def reserve(instruction: Instruction) -> bool:
     if not taken:
         wait_for_memory(instruction)
     elif most := most_of(instruction):
-        settle_but(device, instruction, most)  # it stays spoken for until its kernel has run
+        settle_but(device, instruction, most)  # stays reserved until the kernel has run
     else:
         settle(device, instruction)
     return taken
 
 
 def take_with_scratch(instruction: Instruction, needy: list[Binding], scratch: int) -> bool:
-    """Both the memory of the results and that of the temporaries, or nothing."""
+    """Reserve both the results' and the temporaries' memory, or nothing."""
     need = scratch + sum(binding.copy.nbytes for binding in needy)
     if not (may_reserve(instruction.device, instruction, need) and set_aside(instruction, scratch)):
         return False
@@ -75,17 +80,17 @@ def take_with_scratch(instruction: Instruction, needy: list[Binding], scratch: i
 
 
 def most_of(instruction: Instruction) -> int:
-    """An upper bound of its results' bytes, if their size depends on data; else 0."""
+    """The most bytes of the instruction's results whose size depends on data; 0 if there are none."""
     return 0 if instruction.plan is None else instruction.plan.most
 
 
 def scratch_of(instruction: Instruction) -> int:
-    """The bytes of its kernel's temporaries."""
+    """The bytes of the kernel's temporaries."""
     return instruction.beside if instruction.plan is None else instruction.plan.scratch
 
 
 def take(instruction: Instruction, needy: list[Binding]) -> bool:
-    """Allocate for every output, or for none."""
+    """Allocate memory for all outputs, or for none."""
     taken: list[Copy] = []
     reused: list[Buffer] = []
     for binding in needy:
@@ -105,7 +110,7 @@ def take(instruction: Instruction, needy: list[Binding]) -> bool:
 
 
 def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) -> None:
-    """Give back what was taken for these copies: the `reused` buffers are free in the stream's order alone."""
+    """Return the buffers taken for these copies. The `reused` ones are free only in the stream's order."""
     device, stream = instruction.device, instruction.stream
     for copy in taken:
         buffer, copy.buffer = copy.buffer, None
@@ -116,18 +121,17 @@ def put_back(instruction: Instruction, taken: list[Copy], reused: list[Buffer]) 
 
 
 def is_first(instruction: Instruction) -> bool:
-    """Is it the oldest live one of its device? Else one that waits for another node may still free memory."""
+    """Whether the instruction is the oldest live one of its device, remote ones included."""
     return next(iter(instruction.device.live), instruction) is instruction
 
 
 def is_stuck(instruction: Instruction) -> bool:
-    """Is there no instruction left that could free the memory that this one waits for?
+    """Whether no instruction is left that could free the memory that this one waits for.
 
-    Its sources and all earlier instructions that touch the device have retired, but for those that wait for another
-    node (`is_first`). Nor is a later one under way: that one
-    may use a replica or a poisoned copy, which would be dropped but for that use. No copy stands by for an earlier
-    transfer; the end of a later one is not waited for, since it may need the instruction's result. Ended sessions have
-    nothing left to release, not even with an instruction of their own that is about to run.
+    Its sources and all earlier instructions on the device have retired, except remote ones (`is_first`). No later
+    instruction is dispatched, which may use a replica or a poisoned copy that could be dropped afterwards. No copy is a
+    standby of an earlier transfer; the end of a later transfer is not awaited, since it may need this instruction's
+    result. Closed sessions have nothing left to release, neither handles nor by a RELEASE that is about to run.
     """
     device = instruction.device
     if oldest(device) is not instruction or instruction.soft:
@@ -141,36 +145,38 @@ def is_stuck(instruction: Instruction) -> bool:
 
 
 def frees_memory_soon(instruction: Instruction) -> bool:
-    """Does a stream have it, or is it a release that waits for nothing any more?"""
+    """Whether the instruction is dispatched, or is a RELEASE that is ready."""
     if instruction.stream is not None and not instruction.stream.ordered:
-        return False  # it waits for another node
+        return False  # waits for another node
     if instruction.status is Status.DISPATCHED:
         return instruction.queue is not None or instruction.traits.tolerant
     return instruction.status is Status.READY and instruction.opcode is Opcode.RELEASE
 
 
 def need_of(instruction: Instruction) -> int:
-    """The bytes that it has to reserve, as far as they are known."""
+    """The known bytes that the instruction has to reserve."""
     made = [b.copy.nbytes for b in instruction.outputs if b.copy.buffer is None and b.copy.nbytes > 0]
     return sum(made) + scratch_of(instruction)
 
 
 def new_copies(instruction: Instruction) -> list[Copy]:
-    """Before admission: the copies that the plan counts for it, since it is the first to access them."""
+    """The copies that an instruction, before its admission, is the first to access, and so makes."""
     made = [b.copy for b in instruction.outputs if b.copy.buffer is None and not b.copy.uses and b.copy.nbytes > 0]
     return list(dict.fromkeys(made))
 
 
 def need_alone(instruction: Instruction) -> int:
-    """The bytes that it needs on its device at the least, if it is alone there, as far as they are known: those of its
-    temporaries and of what it reads and writes, but for inputs whose memory a result may reuse."""
+    """The least bytes that an instruction needs on its device, even alone there, as far as they are known.
+
+    These are its temporaries and the copies that it reads and writes, without inputs whose memory a result may take.
+    """
     device = instruction.device
     used = {*instruction.reads, *instruction.writes}.difference(instruction.donated)
     return scratch_of(instruction) + sum([copy.nbytes for copy in used if copy.device is device and copy.nbytes > 0])
 
 
 def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
-    """The error of an instruction whose results, temporaries and bytes `beside` these exceed its device's memory."""
+    """The error of an instruction that exceeds its device's memory. `made`: its results; `beside`: its operands."""
     device, scratch = instruction.device, scratch_of(instruction)
     if device.backend.lost is not None:
         return loss_of(device)
@@ -183,7 +189,7 @@ def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
 
 
 def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
-    """The error of an instruction that is stuck. `holders`: a clause about what has its device's memory."""
+    """The error of a stuck instruction. `holders`: a clause that names the holders of its device's memory."""
     device = instruction.device
     backend = device.backend
     if backend.lost is not None:
@@ -200,6 +206,6 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
 
 
 def loss_of(device: DeviceState) -> TensordError:
-    """The error of all copies and instructions of a lost device: one object."""
+    """The error of a lost device: one object for all its copies and instructions."""
     error = device.lost or device.backend.lost
     return error if isinstance(error, TensordError) else KernelError(f"device {device.name} is lost: {error}")

@@ -1,9 +1,9 @@
-"""Memory that the runs of a device keep between them: arenas, of which each stream's order makes one run's at a time,
-and what graphs have of their own.
+"""Memory that a device keeps from run to run of routines: arenas, which one run at a time uses, and memory of graphs.
 
-Small arenas are one block that no limit counts (`Device.run_arena`). A larger one, of up to an eighth of the device's
-memory, counts as allocated, and so does what graphs have. All of that is there to make the next run faster: it is made
-of memory that nobody has planned, and given up where an allocation finds no room, before any value leaves.
+One small arena lies outside the device's limit (`Device.run_arena`). A larger arena, of up to an eighth of the device's
+memory, counts as allocated, and so does the memory of graphs. This memory only makes the next run faster: it is
+allocated only from memory that no plan needs, and given up when an allocation finds no room, before any value is
+evicted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ...streams.device import Buffer
 from ..model.device_state import DeviceState
 from .ledger import has_spare
 
-SHARE: Final = 8  # the part of a device's memory that a larger arena may have
+SHARE: Final = 8  # a larger arena may take 1/8 of a device's memory
 
 
 def may_share_arena(device: DeviceState, nbytes: int) -> bool:
-    """May runs at admission with so large an arena have one for all?"""
+    """Whether runs at admission with an arena of this size may share one."""
     backend = device.backend
     return nbytes <= backend.run_arena or (backend.graphs and nbytes <= backend.limit // SHARE)
 
 
 def block_for(device: DeviceState, nbytes: int) -> Buffer | None:
-    """The block of a larger arena, made if there is room for it; None if there is none."""
+    """The block for a larger arena, allocated if there is room; None if there is no room."""
     block = device.long_arena
     if block is not None and block.nbytes >= nbytes:
         return block
@@ -40,13 +40,15 @@ def block_for(device: DeviceState, nbytes: int) -> Buffer | None:
 
 
 def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
-    """The start of the memory of runs at admission, aligned like its values; of a block for larger ones if that has to
-    be. It is there: see `block_for`."""
+    """The first `nbytes` of the arena for runs at admission, aligned for values.
+
+    A larger arena is in the block that `block_for` must have allocated.
+    """
     backend, meta = device.backend, Meta.of((nbytes,), "uint8")
     if nbytes > backend.run_arena:
         block = device.long_arena
         if block is None:
-            raise AssertionError("there is a block for larger arenas")
+            raise AssertionError("the block for larger arenas must be allocated")
         return backend.lay_over(backend.bind(block, Meta.of((block.nbytes,), "uint8")), meta, 0, None)
     if device.arena is None:
         size = backend.run_arena
@@ -57,18 +59,18 @@ def arena_at_admission(device: DeviceState, nbytes: int) -> Any:
 
 
 def address_of(array: Any) -> int:
-    """Where an array begins, on the host or on a device."""
+    """The address of an array, on the host or on a device."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def run_bytes(device: DeviceState) -> int:
-    """The bytes that count as allocated for runs to come."""
+    """The bytes that count as allocated and are kept for later runs."""
     block = device.long_arena
     return device.backend.graph_bytes() + (0 if block is None else block.nbytes)
 
 
 def give_up(device: DeviceState) -> bool:
-    """Give up what is kept for runs to come, since memory is short; False if there is nothing."""
+    """Free the memory kept for later runs, when memory is short; False if there is none."""
     found = device.backend.give_up_graphs()
     return give_up_arena(device) or found
 

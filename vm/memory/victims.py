@@ -1,27 +1,26 @@
-"""Victims: in which order copies leave a device whose plan is full.
+"""Victims: the order in which copies are dropped or evicted from a device whose plan is full.
 
-- `cost`: first what costs least for the time that it is away. A copy that is valid elsewhere has to be brought back
-  some day, another one has to be taken away as well. When that day comes, the storage's rest says: so of a
-  loop over more than fits, the greatest part stays where it is, and what was used last leaves, as it is used again
-  last. The most recently used half of the memory stays if there is anything else, though: a copy leaves once its last
-  reader has run, and an instruction that needs its memory waits for that.
-- `lru`: first what was used least recently.
-- `never`: as `cost`, but only what is valid elsewhere leaves.
+- `cost`: first the copies that cost least for the time that their memory is free. A replica costs one transfer, when it
+  is needed again; another copy also costs its eviction. The time until the next use is estimated by the storage's rest.
+  So in a loop over more than fits, most values stay, and the most recently used ones are evicted, since their next use
+  is last. But the most recently used half of the memory stays as long as there are other candidates: an eviction waits
+  for the copy's last reader, and the instruction that needs the memory would wait, too.
+- `lru`: first the least recently used copies.
+- `never`: as `cost`, but only replicas are dropped, and nothing is evicted.
 
-A session's own storages leave before those of others, and each other session keeps the device's `floor`. Where a
-session has more than the device's `ceiling` lets it have, none but its own leave. Which copies
-go is to depend on program order alone, not on how far the machine has come: a run that evicted others than a serial run
-does could leave a later instruction without any that may go. Two things still do depend on it: a call that turns out
-not to fit at admission has stamped its operands by then (`admission.inline`), and a size that data decide makes its
-copy a candidate once it is known.
+A session's own storages are victims before those of others, and each other session keeps the device's `floor`. If a
+session exceeds the device's `ceiling`, only its own copies are victims. The choice should depend on program order
+alone, not on the progress of execution: a run with other victims than a serial run could leave a later instruction
+without victims. There are two exceptions: a call that turns out not to fit at admission has stamped its operands by
+then (`admission.inline`), and a copy whose size depends on data becomes a candidate once the size is known.
 
-Recency: each use of a storage by an admitted message has a number (`touch`). A storage keeps that of its last use, and
-its *rest*: how long it stayed unused between two uses, as far as is known. Nothing is sorted, and nothing is stamped
-before memory was short for the first time: the first to leave are the oldest.
+Recency: each use of a storage by an admitted message has a number (`touch`). A storage keeps the number of its last
+use, and its *rest*: an estimate of the time between two uses. Before memory was short for the first time, nothing is
+stamped, and the oldest copies are the first victims.
 
-Ranking takes time in proportion to what is ranked, and others wait meanwhile. So it serves until an eighth of the
-memory has left by it, and where there are many copies it goes through them in rounds, a window at a time: the best of
-each window leave.
+Ranking takes time in proportion to the number of ranked copies, and delays all sessions. So a ranking is used until an
+eighth of the memory has been freed by it. Many copies are ranked in rounds, one window at a time, and only the best of
+each window become victims.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from ..model.device_state import DeviceState
 from ..model.tensor import Copy, Storage
 from .replicas import may_forget
 
-FADING = 2  # as a shift: a long rest is forgotten by a quarter with each shorter one
+FADING = 2  # as a shift: each shorter rest reduces the remembered one by a quarter
 
 
 def touch(storage: Storage, device: DeviceState) -> None:
-    """Note that an instruction on the device uses the storage, if memory was short there."""
+    """Note a use of the storage by an instruction on the device, if memory was ever short there."""
     if not device.short:
         return
     uses = device.uses
@@ -50,18 +49,18 @@ def touch(storage: Storage, device: DeviceState) -> None:
     storage.used = now
 
 
-FEW: Final = 64  # copies that are ranked anew each time
-SHARE: Final = 8  # of a device's memory: the part that leaves by one ranking of more
-WINDOW: Final = 1024  # copies that are ranked at a time: in some milliseconds
-SESSIONS: Final = 8  # whose rankings are kept
-LEAVE: Final = 4  # one of so many leaves from a window, while there are others
-TRANSFER: Final = 1 << 16  # bytes that could be moved in the time in which a transfer is made
+FEW: Final = 64  # up to this many copies are ranked again each time
+SHARE: Final = 8  # a ranking is used until 1/8 of the device's memory is freed
+WINDOW: Final = 1024  # copies ranked at a time, which takes some milliseconds
+SESSIONS: Final = 8  # the most kept rankings
+LEAVE: Final = 4  # 1/4 of a window's copies become victims, except in the last round
+TRANSFER: Final = 1 << 16  # the fixed cost of a transfer, in bytes moved
 
 Victim: TypeAlias = tuple[Copy, Storage]
 
 
 class Ranked(NamedTuple):
-    """A candidate: `key` orders it, the first to leave last. `used`: the storage's last use when it was ranked."""
+    """A ranked candidate. `key`: the sort key; the first victim has the highest. `used`: the last use when ranked."""
 
     key: tuple[Any, ...]
     used: int
@@ -70,12 +69,12 @@ class Ranked(NamedTuple):
 
 
 class Ranking:
-    """The order in which copies leave a device, as far as it is known.
+    """The known part of the order of victims on a device, for the memory of `account`.
 
-    `order`: the next ones, for the storages of `account`; `left`: bytes that have left since there was none. `rest`:
-    copies that are still to be ranked in this round, the first one last. `held`: bytes of each account on the device
-    as of the beginning of the round; `young`: what was used since then stays if it can. `own`: no others than the
-    account's are to leave, and `limit` is what they may have there, in place of the device's memory.
+    `order`: the next victims, first one last; `left`: the bytes freed by this ranking. `rest`: the copies that are not
+    ranked yet in this round, first one last. `held`: the bytes of each account on the device at the beginning of the
+    round; `young`: storages used since this number stay if possible. `own`: only the account's copies are victims, and
+    `limit` is the device's ceiling in place of its memory.
     """
 
     __slots__ = ("account", "device", "held", "left", "limit", "order", "own", "rest", "young")
@@ -92,7 +91,7 @@ class Ranking:
         self.young = 0
 
     def begin_round(self) -> None:
-        """Every copy is to be looked at again."""
+        """Begin a round, in which every copy is ranked again."""
         candidates, account, own = self.device.candidates, self.account, self.own
         self.rest = [
             copy for copy, storage in candidates.items() if copy.nbytes > 0 and (storage.account is account or not own)
@@ -113,8 +112,8 @@ class Ranking:
         self.rest.reverse()
 
     def rank(self, *, last: bool) -> None:
-        """Rank some of those that are still to be ranked. Only the best of them are to leave, and one's own as long as
-        there are any, unless it is the `last` round or there are no others."""
+        """Rank the next window of copies. Except in the `last` round, only the best of them become victims, and only
+        the account's own copies as long as it has any."""
         device, account = self.device, self.account
         candidates, now, by_age = device.candidates, device.uses.newest, device.policy is Eviction.LRU
         window, self.rest = self.rest[-WINDOW:], self.rest[:-WINDOW]
@@ -136,7 +135,7 @@ class Ranking:
         self.order = ranked
 
     def next(self, spare: Collection[Copy]) -> Victim | None:
-        """The next copy that may leave, of those that are ranked."""
+        """The next victim among the ranked copies; None if there is none."""
         device, held = self.device, self.held
         floor = floor_of(device, len(held))
         while self.order:
@@ -157,9 +156,9 @@ class Ranking:
 def victims(
     device: DeviceState, account: Account | None, spare: Collection[Copy], *, own: bool = False
 ) -> Iterator[Victim]:
-    """The copies that may leave, the first one first, but none of `spare`. The caller takes as many as it needs.
+    """The victims on a device in order, without the copies in `spare`. The caller takes as many as it needs.
 
-    `account`: of the session that needs the memory. `own`: copies of others stay.
+    `account`: of the session that needs the memory. `own`: only the account's copies are victims.
     """
     rankings = device.rankings
     key = (account, own)
@@ -172,7 +171,7 @@ def victims(
             del rankings[next(iter(rankings))]
         rankings[key] = ranking
     rounds = 1 if count <= WINDOW else 2
-    for turn in range(rounds + 1):  # first, what is left of a round
+    for turn in range(rounds + 1):  # first the rest of an earlier round
         if turn:
             ranking.begin_round()
         while True:
@@ -185,12 +184,12 @@ def victims(
 
 
 def floor_of(device: DeviceState, holders: int) -> int:
-    """Bytes that each of so many sessions keeps from others: all floors together are half of the memory at most."""
+    """The bytes that each of `holders` sessions keeps from others; all floors are at most half of the memory."""
     return min(device.floor, device.backend.limit // (2 * max(holders, 1)))
 
 
 def saved(copy: Copy, storage: Storage, now: int) -> float:
-    """How long a byte of the copy's memory is probably free for each byte that has to move for it."""
+    """The estimated time for which a byte of the copy's memory is free, per byte that has to be moved."""
     age = now - storage.used
     away = storage.rest - age if storage.rest > age else age
     moves = 1 if may_forget(copy, storage) else 2

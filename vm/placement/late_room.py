@@ -1,8 +1,8 @@
-"""Room beyond the plan: for an instruction that was admitted, and lacks memory or a share of it all the same.
+"""Making room beyond the plan, for an admitted instruction that lacks memory, or a part of its session's share.
 
-An eviction may fail, or data decide on a size, after admission has planned. The scheduler says what is wanted then
-(`Scheduler.wanted`), and its driver has it made here, between two steps: the transfers are planned behind all that has
-been admitted by then.
+The plan of admission may not hold, because an eviction fails, or a size depends on data. The scheduler then notes the
+missing room (`Scheduler.wanted`), and its driver makes the room here, between two steps: transfers are planned after
+everything that has been admitted by then.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..scheduler.scheduler import Scheduler
 from ..scheduler.wanted import Wanted
 from .tiers import Tiers
 
-REPLANS = 4  # for one instruction: each may fail
+REPLANS = 4  # the most replans for one instruction, since each may fail
 
 
 class LateRoom:
-    """Makes what is wanted."""
+    """Makes the room that the scheduler wants."""
 
     def __init__(self, scheduler: Scheduler, tiers: Tiers) -> None:
         self.scheduler = scheduler
         self.tiers = tiers
 
     def make(self, wanted: Wanted, holders: Callable[[DeviceState], str]) -> None:
-        """Let values leave for what an instruction lacks. If none may, and it waits for no other, it fails.
+        """Evict values for an instruction; fail the instruction if none can be evicted, and it waits for no other one.
 
-        `holders` names what has a device's memory, for its error.
+        `holders`: from a device to a clause that names the holders of its memory, for the error.
         """
         instruction, nbytes, share = wanted
         if share:
@@ -46,15 +46,17 @@ class LateRoom:
             self.scheduler.give_up(instruction, holders(instruction.device))
 
     def make_share(self, instruction: Instruction, nbytes: int) -> None:
-        """Let copies of its session leave the plan, which is that after all that has been admitted by now. Instructions
-        that use them do so first."""
+        """Make room in the session's share, by evicting its copies after the instructions admitted so far use them."""
         spare = {*instruction.reads, *instruction.writes, *self.scheduler.bound}
         cause = Cause(instruction.author, instruction.location)
         self.tiers.make_share_of(instruction.device, spare, instruction.session.account, cause, nbytes)
 
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
-        """Nothing that was planned frees the memory that the instruction waits for. Evict what no unfinished
-        instruction accesses; is there enough?"""
+        """Evict idle values for a stuck instruction; False if this cannot free enough memory.
+
+        No planned release frees the memory that the instruction waits for. Idle values are those that no unfinished
+        instruction accesses.
+        """
         device, cause = instruction.device, Cause(instruction.author, instruction.location)
         if not device.tiers:
             return False
@@ -73,6 +75,6 @@ class LateRoom:
         return evict_idle(Room(device, spare, cause.session.account, need), self.scheduler.retry, evict, self.begin)
 
     def begin(self, transfer: Instruction) -> bool:
-        """Hand a transfer over at once; False if that cannot be."""
+        """Dispatch a transfer now; False if it cannot be dispatched."""
         self.scheduler.dispatcher.dispatch(transfer)
         return transfer.status not in PENDING or bool(transfer.held & HELD_BY_FAIRNESS)

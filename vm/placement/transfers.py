@@ -98,7 +98,7 @@ class Transfers:
 
 
 class TransferEnd(InstructionEnd):
-    """A transfer has arrived: count it at its `carrier`. If it has failed, take the empty copy out of the map."""
+    """Counts a finished transfer at its `carrier`, or removes the empty copy of a failed one from the map."""
 
     __slots__ = ("carrier", "files", "kind", "storage")
 

@@ -1,6 +1,6 @@
-"""Packages from outside that define ops and kinds of devices (docs/plugins.md).
+"""Plugins: external packages that define ops and kinds of devices (docs/plugins.md).
 
-- `installed`: those that could be loaded, by their entry points; imports none of them
-- `loading`: loads those that somebody names, once in a process, or none of one that fails
-- `plugin`: what is known of one that is loaded
+- `installed`: finds installed plugins by their entry points, without importing them
+- `loading`: loads the named plugins, once in a process; a plugin that fails leaves nothing behind
+- `plugin`: the description of a loaded plugin
 """

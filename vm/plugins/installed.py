@@ -1,6 +1,6 @@
-"""The packages that could be loaded as plugins: installed ones with entry points of ours. None of them is imported.
+"""Finding installed packages with tensord's entry points, which could be loaded as plugins. None of them is imported.
 
-The metadata of packages take some 20 ms to import, which machines without plugins do not pay.
+Importing `importlib.metadata` takes some 20 ms, so the import is inside the functions, for machines without plugins.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 
 def is_package(name: object) -> bool:
-    """Is it the name of a package, as the packaging specifications have it?"""
+    """Whether `name` is a valid package name by the packaging specifications."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def canonical(name: str) -> str:
-    """The name in the form in which equal ones are equal: My_Package is my-package."""
+    """The canonical form of a package name: My_Package becomes my-package."""
     return _SEPARATORS.sub("-", name).lower()
 
 
 def found(name: str) -> Distribution:
-    """The installed package of that name; MetadataError that says what to do if there is none."""
+    """The installed package with this name; MetadataError, which says what to do, if there is none."""
     from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 
     try:
         return distribution(name)
     except PackageNotFoundError:
         known = packages_distributions().get(name, ())
-        hint = f"the module {name} is of the package {known[0]}: name that" if known else "install it there"
+        hint = f"the module {name} is in the package {known[0]}: name that" if known else "install it there"
         raise MetadataError(f"plugin {name!r} is not installed in {sys.prefix}: {hint}, or leave it out") from None
 
 
 def entry_points_of(package: Distribution) -> list[EntryPoint]:
-    """Its entry points that are ours, in an order of their own."""
+    """The package's entry points in tensord's groups, sorted."""
     return sorted((one for one in package.entry_points if one.group in GROUPS), key=lambda one: (one.group, one.name))
 
 
 def installed() -> list[dict[str, Any]]:
-    """The packages that could be named: name, version, the names of their entry points."""
+    """The packages that could be loaded: name, version, and the names of their entry points."""
     from importlib.metadata import entry_points
 
     rows: dict[str, dict[str, Any]] = {}

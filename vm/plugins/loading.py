@@ -1,8 +1,8 @@
-"""Loading plugins: those that somebody names, once in a process. Importing one runs its code, with all our rights.
+"""Loading the named plugins, once in a process. Importing a plugin runs its code with all rights of the process.
 
-All are loaded in the same order, whatever the order of their names. One that fails leaves nothing behind: no op, no
-kind of device, no module, so that the same process may try again. There is no limit of time: an import cannot be ended,
-and a daemon that waits for one is not ready yet, of which its service manager knows.
+Plugins are loaded in sorted order, whatever the order of their names. A plugin that fails leaves nothing behind (no op,
+no kind of device, no module), so the process may try again. There is no time limit, since an import cannot be stopped;
+a daemon that waits for an import is not ready yet, which its service manager sees.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LOCK: Final = threading.RLock()  # a plugin may open a machine of its own while 
 
 
 def load(names: Iterable[str]) -> list[Plugin]:
-    """Load the plugins that are not loaded yet; all of those that were named, by their names.
+    """Load the named plugins that are not loaded yet; return all named ones, sorted by name.
 
-    MetadataError for one that is not installed, defines nothing that it says, cannot be imported, or defines what is
-    defined already.
+    MetadataError for a plugin that is not installed, cannot be imported, lacks what its entry points declare, or
+    defines an existing op or kind of device again.
     """
     wanted = sorted(set(map(canonical, names)))
     with LOCK:
@@ -45,27 +45,27 @@ def load(names: Iterable[str]) -> list[Plugin]:
 
 
 def loaded() -> list[Plugin]:
-    """The plugins of this process, by their names."""
+    """The plugins of this process, sorted by name."""
     return [plugin for _, plugin in sorted(LOADED.items())]
 
 
 def plugin_of(kind: str) -> Plugin | None:
-    """The plugin that defines a kind of device."""
+    """The plugin that defines a kind of device; None if it is built in."""
     return next((plugin for plugin in loaded() if kind in plugin.devices), None)
 
 
 def plugin_of_op(op: str) -> Plugin | None:
-    """The plugin that defines an op."""
+    """The plugin that defines an op; None if it is built in."""
     return next((plugin for plugin in loaded() if op in plugin.ops), None)
 
 
 def load_one(package: Distribution) -> Plugin:
-    """Import what the package's entry points name."""
+    """Import the package's entry points, and check that they define what they declare."""
     points = entry_points_of(package)
     if not points:
         raise MetadataError(
             f"plugin {package.name!r} ({package.version}) has no entry points in the groups {OPS} or {DEVICES}: "
-            "it is no plugin, or its metadata are older than its code; install it anew, or leave it out"
+            "it is not a plugin, or its metadata are older than its code; reinstall it, or leave it out"
         )
     modules = {point.module.partition(".")[0] for point in points}
     with all_or_nothing(modules):
@@ -77,14 +77,14 @@ def load_one(package: Distribution) -> Plugin:
         missing = [point.name for point in points if point.group == DEVICES and point.name not in devices]
         if missing:
             raise MetadataError(
-                f"plugin {package.name!r} ({package.version}) defines no kind of device {missing[0]!r}, of which its "
-                f"entry points tell: an entry point in {DEVICES} has the name that is given to define_device()"
+                f"plugin {package.name!r} ({package.version}) does not define the kind of device {missing[0]!r} of its "
+                f"entry points: an entry point in {DEVICES} has the name that is given to define_device()"
             )
     return Plugin(package.name, package.version, location_of(points[0]), tuple(defined), tuple(devices))
 
 
 def import_point(point: EntryPoint, package: Distribution) -> None:
-    """Import what an entry point names; MetadataError with what was raised, and where."""
+    """Import an entry point; MetadataError with the exception that the import raised, and its line."""
     try:
         point.load()
     except TensordError as error:
@@ -94,15 +94,15 @@ def import_point(point: EntryPoint, package: Distribution) -> None:
 
 
 def refused(package: Distribution, point: EntryPoint, why: str, error: BaseException) -> MetadataError:
-    """The error for a plugin whose import has raised another one, with the last line of that."""
+    """The error for a plugin whose import has raised `error`, with the last line of that error's traceback."""
     return MetadataError(
         f"plugin {package.name!r} ({package.version}) cannot be imported ({point.value}): {why}{last_line(error)}; "
-        "mend it, or leave it out"
+        "fix it, or leave it out"
     )
 
 
 def last_line(error: BaseException) -> str:
-    """The last line of an exception's traceback that is neither ours nor of Python's import."""
+    """The last line of an exception's traceback that is neither tensord's nor of Python's import system."""
     for frame in reversed(extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         if not ("importlib" in file.parts or frame.filename.startswith(("<frozen", OURS))):
@@ -112,8 +112,7 @@ def last_line(error: BaseException) -> str:
 
 @contextmanager
 def all_or_nothing(modules: set[str]) -> Iterator[None]:
-    """If the block raises, the ops, kinds and modules that it has added are taken back, those modules that lie within
-    `modules`."""
+    """Remove the ops, kinds, and modules within `modules`, that the block has added, if the block raises."""
     kinds, ops, imported = set(KINDS), set(REGISTRY), set(sys.modules)
     try:
         yield
@@ -129,12 +128,12 @@ def all_or_nothing(modules: set[str]) -> Iterator[None]:
 
 
 def is_within(module: str, packages: set[str]) -> bool:
-    """Is the module one of these, or of these packages?"""
+    """Whether the module is one of these packages, or inside one."""
     return module.partition(".")[0] in packages
 
 
 def location_of(point: EntryPoint) -> str:
-    """The directory of a package, or the file of a module, as it was imported."""
+    """The directory of an imported package, or the file of an imported module."""
     module = sys.modules[point.module.partition(".")[0]]
     file = getattr(module, "__file__", None)
     if file is None:  # a package without __init__

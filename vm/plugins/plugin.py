@@ -1,4 +1,4 @@
-"""What is known of a plugin that is loaded."""
+"""The description of a loaded plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Plugin(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """What answers say of it."""
+        """The plugin as a row in answers."""
         return {**self._asdict(), "ops": list(self.ops), "devices": list(self.devices)}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Room that an instruction lacks beyond what was planned for it: the scheduler notes it, its driver has it made."""
+"""Requests for room beyond the plan, which the scheduler notes for its driver."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from ..model.instruction import Instruction
 
 
 class Wanted(NamedTuple):
-    """So many bytes of its device's memory; with `share`, of its session's share there. `placement.late_room` makes
-    them."""
+    """A request for `nbytes` of an instruction's device, or, with `share`, of its session's share there.
+
+    `placement.late_room` makes the room.
+    """
 
     instruction: Instruction
     nbytes: int
