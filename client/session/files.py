@@ -100,7 +100,7 @@ class Files(Facet):
         since the last checkpoint in that directory are neither read nor written. ``checkpoint.wait()`` waits until all
         is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and `failed` by
         name. A failed name keeps its last value: its tensor has an error, or, in the machine's directory of durable
-        names, its value is not there yet. `note` says why older generations could not be removed.
+        names, its value is not computed yet. `note` says why older generations could not be removed.
 
         :param directory: The directory.
         :param names: One name or several; by default all that are published.

@@ -128,7 +128,7 @@ def test_a_value_that_is_not_there_yet_keeps_its_last_one(make_session, tmp_path
     with held(s, "sim:0", "compute"):
         x += 1
         s.flush()
-        with pytest.raises(td.FileError, match="'x' is not on the disk as it is: its value is not there yet"):
+        with pytest.raises(td.FileError, match="'x' is not on the disk as it is: its value is not computed yet"):
             other.sync(durable=True)
         assert in_checkpoint(there)["x"][0] == 1
     s.sync(durable=True)
@@ -459,7 +459,7 @@ def test_a_name_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_the
         y += 1
         s.flush()
         for _ in range(2):
-            with pytest.raises(td.FileError, match="'new' is not on the disk as it is: its value is not there yet"):
+            with pytest.raises(td.FileError, match="'new' is not on the disk as it is: its value is not computed yet"):
                 other.sync(durable=True)
             assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 2}
         y += 1

@@ -1,7 +1,7 @@
 """The contents of a checkpoint: the values under its names, and the fields that restoring needs.
 
-A routine has its text under its name, and each tensor that it captures under a name of its own, which nothing that is
-published can have.
+A routine is stored as text under its name. Each tensor that it captures is stored under a name of its own, which no
+published object can have.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from ...interpreter.errors import MetadataError
 from ..model.directory import Published, PublishedRoutine
 from .written_with import Plugins
 
-# The fields of a name: a tensor's home; the name of the same tensor, where it has several; the routine that captures
-# it. Of a routine: the names of what it captures, its devices, and how it is called.
+# The fields of a tensor: its home; its first name, if it has several; the routine that captures it. The fields of a
+# routine: the names of its captured tensors, its devices, and its calling convention.
 DEVICE, SAME, OF = "device", "same tensor", "captured of"
 CAPTURED, DEVICES, CONVENTION = "captured", "devices", "convention"
 
 Fields = dict[str, Any]
-Kind = TypeVar("Kind")  # of tensors: the engine's or the serial engine's
+Kind = TypeVar("Kind")  # the class of tensors: the engine's or the serial engine's
 
 
 class Contents(Generic[Kind]):
-    """`names`: those of users; `values`: tensors, by all names; `fields`: by all names; `routines`: by name; `groups`:
-    names of which a generation has all as they are, or none."""
+    """The contents of a checkpoint.
+
+    `names`: the users' names; `values`, `fields`: tensors and fields by name, captured tensors included; `routines`: by
+    name; `groups`: sets of names that a generation must take over together.
+    """
 
     def __init__(self, published: Mapping[str, Published[Kind]], home: Callable[[Kind], str]) -> None:
         self.names = tuple(published)
@@ -50,7 +53,7 @@ class Contents(Generic[Kind]):
         self.groups.append({name, *inner})
 
     def _add_fields(self, home: Callable[[Kind], str]) -> None:
-        """Add the fields. The first of several names of one tensor is a user's, if one is."""
+        """Add the fields of tensors. Of several names of one tensor, a user's name is the first."""
         first: dict[Kind, str] = {}
         for name in sorted(self.values, key=lambda name: (name in self.fields, name)):
             tensor = self.values[name]
@@ -62,7 +65,7 @@ class Contents(Generic[Kind]):
 
 
 def owner_of(record: Record) -> str | None:
-    """The name of the routine that captures it, or None."""
+    """The name of the routine that captures the tensor of a record, or None."""
     try:
         owner = record.fields.get(OF)
     except MetadataError:
@@ -71,7 +74,7 @@ def owner_of(record: Record) -> str | None:
 
 
 def fields_of(routine: PublishedRoutine, captured: Sequence[str]) -> Fields:
-    """The fields that restoring a routine takes besides its text."""
+    """The fields that restoring a routine needs besides its text."""
     found: Fields = {DEVICES: routine.devices}
     if captured:
         found[CAPTURED] = tuple(captured)

@@ -1,8 +1,8 @@
-"""Groups of values that were changed together since they were last written: a generation has all of an atomic block, or
-nothing.
+"""Groups of durable values that were changed together, so that a generation has all of an atomic block, or nothing.
 
-A durable value that is not there when names are written keeps its last one. So does then what was changed in one block
-with it, else the disk would have half of the block; and a name that the block took away is there as long.
+A durable name whose value is not computed when names are written keeps its last written value. The other names that the
+same block has changed must then keep their last written values, too, and names that the block has removed must stay;
+otherwise the disk would have half of the block.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..model.tensor import Tensor
 
-Member: TypeAlias = str | Tensor  # a name that was bound or taken away, or a tensor that was written in place
-ROOM: Final = 64  # members of a group, beyond twice as many as there are durable names
+Member: TypeAlias = str | Tensor  # a name that was bound or removed, or a tensor that was written in place
+ROOM: Final = 64  # members of a group, beyond twice the number of durable names, above which it is pruned
 
 
 class Group(NamedTuple):
-    """Members that were changed together, and the names under which they stand, or stood."""
+    """Members that were changed together, and their present and removed names."""
 
     members: set[Member]
     names: set[str]
 
 
 class Groups:
-    """The groups of one machine. Those that have a member in common are one."""
+    """The groups of one machine. Groups with a common member are one group."""
 
     def __init__(self) -> None:
         self._group_of: dict[Member, set[Member]] = {}
 
     def join(self, changed: Iterable[Member]) -> set[Member]:
-        """These were changed together; all that belongs to them by now."""
+        """Join members that were changed together; return their whole group."""
         members = set(changed)
         found = {id(group): group for member in members if (group := self._group_of.get(member)) is not None}
         largest = max(found.values(), key=len, default=set[Member]())
@@ -47,7 +47,10 @@ class Groups:
         lasting: Collection[Tensor],
         written: Collection[str],
     ) -> None:
-        """Forget tensors without a durable name, and names neither durable nor written, once they are the majority."""
+        """Forget outdated members of a group once they are the majority.
+
+        These are tensors without a durable name, and names that are neither durable nor written.
+        """
         if len(group) > ROOM + 2 * (len(durable) + len(lasting) + len(written)):
             gone = [
                 one
@@ -59,16 +62,16 @@ class Groups:
                 del self._group_of[one]
 
     def drop(self, group: Group) -> None:
-        """Forget a group: it is being written."""
+        """Forget a group that is being written."""
         for member in group.members:
             del self._group_of[member]
 
     def gone(self, durable: Container[str]) -> set[str]:
-        """Names in groups that are durable no more."""
+        """The names in groups that are no longer durable."""
         return {one for one in self._group_of if isinstance(one, str) and one not in durable}
 
     def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[Group]:
-        """The groups of what stands under these names, with the names in them that are durable no more."""
+        """The groups that contain these names, tensors or routines, with their names that are no longer durable."""
         found: dict[int, Group] = {}
         standing: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
         for name, what in standing:

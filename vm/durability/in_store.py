@@ -1,4 +1,4 @@
-"""Restoring for the virtual machine: tensors lie in the generation's files until they are read."""
+"""Restoring for the virtual machine: restored tensors lie in the generation's files until they are first used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RESTORED: Maker = ("restore", NOTHING)
 
 
 class RestoringInStore(Restoring[Tensor]):
-    """Publishes what was found, or the names of it.
+    """Publishes the contents of a generation, or only some names.
 
-    Called by the driving thread: `go_on` until there is no more, then `publish`.
+    The driving thread calls `go_on` until it returns False, then `publish`.
     """
 
     def __init__(self, checkpoints: Checkpoints, found: Found, names: Collection[str] = ()) -> None:
@@ -29,7 +29,7 @@ class RestoringInStore(Restoring[Tensor]):
         self.checkpoints = checkpoints
 
     def publish(self, session: VmSession) -> dict[str, Any]:
-        """Bind all names, those that are there anew; what there is to say of it."""
+        """Bind all names, replacing existing ones; return the report."""
         given = self.given
         self.checkpoints.publish(session, tuple(given), tuple(given.values()))
         if self.checkpoints.durable == self.found.reader.path:
@@ -40,7 +40,7 @@ class RestoringInStore(Restoring[Tensor]):
         return self.report()
 
     def make(self, name: str, home: str) -> Tensor:
-        """A tensor whose only copy lies in the store."""
+        """A tensor whose only copy is in the store, as a part of the generation's files."""
         residency, scheduler = self.checkpoints.residency, self.checkpoints.scheduler
         store, meta = residency.store, self.found.generation.tensors[name].meta
         if store is None or meta is None:
@@ -49,29 +49,31 @@ class RestoringInStore(Restoring[Tensor]):
         copy = Copy(residency.copies, store, 0, 1)
         copy.buffer = buffer_of(self.found.stretches[name])
         storage = Storage(meta.nbytes, store, copy, None, RESTORED, 0, scheduler.now)
-        charge(scheduler.system_session, storage)  # else the first session that reads it would pay for it
+        charge(scheduler.system_session, storage)  # else the first session that reads it would be charged
         device = scheduler.devices[home]
         storage.placed = device.alone
         return Tensor(meta, storage, device)
 
     def release(self, tensor: Tensor) -> None:
-        """The tensor of a routine that cannot be restored."""
+        """Release the tensor of a routine that cannot be restored."""
         self.checkpoints.residency.unshare(tensor)
 
     def learn(self) -> None:
-        """Note the restored values as written, for the next checkpoint in that directory. All others stay there as an
-        earlier run's."""
+        """Note the restored values as written, for the next checkpoint in the directory.
+
+        All other names there count as an earlier run's.
+        """
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)
         stood = {
-            name: Stood(key_of(tensor), {**found.fields[name], DEVICE: tensor.home.name})  # with its device here
+            name: Stood(key_of(tensor), {**found.fields[name], DEVICE: tensor.home.name})  # its home here
             for name, tensor in self.tensors.items()
             if name in given or found.fields[name].get(OF) in given
         }
         for name, published in given.items():
             if published.routine is not None:
                 stood[name] = Stood(published.routine, found.fields[name])
-        if found.newest < target.last.newest:  # a checkpoint was written meanwhile
+        if found.newest < target.last.newest:  # a checkpoint was written in the meantime
             target.claim(stood)
         else:
             carried = {name for name, _ in found.generation.records() if name not in stood}

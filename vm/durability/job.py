@@ -1,5 +1,8 @@
-"""One checkpoint: what it does on the disk. Everything here runs on the store's thread for files, in the order of its
-instructions; nothing of the engine is touched."""
+"""One checkpoint's work on the disk: writing values, committing the generation, and removing old ones.
+
+Everything here runs on the store's thread for files, in the order of the checkpoint's instructions, and uses no state
+of the engine.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,21 @@ from ..log import log
 from .contents import Contents, owner_of
 from .target import DurableEntry, Last, Target
 
-STEP: Final = 64 << 20  # bytes after which there is something new to say
+STEP: Final = 64 << 20  # bytes between two updates of `done`
 
 
 class CheckpointJob:
-    """A checkpoint of some contents that is being written.
+    """A checkpoint that is being written.
 
-    `last`: what is known of the directory. `kept`: values that are there already; `same`: names of a value that is
-    written under another name; `texts`: of routines. `groups`: as of the contents, and of what was changed together.
-    `durable`: all names that are to last, if the directory is theirs: those that this checkpoint is not of keep what
-    they have there. `carried`: names of earlier runs that do so, too. `unchanged`: the last generation has all this, if
-    it is still there. `outdated`: a file of what is kept is gone. `failed`: why a name has no new value, by name.
-    `error`: what has ended it; `note`: why not all that is old was removed. `to_write`: bytes, as far as sizes were
-    known when it began; `done`: those that were given to the disk, which any thread may read.
+    `last`: the known state of the directory. `kept`: records of values that are already on the disk; `same`: names of
+    values that are written under another name; `texts`: texts of routines. `groups`: the groups of the contents, and of
+    durable names that were changed together. `durable`: in the directory of durable names, all durable names; those
+    outside this checkpoint keep their last entries. `carried`: names of earlier runs, which keep their entries, too.
+
+    `unchanged`: the last generation has the same contents, if it still exists. `outdated`: a file of a kept value is
+    gone. `failed`: for each name without a new value, the reason. `error`: the error that has ended the checkpoint;
+    `note`: the reason why old files were not removed. `to_write`: bytes to write, as far as sizes were known at the
+    start; `done`: bytes written, which any thread may read.
     """
 
     def __init__(self, target: Target, contents: Contents[Any], keep: int) -> None:
@@ -61,8 +66,11 @@ class CheckpointJob:
         self._writer: GenerationWriter | None = None
 
     def write(self, name: str, meta: Meta, array: NDArray[Any] | StoredArray) -> None:
-        """Write one value. It raises what ends the checkpoint, and once it has ended, too. It also raises what is wrong
-        with this value alone, as a file that cannot be read: then the checkpoint goes on without it."""
+        """Write one value.
+
+        Raises the error that ends the checkpoint, or has ended it before. Also raises an error of this value alone,
+        such as a file that cannot be read: the checkpoint then goes on without the value.
+        """
         if self.error is not None:
             raise self.error.reraisable()
         try:
@@ -72,11 +80,11 @@ class CheckpointJob:
             self._end(error)
             raise
         if unreadable is not None:
-            raise unreadable  # it is in `failed` already when the commit begins (`taking.write_value`)
+            raise unreadable  # `taking.write_value` notes it before the commit begins
         self.written += meta.nbytes
 
     def commit(self) -> dict[str, Any]:
-        """Write what is left, make the generation last, and remove old ones; what there is to say of it."""
+        """Write the rest, commit the generation, and remove old ones; return the report."""
         try:
             if self.error is not None:
                 raise self.error.reraisable()
@@ -101,11 +109,11 @@ class CheckpointJob:
         return self._report(generation, generation.nbytes - self.written, collected)
 
     def nothing_new(self) -> dict[str, Any]:
-        """The report if everything is there already."""
+        """The report if the last generation has everything already."""
         return self._report(None, 0, 0)
 
     def share_failures(self) -> None:
-        """A value that failed has failed under each of its names, and so has what belongs together with it."""
+        """Spread failures to all names of a failed value, and to all names in its groups."""
         for name, other in self.same.items():
             if other in self.failed:
                 self.failed.setdefault(name, self.failed[other])
@@ -120,7 +128,7 @@ class CheckpointJob:
                     self.failed |= {name: why for name in sorted(group) if name not in self.failed}
 
     def _torn(self) -> Iterator[set[str]]:
-        """The parts of each global tensor whose value is not in those that have not failed."""
+        """The parts of each global tensor that cannot be restored from the parts that have not failed."""
         for ways in families(self.contents.names).values():
             yield from (set(way) for way in ways if not needed(set(way).difference(self.failed)))
 
@@ -140,7 +148,7 @@ class CheckpointJob:
         }
 
     def _start(self, writer: GenerationWriter, name: str, meta: Meta) -> Exception | None:
-        """Begin a value, or say why there cannot be one of that name: the others do not suffer from it."""
+        """Begin a value; return the error if this value alone cannot be written."""
         try:
             writer.start(name, meta, self.contents.fields.get(name))
         except (MetadataError, QuotaError) as error:
@@ -148,7 +156,7 @@ class CheckpointJob:
         return None
 
     def _append(self, writer: GenerationWriter, array: NDArray[Any] | StoredArray) -> Exception | None:
-        """The elements of an array, or why they cannot be read: then the value has not been begun."""
+        """Append the elements of an array; if they cannot be read, withdraw the value and return the error."""
         source, before = pieces(array), self.done
         while True:
             try:
@@ -176,7 +184,10 @@ class CheckpointJob:
         return self._directory
 
     def _look_again(self, directory: CheckpointDirectory) -> None:
-        """See what the last generation has, unless that is known. Of an older one that was restored, our names stay."""
+        """Read the last generation's names, unless they are known.
+
+        If an older generation was restored, the names that this machine has bound keep its entries.
+        """
         names, number, known = self.last
         newest = max(directory.generations(), default=0)
         if newest != known or number != newest:
@@ -190,7 +201,7 @@ class CheckpointJob:
             self.last = Last({**there, **ours} if newest == known else there, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
-        """Values that are there already, and those that were written under another name."""
+        """Add the values that are on the disk already, and names of values that were written under another name."""
         there = {name: writer.records[other] for name, other in self.same.items() if other in writer.records}
         for name, record in {**self.kept, **there}.items():
             if name in self.failed:
@@ -211,19 +222,19 @@ class CheckpointJob:
                 self.failed[name] = str(error)
 
     def _fall_back(self, writer: GenerationWriter) -> None:
-        """Give names that failed their entries in the last generation: a routine with all that it captured then."""
+        """Give failed names their entries in the last generation; for a routine, with the tensors it captured then."""
         last = {name: one.record for name, one in self.last.names.items()}
         for name in self.failed:
             writer.discard(name)
         routines = {name for name in self.failed if name in last and last[name].meta is None}
         captured = [name for name, record in last.items() if owner_of(record) in routines] if routines else []
         torn: set[str] = set().union(*self._torn())
-        lost = {name for name in self.failed if part_of(name) is not None and name not in torn}  # the others have all
+        lost = {name for name in self.failed if part_of(name) is not None and name not in torn}  # other parts suffice
         names = [name for name in (*self.failed, *captured) if name in last and name not in lost]
         self._keep_as_it_was(writer, ((name, last[name]) for name in names))
 
     def _carry(self, writer: GenerationWriter) -> None:
-        """Keep lasting names that are no part of this checkpoint as they are, also those of an earlier run."""
+        """Carry forward the durable entries that this checkpoint does not rewrite, including those of earlier runs."""
         if self.durable is None:
             return
         bound = {*self.durable, *self.contents.values, *self.contents.routines}
@@ -239,7 +250,7 @@ class CheckpointJob:
         self._keep_as_it_was(writer, kept.items())
 
     def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, Record]]) -> None:
-        """Records of the last generation, fields and all; those whose files are gone are gone."""
+        """Add records of the last generation with their fields, except those whose files are gone."""
         for name, record in records:
             if name not in writer.records:
                 try:
@@ -249,8 +260,10 @@ class CheckpointJob:
                         raise
 
     def _hold(self, generation: Generation) -> set[int]:
-        """Have tensors that lie in files to be removed keep these open; the files that cannot be opened have to
-        stay."""
+        """Open the files that will be removed for the tensors that lie in them; return those that cannot be opened.
+
+        The returned files must not be removed.
+        """
         opened: dict[int, OpenFile] = {}
         spared: set[int] = set()
         for stretch in stretches_in(self.target.path):
@@ -262,7 +275,7 @@ class CheckpointJob:
         return spared
 
     def _remove_old(self, generation: Generation) -> int:
-        """Remove old generations; how many. The new one is there whether that works or not."""
+        """Remove old generations, and return their number; an error is only noted, since the new generation is safe."""
         if self._directory is None or self.keep < 1:
             return 0
         spared = self._hold(generation)
@@ -270,7 +283,7 @@ class CheckpointJob:
             return len(self._directory.collect(self.keep, spared).generations)
         except FileError as error:
             self.note = f"old files are still there: {error.message}"
-            if self.note != self.target.note:  # once, not with each generation
+            if self.note != self.target.note:  # not again for each generation
                 log.warning("a checkpoint is written, and old files are still there", error=error.message)
             return 0
 
@@ -285,6 +298,6 @@ class CheckpointJob:
 
 
 def is_gone(error: FileError) -> bool:
-    """Is a file not there, or too short? Else there may be no descriptor left, or the disk has failed for a moment."""
+    """Whether a file is missing or too short; any other error, such as a lack of descriptors, may be temporary."""
     cause = error.__cause__
     return not isinstance(cause, OSError) or isinstance(cause, FileNotFoundError)

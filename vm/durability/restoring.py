@@ -1,7 +1,7 @@
-"""Restoring: what a generation holds is published again.
+"""Restoring: the contents of a generation are published again.
 
-Whatever takes a disk, or long, is done by `look`, on any thread. What is left for the driving thread goes in pieces of
-a few milliseconds, between which it serves others; then all names are bound at once.
+`look` does all the work on the disk, and all long work, on any thread. The rest is done by the driving thread in pieces
+of a few milliseconds, between which it serves other sessions; then all names are bound at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from ...streams.disk.kept import KeptReader, KeptStretch
 from ..model.directory import Published, PublishedRoutine
 from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 
-PIECE: Final = 256  # names of which tensors are made in one go: some 2 ms
+PIECE: Final = 256  # names that are handled in one piece, which takes some 2 ms
 
 
 class Found(NamedTuple):
-    """A generation that was looked at. `newest`: the newest one's number. `damaged`: why a name cannot be restored;
-    `fields`: of the names that can; `stretches`: where their tensors lie, which keeps the files from being removed;
-    `programs`: of routines; `notes`: what is wrong with newer generations."""
+    """A generation as read from the disk.
+
+    `newest`: the number of the newest generation. `damaged`: for each name that cannot be restored, the reason;
+    `fields`: of the other names; `stretches`: the places of their tensors, which keep the files from being removed;
+    `programs`: of routines; `notes`: for each newer generation, the reason why it cannot be restored.
+    """
 
     reader: KeptReader
     generation: Generation
@@ -40,10 +43,10 @@ class Found(NamedTuple):
 
 
 def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Found:
-    """A generation of the directory at a real path, the last one if `number` is 0, and what of it is damaged. Touches
-    the disk alone.
+    """Read a generation, the last valid one if `number` is 0, from the directory at a resolved path, and verify it.
 
-    FileError if there is none, or it cannot be read.
+    Uses only the disk. MetadataError if there is no such generation or name; FileError if the disk cannot be read.
+    `deep`: also verify the bytes of values.
     """
     reader = KeptReader.open(path)
     notes: dict[int, str] = {}
@@ -71,7 +74,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
             try:
                 fields[name] = record.fields
                 if INNER in name and OF not in fields[name]:
-                    raise MetadataError("it should belong to a routine, and belongs to none")
+                    raise MetadataError("the tensor should belong to a routine, but belongs to none")
                 if record.meta is None:
                     programs[name] = Program.parse(reader.read_text(record))
                 else:
@@ -82,7 +85,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
 
 
 def part_of(generation: Generation, names: Collection[str]) -> Generation:
-    """The part of a generation under these names, with the tensors that routines capture; all of it without names."""
+    """The part of a generation under these names, with the tensors captured by routines; the whole without names."""
     if not names:
         return generation
     tensors = {
@@ -93,12 +96,12 @@ def part_of(generation: Generation, names: Collection[str]) -> Generation:
 
 
 def is_wanted(name: str, names: Collection[str]) -> bool:
-    """Is it one of these names, or part of a global tensor that has one?"""
+    """Whether `name` is one of these names, or names a part of a global tensor with one of these names."""
     return name in names or user_name(name) in names
 
 
 class Holder(Protocol):
-    """A tensor of either engine: names and handles hold it."""
+    """A tensor of either engine, which counts its holders."""
 
     holders: int
 
@@ -107,31 +110,31 @@ Kind = TypeVar("Kind", bound=Holder)
 
 
 class Restoring(Generic[Kind]):
-    """What a generation holds, or the names of it, made anew for either engine: `make` makes a tensor. `devices`: those
-    that there are here; the first is in place of those that are missing.
+    """Makes the tensors and routines of a generation, or of some of its names, for either engine.
 
-    `given` is what is to be published once `go_on` says that there is no more. Until then `tensors` holds all of it.
+    A subclass makes tensors (`make`). `devices`: the devices of this machine; the first replaces missing ones. `given`:
+    the objects to publish once `go_on` has returned False; until then `tensors` holds all tensors.
     """
 
     def __init__(self, found: Found, names: Collection[str], devices: Collection[str]) -> None:
         self.found = found
         self.names = names
         self.devices = devices
-        self.moved: dict[str, str] = {}  # names whose device is missing here, with that
+        self.moved: dict[str, str] = {}  # name -> its former device, if that is missing here
         self.failed = {name: why for name, why in found.damaged.items() if self._is_wanted(name)}
         self.given: dict[str, Published[Kind]] = {}
         self.tensors: dict[str, Kind] = {}
         self._records = found.generation.records()
 
     def make(self, name: str, home: str) -> Kind:
-        """A tensor with the value of a name, which has one holder."""
+        """Make a tensor with the value of a name, and with one holder."""
         raise NotImplementedError
 
     def release(self, tensor: Kind) -> None:
-        """Nothing holds the tensor any more."""
+        """Release a tensor without holders."""
 
     def go_on(self) -> bool:
-        """Make some of the tensors and routines; are there more?"""
+        """Make some of the tensors and routines; return whether there are more."""
         piece = list(islice(self._records, PIECE))
         for name, record in piece:
             fields = self.found.fields.get(name, {})
@@ -147,7 +150,7 @@ class Restoring(Generic[Kind]):
         return len(piece) == PIECE
 
     def _leave_out_halves(self) -> None:
-        """Global tensors of which a part is missing that no other part equals are not restored."""
+        """Leave out global tensors whose parts do not suffice to restore them."""
         for whole, ways in families(self.given).items():
             for way in ways:
                 if not needed(way):
@@ -169,7 +172,7 @@ class Restoring(Generic[Kind]):
         }
 
     def let_go(self) -> None:
-        """The names hold the tensors from now on. Those of routines that cannot be restored are gone."""
+        """Give up the holders of the tensors, which the names hold now; release tensors without a name."""
         for name, tensor in list(self.tensors.items()):
             tensor.holders -= 1
             if not tensor.holders:
@@ -180,7 +183,7 @@ class Restoring(Generic[Kind]):
         return not self.names or is_wanted(name, self.names)
 
     def tensor(self, name: str) -> Kind:
-        """The tensor of a name; the one of another name, if it was one tensor."""
+        """The tensor of a name; names that shared one tensor share it again."""
         made = self.tensors.get(name)
         if made is None:
             other = self._same_as(name)
@@ -193,7 +196,7 @@ class Restoring(Generic[Kind]):
         return made
 
     def _same_as(self, name: str) -> str | None:
-        """The first name of the tensor that had this one, too, if what the generation says of it can be so."""
+        """The first name of the tensor that shares this name, if the generation's records are consistent; else None."""
         found = self.found
         other, records = found.fields[name].get(SAME), found.generation.tensors
         if not isinstance(other, str) or other not in found.stretches or SAME in found.fields[other]:
@@ -202,7 +205,7 @@ class Restoring(Generic[Kind]):
         return other if alike else None
 
     def home(self, name: str, device: Any) -> str:
-        """The device that a tensor had, else one like it, or the first one. A name without a node means any node's."""
+        """The former device of a tensor, else a similar one, else the first. A name without a node fits any node."""
         had = str(device)
         home = counterpart(had, self.devices)
         if home not in {had, own_name(had, self.devices)}:
@@ -210,7 +213,7 @@ class Restoring(Generic[Kind]):
         return home
 
     def routine(self, name: str, fields: Mapping[str, Any]) -> Published[Kind]:
-        """A routine, with the tensors that it captures."""
+        """Make a routine with its captured tensors; MetadataError if a tensor or device is missing."""
         program = self.found.programs[name]
         records = self.found.generation.tensors
         wanted: Sequence[Any] = fields.get(DEVICES, ())

@@ -1,12 +1,12 @@
-"""Checkpoints: from a message to the instructions that read what is published, as of that place in program order.
+"""Taking checkpoints: from a request to the instructions that read the published values at this place in program order.
 
-Each tensor under a name gets an alias, which shares its storage: a later write in place gives the written tensor a
-storage of its own (copy-on-write), so the work goes on while values are read. What is written then is what stood there
-before: it is the machine's, and no session is charged for it. Each value is a reader on the store's thread for files,
-behind the transfer that brings it to the host, or past a full host to the store. A last instruction commits.
+Each published tensor gets an alias, its snapshot, which shares its storage. A later write in place gives the written
+tensor a storage of its own (copy-on-write), so work goes on while the snapshots are read. The old storage is then the
+machine's, and charged to no session. Each value is read by an instruction on the store's thread for files, after the
+transfer that brings the value to the host, or to the store if the host is full. A last instruction commits.
 
-A program that fits without a checkpoint fits with one. What was brought there for it leaves the plan at once, and
-is gone when it is written; and a write in place for which there is no second copy's memory waits for the reader
+A program that fits without a checkpoint fits with one: copies made for the checkpoint leave the plan at once, and are
+released when they have been written; and a write in place without memory for a second copy waits for the reader
 (`Residency.is_only_copied`).
 """
 
@@ -42,16 +42,16 @@ from .target import Key, Stood, Targets, key_of
 
 KEPT: Final = 2  # generations of durable names
 NOT_KEPT: Final = (
-    'this machine keeps no durable names: give it a directory for them, {"name": "store:0", "durable": "/path"} among '
-    "its devices"
+    'this machine keeps no durable names: give it a directory for them, by {"name": "store:0", "durable": "/path"} '
+    "among its devices"
 )
-NOT_THERE: Final = "its value is not there yet, or has failed"
+NOT_THERE: Final = "its value is not computed yet, or has failed"
 Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], object]
 Told = Callable[[Any, TensordError | None], None]
 
 
 class CheckpointRequest(NamedTuple):
-    """A request for a checkpoint: its session, the line there, and `told`, which gets the report, or an error."""
+    """A request for a checkpoint: its session and location, and `told`, which gets the report, or an error."""
 
     session: VmSession
     location: int
@@ -59,7 +59,10 @@ class CheckpointRequest(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A checkpoint under way, whose values are read on a stream of the store. Readers and commit write `link`."""
+    """A checkpoint whose values are being read, on a stream of the store.
+
+    `link`: a copy without data that the readers and the commit write, which keeps them in order.
+    """
 
     asked: CheckpointRequest
     job: CheckpointJob
@@ -68,36 +71,36 @@ class Reading(NamedTuple):
 
 
 class Checkpoints:
-    """Takes checkpoints. One per engine, called during admission."""
+    """Takes checkpoints. One per engine; called on the driving thread."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
         self.scheduler = scheduler
         self.residency = residency
         self.directory = directory
         self.targets = Targets(node_of(next(iter(scheduler.devices))))
-        self.jobs: list[CheckpointJob] = []  # those that are being written
+        self.jobs: list[CheckpointJob] = []  # the checkpoints that are being written
         backend: Any = None if residency.store is None else residency.store.backend
         durable: str = getattr(getattr(backend, "options", None), "durable", "")
         self.durable = real_path(str(Path(durable).absolute())) if durable else None
         if self.durable is not None:
             backend.closing.append(self.targets.hold(self.durable).close)
-        self.groups = Groups()  # of what durable names stand for, since it was written last
+        self.groups = Groups()  # of changes to durable names since these were last written
         self.interval: float = getattr(getattr(backend, "options", None), "interval", 0.0)
         self.job = CheckpointJob
-        self.waiting: list[CheckpointRequest] = []  # for durable names, while they were written
-        self.failure = ""  # why durable names, whose values are there, were not written when that was tried last
-        self.due: deque[None] = deque()  # durable names are to be written again
+        self.waiting: list[CheckpointRequest] = []  # requests that came while durable names were being written
+        self.failure = ""  # why durable names with values were not written at the last attempt
+        self.due: deque[None] = deque()  # not empty if durable names must be written again
         self.publish: Publish = lambda _session, _names, _found: None  # set by admission
 
     def hold_durable(self) -> None:
-        """Take the directory of durable names, if there is one. For a machine that serves nobody yet."""
+        """Lock the directory of durable names, if there is one; called before the machine has sessions."""
         if self.durable is not None:
             self.targets.of(self.durable).open()
 
     def keep_durable(self, session: VmSession, told: Told, location: int = 0) -> None:
-        """Write the durable names that have changed. What is written already does not count: then once more.
+        """Write the durable names that have changed; if they are being written already, once more afterwards.
 
-        ProtocolError if the machine keeps none.
+        ProtocolError if the machine keeps no durable names.
         """
         if self.durable is None:
             raise ProtocolError(NOT_KEPT)
@@ -109,14 +112,17 @@ class Checkpoints:
             self.take(asked, str(self.durable), names, KEPT, always=False)
 
     def note_end(self, told: Told, report: Any, error: TensordError | None) -> None:
-        """Durable names are written, or not: an operator has to know of what is not their clients' doing."""
+        """Note, for the operator, why durable names were not written, except for values not computed yet."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
-        self.failure = "; ".join(listed) if error is None else error.message  # whichever session asked
+        self.failure = "; ".join(listed) if error is None else error.message  # for any asking session
         told(report, error)
 
     def keep_those_who_wait(self) -> None:
-        """Durable names have been written. If sessions asked meanwhile, write them again, for the first open one."""
+        """Write durable names again for the requests that came while they were being written.
+
+        The first request of an open session determines the session and location.
+        """
         self.due.clear()
         waiting, self.waiting = self.waiting, []
 
@@ -136,19 +142,19 @@ class Checkpoints:
     def take(
         self, asked: CheckpointRequest, path: str, names: Sequence[str], keep: int, *, always: bool = True
     ) -> None:
-        """Write what stands under these names. `always`: also if nothing has changed.
+        """Write the values of these names. `always`: even if nothing has changed.
 
-        In the directory of durable names, where others wait for theirs, values that are not there yet keep their last
-        ones.
+        In the directory of durable names, a name whose value is not computed yet keeps its last written value, since
+        other sessions wait for their names.
 
-        MetadataError for names that nothing stands under, ProtocolError while one is written to that directory.
+        MetadataError for unknown names; ProtocolError while another checkpoint is being written to that directory.
         """
         residency, store, host = self.residency, self.residency.store, self.residency.host
         if store is None or host is None:
             raise ProtocolError("checkpoints are written from a cpu device, and this machine has none")
         target = self.targets.of(real_path(path))
         if target.busy:
-            raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that one")
+            raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that checkpoint")
         known = self.directory.names
         named(names, known)
         if target.path == self.durable:
@@ -157,7 +163,7 @@ class Checkpoints:
         standing = stood_in(contents)
         job = self.job(target, contents, keep)
         job.unchanged = not always and target.is_up_to_date(standing)
-        if job.unchanged and not target.last.newest:  # nothing was ever to be there
+        if job.unchanged and not target.last.newest:  # nothing was ever written there
             asked.told(job.nothing_new(), None)
             return
         link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
@@ -175,7 +181,7 @@ class Checkpoints:
         self.commit(reading, CommitEnd(self, reading, standing, groups, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
-        """These names, and the durable ones that were changed together with them since they were written."""
+        """These names, and the durable names that were changed together with them since the last writing."""
         known, durable = self.directory.names, self.directory.durable
         wanted = set(names)
         if durable.keys() <= wanted:
@@ -190,7 +196,7 @@ class Checkpoints:
         return tuple(name for name in every.names if name in wanted)
 
     def group(self, job: CheckpointJob) -> list[Group]:
-        """The groups that are to be written together, if the directory is that of durable names. Noting begins anew."""
+        """Remove and return the groups that this checkpoint writes, if it is for durable names."""
         if job.target.path != self.durable:
             return []
         durable = self.directory.durable
@@ -198,7 +204,7 @@ class Checkpoints:
         job.durable = frozenset(durable)
         if job.durable.issubset(job.contents.names):
             self.groups = Groups()
-        else:  # others are still to be written together, and names that blocks took away stay with them
+        else:  # other groups stay for later, and so do the names that their blocks have removed
             for group in groups:
                 self.groups.drop(group)
             job.durable |= self.groups.gone(durable)
@@ -206,7 +212,10 @@ class Checkpoints:
         return groups
 
     def read_all(self, reading: Reading, *, waits: bool) -> None:
-        """Admit the instructions that read the values, each value once. Those that have not changed are kept."""
+        """Admit the instructions that read the values, each value once; unchanged values keep their records.
+
+        `waits`: wait for values that are not computed yet; otherwise such names fail.
+        """
         job = reading.job
         first: dict[Key, str] = {}
         records = job.target.records()
@@ -224,7 +233,7 @@ class Checkpoints:
                 self.read(reading, name, tensor)
 
     def new_instruction(self, reading: Reading) -> Instruction:
-        """An instruction of a checkpoint, which nobody is charged for."""
+        """A new instruction of a checkpoint, in the system session."""
         (session, location, _), _, link, stream = reading
         scheduler = self.scheduler
         made = scheduler.new_instruction(scheduler.system_session, Opcode.ACCESS, "checkpoint", link.device, location)
@@ -247,8 +256,11 @@ class Checkpoints:
         *,
         always: bool,
     ) -> None:
-        """The checkpoint is on the disk, or has failed. Durable names are written once more if files are gone that were
-        to be kept; a checkpoint is of its place in program order, which has passed."""
+        """Learn the result of a checkpoint that has been written, or has failed, and report it.
+
+        If files of kept values are gone, durable names are written once more. Another checkpoint is not repeated, since
+        its place in program order has passed.
+        """
         asked, job = reading.asked, reading.job
         target = job.target
         target.busy, target.note = False, job.note
@@ -272,7 +284,7 @@ class Checkpoints:
         done.results = None
 
     def read(self, reading: Reading, name: str, tensor: Tensor) -> None:
-        """Admit the instruction that reads one value."""
+        """Admit the instruction that reads one value by a snapshot."""
         residency, scheduler, job = self.residency, self.scheduler, reading.job
         kept = len(scheduler.bound)
         snapshot = alias(tensor, tensor.home)
@@ -295,7 +307,7 @@ class Checkpoints:
         instruction.kernel = partial(write_value, job, name, snapshot)
         instruction.on_end = ReadEnd(residency, job, name, snapshot)
         scheduler.admit(instruction)
-        del scheduler.bound[kept:]  # it may leave for the next one, once it is written
+        del scheduler.bound[kept:]  # after its writing, the value may be evicted to make room for the next
         for copy in storage.current():
             if copy not in there:
                 drop_replica(copy, storage)
@@ -305,7 +317,7 @@ class Checkpoints:
 
 
 class CommitEnd(InstructionEnd):
-    """A checkpoint has ended: `Checkpoints` learns of that."""
+    """The end of a checkpoint, which `Checkpoints` learns."""
 
     __slots__ = ("always", "checkpoints", "groups", "reading", "standing")
 
@@ -329,7 +341,7 @@ class CommitEnd(InstructionEnd):
 
 
 class ReadEnd(InstructionEnd):
-    """A value has been read for a checkpoint, or could not be read: release its snapshot."""
+    """The end of the reading of a value for a checkpoint: releases its snapshot, and notes an error."""
 
     __slots__ = ("job", "name", "residency", "snapshot")
 
@@ -350,19 +362,19 @@ class ReadEnd(InstructionEnd):
 
 
 def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:
-    """The values and routines under the names of a checkpoint, in the form in which they are recognised later."""
+    """The keys of the values, and the routines, under the names of a checkpoint, by which they are recognised later."""
     what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
     what.update(contents.routines)
     return {name: Stood(one, contents.fields[name]) for name, one in what.items()}
 
 
 def home_of(tensor: Tensor) -> str:
-    """The device of a tensor, by its name."""
+    """The name of a tensor's home."""
     return tensor.home.name
 
 
 def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
-    """The value of an alias has been read."""
+    """Count one snapshot of a storage less."""
     count = scheduler.snapshots[snapshot.storage] - 1
     if count:
         scheduler.snapshots[snapshot.storage] = count
@@ -371,7 +383,7 @@ def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
 
 
 def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> None:
-    """The kernel: by now the meta is known. A failure is noted here, as the commit may begin before this retires."""
+    """The kernel that writes a value. It notes a failure itself, since the commit may begin before it retires."""
     try:
         job.write(name, meta_of(name, snapshot), array)
     except BaseException as error:
@@ -380,7 +392,7 @@ def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> 
 
 
 def meta_of(name: str, snapshot: Tensor) -> Meta:
-    """A value's meta. MetadataError if it is not known."""
+    """A value's meta; MetadataError if it is unknown."""
     if not isinstance(snapshot.meta, Meta):
         raise MetadataError(f"{name!r} has no shape yet")
     return snapshot.meta

@@ -1,8 +1,7 @@
-"""A directory of checkpoints as one machine knows it: which of its values are still what the machine has.
+"""A machine's knowledge of a directory of checkpoints: which values of the last generation are still unchanged.
 
-A value is recognised by the storage that it is of, the storage's version, and the layout of the tensor. So a checkpoint
-neither reads nor moves what has not been written since the last one. What is remembered is of the last generation
-alone.
+A value is recognised by its storage, the storage's version, and the tensor's layout. So a checkpoint neither reads nor
+moves values that have not been written since the last one. Only the last generation is remembered.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from ...interpreter.types.meta import Meta
 from ..model.directory import PublishedRoutine
 from ..model.tensor import Storage, Tensor
 
-REMEMBERED: Final = 4  # directories: each holds on to the storages of its last generation
+REMEMBERED: Final = 4  # remembered directories: each keeps the storages of its last generation alive
 
 
 class Key(NamedTuple):
-    """A value at a place in program order. The storage is kept, so that no other one can be taken for it."""
+    """The identity of a value at a place in program order. The reference keeps the storage, so that it is unique."""
 
     storage: Storage
     version: int
@@ -32,17 +31,18 @@ class Key(NamedTuple):
 
 
 class Stood(NamedTuple):
-    """The value or routine that stood under a name, and the fields that it was written with."""
+    """The value or routine that a name had, and the fields with which it was written."""
 
     what: Key | PublishedRoutine
     fields: Mapping[str, Any]
 
 
 class DurableEntry(NamedTuple):
-    """The entry of a generation under a name.
+    """The entry of a name in a generation.
 
-    `stood`: what stood there when it was written; None if nobody knows, or it has kept an earlier value. `ours`: this
-    machine has bound the name; else it is an earlier run's, and stays until this one binds it.
+    `stood`: the value of the name when it was written; None if unknown, or if the entry is an earlier value. `ours`:
+    this machine has bound the name; otherwise, the entry is an earlier run's, and stays until this machine binds the
+    name.
     """
 
     record: Record
@@ -51,9 +51,9 @@ class DurableEntry(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The known state of a directory: what its generation `number` has, by name, and the `newest` one that was there.
+    """The known state of a directory: the entries of generation `number`, and the number of the `newest` one.
 
-    They differ if an older one was restored. Both are 0 before anybody has looked.
+    The two numbers differ if an older generation was restored. Both are 0 before the directory was read.
     """
 
     names: Mapping[str, DurableEntry] = {}
@@ -62,12 +62,14 @@ class Last(NamedTuple):
 
 
 class Target:
-    """A directory. Only the driving thread changes what is known of it; only the store's opens it, and that of durable
-    names a daemon that starts.
+    """A directory of checkpoints.
 
-    `holds`: keep it open, and locked, once it was opened: no other machine may write there until this one is closed.
-    `nodes`: it lies beside those of other nodes, in one that is made, too. `busy`: is a checkpoint being written?
-    `note`: that of the last one.
+    Only the driving thread changes the known state. Only the store's thread opens the directory, except that a starting
+    daemon opens the directory of durable names.
+
+    `holds`: keep the directory open and locked, so that no other machine writes there until this one is closed.
+    `nodes`: the directory lies beside those of other nodes, and the parent directory is made if necessary. `busy`: a
+    checkpoint is being written. `note`: the note of the last checkpoint.
     """
 
     def __init__(self, path: Path, *, holds: bool = False, nodes: bool = False) -> None:
@@ -80,12 +82,12 @@ class Target:
         self.note = ""
 
     def open(self) -> CheckpointDirectory:
-        """The directory, to be written; made if it is not there. FileError while another machine has it."""
+        """Open the directory for writing, and make it if necessary; FileError while another machine has locked it."""
         if self._held is not None and self._held.is_there():
             return self._held
         self.close()
         if self.nodes:
-            with suppress(OSError):  # told where the directory itself cannot be made
+            with suppress(OSError):  # making the directory itself reports the error
                 self.path.parent.mkdir(0o700, exist_ok=True)
         directory = CheckpointDirectory.open(self.path, create=True)
         if self.holds:
@@ -93,14 +95,14 @@ class Target:
         return directory
 
     def give_back(self, directory: CheckpointDirectory) -> None:
-        """A checkpoint has ended."""
+        """Give the directory back after a checkpoint: close it, unless it is held."""
         if directory is self._held:
             directory.abandon()
         else:
             directory.close()
 
     def close(self) -> None:
-        """The machine ends, or the directory is gone."""
+        """Close the held directory, at the machine's end or if the directory is gone."""
         held, self._held = self._held, None
         if held is not None:
             held.close()
@@ -111,19 +113,19 @@ class Target:
         return self.last.names.keys()
 
     def records(self) -> dict[Key, Record]:
-        """Where values lie that the machine may still have."""
+        """The records of written values that may still be unchanged, by key."""
         kept = ((one.record, one.stood) for one in self.last.names.values())
         return {stood.what: record for record, stood in kept if stood is not None and isinstance(stood.what, Key)}
 
     def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
-        """Has the last generation just this under our names?"""
+        """Whether the last generation has exactly these values under this machine's names."""
         names, number, newest = self.last
         return number == newest and standing == {name: one.stood for name, one in names.items() if one.ours}
 
     def learn(
         self, generation: Generation, standing: Mapping[str, Stood], carried: Container[str], newest: int = 0
     ) -> None:
-        """Learn the entries of a generation, and which are earlier runs' (`carried`). `newest`: the newest there."""
+        """Learn the entries of a generation. `carried`: earlier runs' names; `newest`: the newest generation, or 0."""
         before = self.last.names
         names = {
             name: DurableEntry(
@@ -134,32 +136,34 @@ class Target:
         self.last = Last(names, generation.number, newest or generation.number)
 
     def claim(self, bound: Container[str]) -> None:
-        """The machine has bound these names."""
+        """Note that this machine has bound these names."""
         names = {name: one._replace(ours=one.ours or name in bound) for name, one in self.last.names.items()}
         self.last = self.last._replace(names=names)
 
     def forget(self) -> None:
-        """Nobody knows any more which values are there: the next checkpoint writes each of them anew."""
+        """Forget which values are on the disk, so that the next checkpoint writes all of them."""
         names = {name: one._replace(stood=None) for name, one in self.last.names.items()}
         self.last = self.last._replace(names=names)
 
 
 class Targets:
-    """The directories that a machine has written to, or was restored from, by their real paths: the last few, and that
-    of durable names. What is known of others is forgotten: their next checkpoints are whole ones. `node`: the machine's
-    name among several, after which its directory of a cluster's checkpoint is called."""
+    """The directories that a machine has last written to, or was restored from, and the directory of durable names.
+
+    Other directories are forgotten, so their next checkpoints write everything. `node`: the node name, which is the
+    name of the node's directory in a checkpoint of a cluster.
+    """
 
     def __init__(self, node: str = "") -> None:
         self.node = node
         self._targets: dict[Path, Target] = {}
 
     def hold(self, path: Path) -> Target:
-        """The directory of durable names."""
+        """Register the directory of durable names, which is held once it is opened."""
         target = self._targets[path] = Target(path, holds=True)
         return target
 
     def of(self, path: Path) -> Target:
-        """The directory at a real path."""
+        """The target for the directory at a resolved path."""
         target = self._targets.pop(path, None) or Target(path, nodes=path.name == self.node)
         self._targets[path] = target
         passing = [one for one in self._targets.values() if not (one.busy or one.holds)]
@@ -169,7 +173,7 @@ class Targets:
 
 
 def key_of(tensor: Tensor) -> Key:
-    """The key of the tensor's present value. Its storage serves no other tensor from now on."""
+    """The key of the tensor's present value. Marks the tensor as bound, so that its storage is not recycled."""
     tensor.bound = True
     storage = tensor.storage
     return Key(storage, storage.version, tensor.offset, tensor.strides, tensor.meta)

@@ -1,7 +1,7 @@
-"""With which plugins, and which ops of users, values and routines were written; and which of these are others here.
+"""The plugins and own ops with which values and routines were written, and a comparison with those of this process.
 
-A tensor is written with the plugin of its home, a routine with those of its devices and of its ops. What a checkpoint
-says of that is hostile, as all of it is: what has another form than ours is passed over.
+A tensor is written with the plugin of its home, a routine with the plugins of its devices and ops. Fields read from a
+checkpoint are not trusted: an entry with a wrong form is ignored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...interpreter.types.device_names import kind_of
 from ..model.directory import PublishedRoutine
 from ..plugins.loading import loaded
 
-PLUGINS: Final = "plugins"  # the field: (name, version) of each
-OPS: Final = "own ops"  # of a routine: (name, version, digest) of each
+PLUGINS: Final = "plugins"  # a field: (name, version) of each plugin
+OPS: Final = "own ops"  # a field of a routine: (name, version, digest) of each own op
 
 
 class Plugins:
-    """The plugins of this process, by what they define."""
+    """The plugins of this process, by the kinds and ops that they define."""
 
     def __init__(self) -> None:
         every = loaded()
@@ -30,14 +30,14 @@ class Plugins:
         self.versions = {one.name: one.version for one in every}
 
     def of_devices(self, devices: Iterable[str]) -> dict[str, Any]:
-        """The field of what is at home on these devices; nothing if they are all ours."""
+        """The field of a value on these devices; empty if no device is a plugin's."""
         if not self.by_kind:
             return {}
         found = sorted({self.by_kind[kind] for kind in map(kind_of, devices) if kind in self.by_kind})
         return {PLUGINS: tuple(found)} if found else {}
 
     def of_routine(self, routine: PublishedRoutine) -> dict[str, Any]:
-        """The fields of a routine; none if all is ours."""
+        """The fields of a routine; empty if no device or op is a plugin's or a user's."""
         fields = self.of_devices(routine.devices)
         own = [(name, op.own) for name in sorted(ops_of(routine.program)) if (op := REGISTRY.get(name)) and op.own]
         if own:
@@ -58,9 +58,9 @@ def ops_of(program: Program) -> set[str]:
 
 
 class Changed(NamedTuple):
-    """A plugin, or an op of a user, that is another one here than when these names were written, or is not here.
+    """A plugin, or own op, that differs here from the one with which these names were written, or is missing here.
 
-    `was`, `now`: the versions, with digests for an op; `now` is "" for what is not here.
+    `was`, `now`: the versions, with digests for an op; `now` is "" if it is missing.
     """
 
     what: str
@@ -71,11 +71,11 @@ class Changed(NamedTuple):
 
 
 def changed(fields: Mapping[str, Mapping[str, Any]]) -> list[Changed]:
-    """What is another one here, of names by their fields: plugins first."""
+    """The differing plugins and own ops, plugins first. `fields`: the fields of names, from a checkpoint."""
     versions = Plugins().versions
     names: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for inner, known in sorted(fields.items()):
-        name = inner.partition(INNER)[0]  # what a routine captures is its
+        name = inner.partition(INNER)[0]  # a captured tensor counts as its routine
         for plugin, was in texts(known.get(PLUGINS), 2):
             if versions.get(plugin, "") != was:
                 names.setdefault(("plugin", plugin, was, versions.get(plugin, "")), {})[name] = None
@@ -89,12 +89,12 @@ def changed(fields: Mapping[str, Mapping[str, Any]]) -> list[Changed]:
 
 
 def described(version: str, digest: str) -> str:
-    """A version and digest, for people."""
+    """The text of a version and digest."""
     return f"{version or 'unknown'} ({digest})"
 
 
 def texts(found: Any, count: int) -> Iterator[tuple[str, ...]]:
-    """The entries of a field that have so many texts, of those that it has."""
+    """The well-formed entries of a field: tuples of `count` strings, which are cut to 200 characters."""
     for entry in found if isinstance(found, tuple) else ():
         if isinstance(entry, tuple) and len(entry) == count and all(isinstance(one, str) for one in entry):
             yield tuple([one[:200] for one in entry])

@@ -107,7 +107,9 @@ def test_bytes_are_charged_while_a_storage_lives(bare: Bare) -> None:
     refused = client.call("add", x, y, meta=((4,), "float64"))
     assert charged(client) == 96
     refused = client.call("add", x, y, meta=FOUR)
-    with pytest.raises(QuotaError, match=r"32 bytes more.*of 100 bytes it has made 96 bytes.*or raise the quota"):
+    with pytest.raises(
+        QuotaError, match=r"32 bytes more.*of 100 bytes its tensors still hold 96 bytes.*or raise the quota"
+    ):
         client.fetch(refused)
     assert charged(client) == 96
     with pytest.raises(QuotaError):

@@ -38,7 +38,7 @@ def test_a_part_of_it_is_an_ordinary_value(client: Client, vast: int) -> None:
 @pytest.mark.parametrize(("op", "attributes"), [("sum", ()), ("var", ()), ("argmax", ()), ("negative", ())])
 def test_no_kernel_gets_it(client: Client, vast: int, op: str, attributes: Any) -> None:
     result = call(client, op, vast, VAST, *attributes)
-    with pytest.raises(DeviceMemoryError, match="more than all the memory of cpu:0") as caught:
+    with pytest.raises(DeviceMemoryError, match="larger than all the memory of cpu:0") as caught:
         client.fetch(result)
     assert (caught.value.op, caught.value.location) == (op, "user.py:1")
 

@@ -177,7 +177,7 @@ def test_a_value_that_has_failed_is_its_client_s_affair(
     session.publish("w", x, durable=True)
     machine_of(session).devices["cpu:0"].inject(Fault(FaultKind.FAIL, label="negative"))
     session.call("negative", [x], out=[x])
-    with pytest.raises(td.FileError, match="its value is not there yet, or has failed"):
+    with pytest.raises(td.FileError, match="its value is not computed yet, or has failed"):
         session.sync(durable=True)
     assert list(health.reasons(session._core.answers.query("status"))) == []
     session.unpublish("w")
