@@ -101,7 +101,7 @@ class Engine:
         storages = self.directory.storages
         self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers, tally, storages)
         host = next((device for device in self.devices.values() if device.backend.host), None)
-        self.residency = Residency(self.scheduler, host, self.store)
+        self.residency = Residency(self.scheduler, self.directory, host, self.store)
         if host is not None:
             host.calls = ClientStream(host.name, self.scheduler.finished.extend, clock)
         for device in self.devices.values():

@@ -57,7 +57,7 @@ def warm(session: Any) -> None:
 
 
 def exports(session: Any) -> int:
-    return len(session._core.transport.machine.engine.residency.exports)
+    return len(session._core.transport.machine.engine.residency.releasing.exports)
 
 
 def hold(gpu: Gpu, session: Any, name: str = "compute") -> None:

@@ -19,8 +19,8 @@ MOST = {
     "sim op": Counts(289, 48, 73, 11),
     "sim op, daemon": Counts(295, 42, 70, 2),
     "run": Counts(117, 42, 41, 3),
-    "eviction": Counts(614, 64, 206, 39),
-    "checkpoint": Counts(882, 75, 228, 29),
+    "eviction": Counts(560, 60, 141, 18),
+    "checkpoint": Counts(866, 75, 193, 16),
 }
 ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine

@@ -233,7 +233,7 @@ class Harness:
         kept = (
             *(front.fresh, front.busy, front.dirty, front.stuck, front.owing, front.asking),
             *(self.registry.sessions, self.registry.resumable, self.registry.peers),
-            *(engine.live, engine.pending, engine.directory.sessions, engine.residency.exports),
+            *(engine.live, engine.pending, engine.directory.sessions, engine.residency.releasing.exports),
         )
         assert not any(kept), f"something is kept: {[list(one) for one in kept]}"
         assert self.bare.device.allocated == 0, f"{self.bare.device.allocated} bytes are still allocated"

@@ -371,8 +371,8 @@ def held_by(engine: Any) -> dict[str, Any]:
         "publishers": directory.publishers,
         "sessions": directory.sessions,
         "leaving": directory.leaving,
-        "exports": engine.residency.exports,
-        "orphans": engine.residency.orphans,
+        "exports": engine.residency.releasing.exports,
+        "orphans": engine.residency.releasing.orphans,
         "the system's instructions": scheduler.system_session.live,
     }
 

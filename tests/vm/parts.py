@@ -106,7 +106,7 @@ class Parts(Bare):
         """The session drops its handle."""
         (id_,) = [id_ for id_, one in self.session.tensors.items() if one is tensor]
         del self.session.tensors[id_]
-        self.engine.admission.names.release(self.session, tensor)
+        self.residency.releasing.release(self.session, tensor)
         self.schedule()
 
     def op(

@@ -128,7 +128,7 @@ class Admission:
         self.holders: Callable[[DeviceState], str] = name_nobody  # set by the runtime: what has a device's memory
         self.names = names = Names(scheduler, residency, directory)
         self.rejection = rejection = Rejection(scheduler, residency, scheduler.devices)
-        self.cancellation = Cancellation(scheduler, residency, names, directory)
+        self.cancellation = Cancellation(scheduler, residency, directory)
         self.exports = exports = Exports(scheduler, residency, rejection)
         self.inline = inline = Inline(scheduler, residency, names)
         self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
@@ -323,7 +323,7 @@ class Admission:
                 continue
             if session.pins:
                 end_pins(session, id_)
-            self.names.release(session, tensor)
+            self.residency.releasing.release(session, tensor)
 
     def hint(self, session: VmSession, message: Hint) -> None:
         """Apply a placement hint: pin, unpin, evict or prefetch (`placement.hints`, `memory.pins`)."""

@@ -54,8 +54,8 @@ class Calls:
             known = session.plans.get(number)
             metas, home = (known.outputs, known.device) if isinstance(known, Plan) else ((), None)
             self.rejection.reject(session, error, outputs, location, label_of(session, number), metas, home)
-        if self.residency.orphans:
-            self.residency.drop_orphans()
+        if self.residency.releasing.orphans:
+            self.residency.releasing.drop_orphans()
         if released:
             known = session.plans.get(number)
             plan_known = known if isinstance(known, Plan) else None

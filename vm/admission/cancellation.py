@@ -23,8 +23,6 @@ from collections.abc import Collection, Iterable, Sequence
 from ...interpreter.errors import CancelledError, node_lost
 from ...interpreter.opcodes import Opcode
 from ...streams.stream import StreamKind
-from ..memory.pins import end_pins
-from ..model.device_state import DeviceState
 from ..model.directory import Directory, Leaving
 from ..model.instruction import UNDER_WAY, Instruction
 from ..model.reason import Reason
@@ -33,7 +31,6 @@ from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from ..tracing.link_labels import launch_nodes, read_label
-from .names import Names
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
@@ -46,13 +43,11 @@ PIECE = 256  # handles of closed sessions that are released in one step
 class Cancellation:
     """Cancels sessions, restarts them, ends them."""
 
-    def __init__(self, scheduler: Scheduler, residency: Residency, names: Names, directory: Directory) -> None:
+    def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
         self.scheduler = scheduler
         self.residency = residency
-        self.names = names
         self.directory = directory
         self.piece = PIECE
-        residency.tiers.catch_up = self.catch_up
 
     def cancel(self, session: VmSession, why: str = CANCELLED) -> None:
         """Cancel the session's live instructions, and refuse later ones until a `restart` with this generation."""
@@ -117,12 +112,12 @@ class Cancellation:
 
         A release takes 1 to 5 us, so a large session would delay the others; `release_some` continues in small pieces.
         Until the last handle is released, no instruction fails for want of memory (`memory.reservation`), and no value
-        is evicted in place of one that is about to be released (`catch_up`).
+        is evicted in place of one that is about to be released (`Releasing.catch_up`).
         """
         self.cancel(session, CLOSED)
         if session.unfolding is not None:
             session.unfolding.stop(CancelledError(CLOSED))
-        self.residency.abandon_exports(session)
+        self.residency.releasing.abandon_exports(session)
         end_moves(session)
         tensors, session.tensors = session.tensors, {}
         self.directory.leaving.appendleft(Leaving(session, tensors))  # the table itself: copying it takes time
@@ -144,42 +139,8 @@ class Cancellation:
                 device.rankings.clear()
 
     def release_some(self) -> None:
-        """Release some handles of closed sessions, in turn, so that no small session waits for a large one."""
-        leaving, room = self.directory.leaving, self.piece
-        while leaving and room:
-            gone = leaving[0]
-            session, tensors = gone.session, gone.newest(room)
-            for _ in range(min(len(tensors), len(session.pins))):  # no more pins than handles
-                end_pins(session, next(iter(session.pins)))
-            self.names.release_all(session, tensors)
-            room -= len(tensors)
-            if gone.tensors:
-                leaving.rotate(-1)
-            else:
-                leaving.popleft()
-        self._released()
-
-    def catch_up(self, device: DeviceState, need: int) -> None:
-        """Release handles of closed sessions on a device until `need` more bytes fit, or none of these handles is left.
-
-        A serial run has released these handles already. If the plan still counted them, it could drop a replica that
-        another device's plan relies on.
-        """
-        limit = device.backend.limit - need
-        for gone in list(self.directory.leaving):
-            while device.planned > limit and (found := gone.block_on(device)):
-                for id_ in found:
-                    end_pins(gone.session, id_)
-                self.names.release_all(gone.session, [gone.tensors.pop(id_) for id_ in found])
-            if not gone.tensors:
-                self.directory.leaving.remove(gone)
-        self._released()
-
-    def _released(self) -> None:
-        """Retry the instructions that wait for memory, since some may be free now."""
-        for device in self.scheduler.tiers.values():
-            device.leaving = bool(self.directory.leaving)
-            self.scheduler.retry(device)
+        """Release some handles of closed sessions."""
+        self.residency.releasing.release_some(self.piece)
 
     def _needed_by_others(self, session: VmSession) -> set[int]:
         """The ids of the live instructions that must not be cancelled with the session.

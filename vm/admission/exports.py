@@ -24,7 +24,8 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Again, Cause, VmSession
 from ..model.tensor import Binding, Tensor
-from ..placement.residency import Export, Residency
+from ..placement.releasing import Export
+from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
@@ -76,7 +77,7 @@ class Exports:
         source = residency.bring(export, device, Cause(session, location))
         map_copy(source.copy)
         export.bound = True
-        mapping = residency.exports[export] = Export(source.copy, export.storage, session)
+        mapping = residency.releasing.exports[export] = Export(source.copy, export.storage, session)
         if self.answer_now(session, source, request, location):
             return
         instruction = scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
@@ -85,7 +86,7 @@ class Exports:
         await_metas(instruction)
         instruction.kernel = sealed
         instruction.on_control = True  # the kernel copies nothing
-        residency.exports[export] = mapping._replace(fetch=instruction)
+        residency.releasing.exports[export] = mapping._replace(fetch=instruction)
         instruction.on_end = ReplyEnd(session, request)
         scheduler.admit(instruction)
 

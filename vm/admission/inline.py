@@ -339,7 +339,7 @@ class Inline:
         if tensor.bound:  # an instruction may still read an older copy, by this tensor's meta
             if session.pins:
                 end_pins(session, input_)
-            residency.let_go(tensor)
+            residency.releasing.let_go(tensor)
             storage.copies = {}
             storage = Storage(storage.nbytes, device, copy, storage.account)
             tensor = Tensor(plan.output, storage, device)

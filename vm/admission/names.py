@@ -9,21 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...interpreter.layouts.part_names import user_name
-from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.names import named, unpublished
 from ..memory.pins import end_pins
-from ..memory.recycling import recycle
 from ..model.directory import Directory, Published
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.signature import NOTHING
 from ..model.tensor import Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
-from .at_once import keep_record
 from .quotas import check_names, check_published
-
-RELEASE = Opcode.RELEASE.value
 
 
 class Names:
@@ -31,8 +25,8 @@ class Names:
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:
         self.scheduler = scheduler
-        self.residency = residency
         self.directory = directory
+        self.drop_holder = residency.releasing.drop_holder
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -96,53 +90,6 @@ class Names:
         account.steps -= before.weight
         for tensor in before.tensors:
             self.drop_holder(tensor)
-
-    # -- holders ---------------------------------------------------------------------------------------------------
-
-    def drop_holder(self, tensor: Tensor) -> None:
-        """Drop one holder; with the last one the tensor is released."""
-        if tensor.holders != 1:
-            tensor.holders -= 1
-        elif not recycle(tensor):
-            tensor.holders = 0
-            self.residency.unshare(tensor)
-
-    def release(self, session: VmSession, tensor: Tensor) -> None:
-        """Release a handle, by an instruction if the tensor has unfinished accesses, and add a trace record."""
-        scheduler, storage = self.scheduler, tensor.storage
-        freed = storage.current() if tensor.holders == 1 and storage.sharers == 1 else ()
-        for copy in freed:
-            if copy.uses:
-                instruction = scheduler.new_instruction(session, Opcode.RELEASE, "release", tensor.home, 0)
-                instruction.writes = tuple(freed)
-                scheduler.admit(instruction)
-                break
-        else:
-            traits = (session.id, RELEASE, "release", tensor.home.name, "f" * len(freed), NOTHING)
-            copies = tuple([part for copy in freed for part in (copy.id, copy.version)])
-            keep_record(scheduler, traits, copies, scheduler.clock(), 0)
-        self.drop_holder(tensor)
-
-    def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
-        """Release handles of a closed session. Tensors without other references share one record for each home."""
-        exports = self.residency.exports
-        together: dict[str, list[int]] = {}
-        for tensor in tensors:
-            # `bound` may be stale: if no instruction uses the copy, those that were bound have ended. Moves and exports
-            # need the full release.
-            known = tensor.bound and type(tensor) is Tensor and tensor not in exports
-            if tensor.holders != 1 or not recycle(tensor, known):
-                self.release(session, tensor)
-                continue
-            (copy,) = tensor.storage.copies.values()
-            home = tensor.home.name
-            copies = together.get(home)
-            if copies is None:
-                copies = together[home] = []
-            copies += (copy.id, copy.version)
-        for home, found in together.items():
-            traits = (session.id, RELEASE, "release", home, "f" * (len(found) // 2), NOTHING)
-            keep_record(self.scheduler, traits, tuple(found), self.scheduler.clock(), 0)
 
     def release_operands(
         self, session: VmSession, plan: Plan | None, inputs: Sequence[Any], outputs: Sequence[int], released: int

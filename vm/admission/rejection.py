@@ -108,7 +108,7 @@ class Rejection:
     def poison_value(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
         """Poison a tensor at this place in program order, even a shared one."""
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, Cause(session, 0)).copy, error)
-        self.residency.drop_orphans()
+        self.residency.releasing.drop_orphans()
         credit(tensor.storage)
 
     def poison_copy(self, session: VmSession, copy: Copy, error: TensordError) -> None:

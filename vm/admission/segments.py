@@ -237,7 +237,7 @@ class Segments:
         for variable in recipe.passing:
             tensor = session.tensors.pop(ids[variable])
             tensor.holders = 0
-            self.residency.unshare(tensor)
+            self.residency.releasing.unshare(tensor)
 
     def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[Tensor]) -> bool:
         """Whether absent operands may be brought to the device, and a route exists."""
@@ -320,9 +320,9 @@ class Segments:
         instruction.on_control = device.inline() and recipe.largest <= device.inline_work
         residency.tiers.admit(instruction)
         if arena is not None:
-            residency.unshare(arena)
-        if residency.orphans:
-            residency.drop_orphans()
+            residency.releasing.unshare(arena)
+        if residency.releasing.orphans:
+            residency.releasing.drop_orphans()
 
 
 class StampsEnd(InstructionEnd):

@@ -31,7 +31,8 @@ from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.signature import SHARED
 from ..model.tensor import Binding, Storage, Tensor
-from ..placement.residency import Export, Residency
+from ..placement.releasing import Export
+from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
@@ -163,7 +164,7 @@ class Shares:
 
         instruction.kernel = fill
 
-        self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
+        self.residency.releasing.exports[export] = self.residency.releasing.exports[export]._replace(fetch=instruction)
         instruction.on_end = BlockEnd(session, request, block)
         self.residency.tiers.admit(instruction)
 
@@ -203,7 +204,7 @@ class Shares:
         """Keep the memory of an export until it is released."""
         map_copy(source.copy)
         export.bound = True
-        self.residency.exports[export] = Export(source.copy, export.storage, session)
+        self.residency.releasing.exports[export] = Export(source.copy, export.storage, session)
 
     def answer_when_there(
         self, session: VmSession, export: Tensor, source: Binding, asked: tuple[int, int], answer: Any
@@ -219,7 +220,7 @@ class Shares:
         await_metas(instruction)
         instruction.kernel = answer
         instruction.on_control = True
-        self.residency.exports[export] = self.residency.exports[export]._replace(fetch=instruction)
+        self.residency.releasing.exports[export] = self.residency.releasing.exports[export]._replace(fetch=instruction)
         instruction.on_end = ReplyEnd(session, request)
         self.residency.tiers.admit(instruction)
 

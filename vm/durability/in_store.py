@@ -56,7 +56,7 @@ class RestoringInStore(Restoring[Tensor]):
 
     def release(self, tensor: Tensor) -> None:
         """Release the tensor of a routine that cannot be restored."""
-        self.checkpoints.residency.unshare(tensor)
+        self.checkpoints.residency.releasing.unshare(tensor)
 
     def learn(self) -> None:
         """Note the restored values as written, for the next checkpoint in the directory.

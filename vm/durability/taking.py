@@ -296,7 +296,7 @@ class Checkpoints:
             source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, reading.asked.location))
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
-            residency.unshare(snapshot)
+            residency.releasing.unshare(snapshot)
             job.failed[name] = str(error)
             if storage.current() != there:
                 residency.tiers.refusals.known.clear()
@@ -354,7 +354,7 @@ class ReadEnd(InstructionEnd):
     def retired(self, done: Instruction) -> None:
         residency = self.residency
         drop_snapshot(residency.scheduler, self.snapshot)
-        residency.unshare(self.snapshot)
+        residency.releasing.unshare(self.snapshot)
         if done.error is not None:
             done.error.heard = True
             self.job.failed[self.name] = str(done.error)

@@ -5,6 +5,7 @@
 - `routes`: the source and the path of a transfer
 - `tiers`: room on a device for a value, and evictions to a tier below to make room
 - `late_room`: room for instructions that were admitted, and lack some all the same
+- `releasing`: the end of handles, tensors and exports
 - `transfers`: the instructions that copy a value
 - `loaded_files`: the files in which tensors lie, and values whose file has changed
 - `views`: tensors that share another tensor's storage

@@ -11,27 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...interpreter.errors import DeviceMemoryError, MetadataError, ProtocolError, QuotaError
+from ...interpreter.errors import DeviceMemoryError, MetadataError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.kept import full_below
 from ..memory.making_room import drop_replica
-from ..memory.mapped import unmap_copy
 from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
-from ..memory.replicas import drop_copies, forget, hold, leave_to_readers, may_drop
+from ..memory.replicas import forget, hold, may_drop
 from ..memory.victims import touch
 from ..model.charges import charge, check_bytes, check_share, count
 from ..model.device_state import DeviceState, add_to
-from ..model.instruction import PENDING, Instruction
+from ..model.directory import Directory
 from ..model.reason import RETURN
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Copy, Moved, Storage, Tensor, made
 from ..scheduler.scheduler import Scheduler
 from .late_room import LateRoom
 from .loaded_files import LoadedFiles
+from .releasing import Releasing
 from .routes import Routes, is_in_pieces
 from .tiers import Tiers, bytes_of
 from .transfers import Transfers
@@ -39,19 +39,12 @@ from .transfers import Transfers
 VIEWS = 64  # copies of views that a storage may have beyond its tensors; bounded, since programs may read every row
 
 
-class Export(NamedTuple):
-    """The mapping of an export: the client of `reader` reads `copy`, of `storage`, once `fetch` is answered."""
-
-    copy: Copy
-    storage: Storage
-    reader: VmSession
-    fetch: Instruction | None = None
-
-
 class Residency:
     """Plans copies and transfers. One per engine; called only during admission."""
 
-    def __init__(self, scheduler: Scheduler, host: DeviceState | None, store: DeviceState | None = None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, directory: Directory, host: DeviceState | None, store: DeviceState | None = None
+    ) -> None:
         self.scheduler = scheduler
         self.copies = 0  # the id of the newest copy
         self.host = host
@@ -59,9 +52,8 @@ class Residency:
         self.files = LoadedFiles(scheduler.storages, store)
         self.routes = Routes(host, store)
         self.transfers = Transfers(scheduler, store, self.files)
-        self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
-        self.orphans: list[Storage] = []  # storages without tensors, read by the instruction being admitted
-        self.tiers = Tiers(scheduler, self.transfers, self.new_copy)
+        self.releasing = Releasing(scheduler, directory)
+        self.tiers = Tiers(scheduler, self.transfers, self.releasing, self.new_copy)
         self.late_room = LateRoom(scheduler, self.tiers)
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
@@ -376,7 +368,7 @@ class Residency:
         before = tensor.storage
         before.sharers -= 1
         if before.sharers == self.scheduler.snapshots.get(before, 0):
-            self.orphans.append(before)
+            self.releasing.orphans.append(before)
         tensor.storage = Storage(nbytes, device, copy)
         if tensor.home.pins:
             move_pins(tensor, before)
@@ -388,47 +380,6 @@ class Residency:
             self.tiers.admit(self.transfers.copy(old, target, cause))
             tensor.storage.version = copy.version = copy.version + 1  # the COPY writes the version before
         return target
-
-    # -- releasing -------------------------------------------------------------------------------------------------
-
-    def unshare(self, tensor: Tensor) -> None:
-        """Release a tensor, and drop its storage's copies if it was the storage's last tensor."""
-        storage = tensor.storage
-        storage.sharers -= 1
-        if storage.sharers == 0:
-            drop_copies(storage)
-        elif storage.sharers == self.scheduler.snapshots.get(storage, 0):
-            leave_to_readers(storage)
-        if tensor.bound:
-            self.let_go(tensor)
-
-    def let_go(self, tensor: Tensor) -> None:
-        """End the mapping of a released export, or the pending move of a released tensor."""
-        if type(tensor) is Moved and tensor.mover is not None:
-            del tensor.mover.moves[tensor]
-        export = self.exports.pop(tensor, None)
-        if export is not None:
-            fetch = export.fetch
-            if fetch is not None and fetch.status in PENDING and fetch.error is None:
-                unread = ProtocolError("the export was released before its value was computed")
-                self.scheduler.doom([fetch], fetch.describe(unread))
-            self.unmap(export, unread=True)
-
-    def abandon_exports(self, session: VmSession) -> None:
-        """End the exports of a closed session. Its client, or the client's child, may read the memory for ever."""
-        mine = [tensor for tensor, export in self.exports.items() if export.reader is session]
-        for tensor in mine:
-            self.unmap(self.exports.pop(tensor), unread=False)
-
-    def unmap(self, export: Export, *, unread: bool) -> None:
-        unmap_copy(export.copy, export.storage, unread=unread)
-        self.scheduler.retry(export.copy.device)
-
-    def drop_orphans(self) -> None:
-        """Drop the copies of orphans, whose memory stays until the admitted instruction has read it."""
-        orphans, self.orphans = self.orphans, []
-        for storage in orphans:
-            leave_to_readers(storage)
 
 
 def account_for(storage: Storage, session: VmSession) -> None:

@@ -25,6 +25,7 @@ from ..model.session import Cause
 from ..model.tensor import Binding, Copy, Storage, Tensor
 from ..scheduler.errors import inherit_poison
 from ..scheduler.scheduler import Scheduler
+from .releasing import Releasing
 from .transfers import Transfers
 
 
@@ -32,13 +33,17 @@ class Tiers:
     """Makes room on the tiers of a machine. `new_copy`: makes a copy on a device, with these bytes and version."""
 
     def __init__(
-        self, scheduler: Scheduler, transfers: Transfers, new_copy: Callable[[DeviceState, int, int], Copy]
+        self,
+        scheduler: Scheduler,
+        transfers: Transfers,
+        releasing: Releasing,
+        new_copy: Callable[[DeviceState, int, int], Copy],
     ) -> None:
         self.scheduler = scheduler
         self.transfers = transfers
+        self.releasing = releasing
         self.new_copy = new_copy
         self.refusals = Refusals()
-        self.catch_up: Callable[[DeviceState, int], None] = release_nothing  # set by `admission.cancellation`
 
     def admit(self, instruction: Instruction) -> None:
         """Admit an instruction that may make memory, after the evictions that make room for it."""
@@ -68,7 +73,7 @@ class Tiers:
         if need > device.backend.limit:
             return False  # evictions would be in vain
         if device.leaving and over:
-            self.catch_up(device, need)
+            self.releasing.catch_up(device, need)
             self.refusals.known.clear()  # pins may have ended
             over = device.planned + need > device.backend.limit
         if not over:
@@ -189,10 +194,6 @@ def refuse(instruction: Instruction) -> None:
         instruction.origin = True
     for copy in new:
         leave_plan(copy)
-
-
-def release_nothing(device: DeviceState, need: int) -> None:
-    """The default of `Tiers.catch_up`, without closed sessions: release nothing."""
 
 
 def bytes_of(storage: Storage, home: DeviceState) -> Tensor:

@@ -44,7 +44,7 @@ class Census:
             self.copies |= dict.fromkeys(session.chains.values())
         for instruction in self.live:
             self.copies |= dict.fromkeys(instruction.reads + instruction.writes)
-        for export in engine.residency.exports.values():
+        for export in engine.residency.releasing.exports.values():
             self.copies[export.copy] = None
         for device in engine.tiers.values():
             self.copies |= dict.fromkeys(device.standby)
@@ -271,7 +271,7 @@ def pins_are_counted(census: Census) -> Iterator[str]:
 def mappings_are_counted(census: Census) -> Iterator[str]:
     """`mapped` counts the exports of each copy, and `client_mappings` all mappings, also those whose sessions have
     ended."""
-    exported = Counter(export.copy for export in census.engine.residency.exports.values())
+    exported = Counter(export.copy for export in census.engine.residency.releasing.exports.values())
     for copy, count in exported.items():
         if copy.client_mappings < count:
             yield f"{copy} counts {copy.client_mappings} mappings and has {count}"

@@ -36,6 +36,7 @@ from ..model.instruction import PENDING, Instruction, Status
 from ..model.launches import Fence, Launches, strides_of
 from ..model.reason import Reason
 from ..model.session import VmSession
+from ..model.signature import NOTHING
 from ..model.tally import Tally
 from ..model.tensor import Binding, Copy, Storage
 from ..tracing.ring import Ring
@@ -45,6 +46,8 @@ from .fences import Fences
 from .pending_metas import PendingMetas
 from .results import adopt_results, fail_next_result
 from .wanted import Wanted
+
+RELEASE = Opcode.RELEASE.value
 
 
 class Scheduler:
@@ -139,6 +142,17 @@ class Scheduler:
         instruction = Instruction(self.ids, session, opcode, label, device, location)
         instruction.received = self.now
         return instruction
+
+    def note_released(self, session: VmSession, home: DeviceState, copies: Sequence[int]) -> None:
+        """Count a release that took effect at once, and add its trace record: the id and the version of each copy."""
+        self.ids += 1
+        self.tick += 2
+        self.retired += 1
+        self.counts[RELEASE].done += 1
+        if self.ring.enabled:
+            now = self.clock()
+            traits = (session.id, RELEASE, "release", home.name, "f" * (len(copies) // 2), NOTHING)
+            self.ring.append((self.ids, traits, tuple(copies), self.tick, self.now, now, now, 0, 0))
 
     def note_run(self, session: VmSession, run: Sequence[int]) -> None:
         """Add a run that was admitted op by op, or was stopped, to the trace (`Unfolding`)."""

@@ -80,7 +80,7 @@ class Daemon(Bare):
             self.engine.close(session)
         self.drain()
         assert not self.engine.live
-        assert not self.engine.residency.exports
+        assert not self.engine.residency.releasing.exports
         for device in self.engine.devices.values():
             assert (device.planned, device.backend.allocated, device.mapped, device.candidates) == (0, 0, {}, {})
         assert trace_of(self.engine).verify() == []
@@ -402,7 +402,7 @@ def test_a_result_that_takes_over_a_written_export_ends_its_mapping(daemon: Daem
     client.double(export)
     client.call("negative", export, meta=META, released=1)
     daemon.drain()
-    assert not daemon.engine.residency.exports
+    assert not daemon.engine.residency.releasing.exports
     del array
 
 

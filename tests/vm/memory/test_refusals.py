@@ -63,7 +63,7 @@ def test_what_leaves_or_comes_on_a_tier_makes_it_another_question(parts, sim):
     second = asked(parts, sim)
     x = parts.tensor(1, "sim:0")
     third = asked(parts, sim)
-    parts.residency.unshare(x)
+    parts.residency.releasing.unshare(x)
     assert len({first, second, third}) == 3
     assert asked(parts, sim) == second
 
@@ -72,7 +72,7 @@ def test_what_comes_in_place_of_what_left_makes_it_another_question(parts, sim):
     before, x = asked(parts, sim), parts.tensor(1, "sim:0")
     between = asked(parts, sim)
     parts.tensor(1, "sim:0")
-    parts.residency.unshare(x)
+    parts.residency.releasing.unshare(x)
     assert asked(parts, sim) not in (before, between)
 
 

@@ -224,7 +224,7 @@ class TestWriting:
         copy = bring(parts, view, "sim:0").copy
         parts.drain()
         parts.session.tensors.popitem()
-        parts.residency.unshare(view)
+        parts.residency.releasing.unshare(view)
         write(parts, base, "cpu:0")
         assert base.storage.views == {}
         assert not copy.current
@@ -275,7 +275,7 @@ class TestSharing:
         x.strides = (8,)  # a view that is alone on its storage
         write(parts, x, "cpu:0", partial=True)
         assert copy.current
-        parts.residency.drop_orphans()
+        parts.residency.releasing.drop_orphans()
         assert not copy.current
         parts.drain()
         assert copy.buffer is None
@@ -351,7 +351,7 @@ class TestStrict:
     def test_so_may_a_view_of_what_was_moved_and_released(self, parts: Parts) -> None:
         whole = move(parts, parts.tensor(4), "sim:0")
         view = half(parts, whole)
-        parts.residency.unshare(whole)
+        parts.residency.releasing.unshare(whole)
         assert bring(parts, view, "sim:0").copy.nbytes == 16
         parts.drain()
 
@@ -400,7 +400,7 @@ class TestMoving:
 
     def test_one_that_was_released_before_never_begins(self, parts: Parts) -> None:
         moved = move(parts, parts.tensor(), "sim:0")
-        parts.residency.unshare(moved)
+        parts.residency.releasing.unshare(moved)
         assert parts.residency.begin_moves(parts.session) == []
         assert not transfers(parts)
 
@@ -408,7 +408,7 @@ class TestMoving:
         base = parts.tensor(4)
         moved = move(parts, base, "sim:0")
         half(parts, moved)
-        parts.residency.unshare(moved)
+        parts.residency.releasing.unshare(moved)
         (copy,) = parts.residency.begin_moves(parts.session)
         assert copy.nbytes == 16
         assert list(base.storage.copies) == [parts.at("cpu:0")]
@@ -451,7 +451,7 @@ class TestManyViews:
             view = share(base, Meta.of((1,), "float64"), 8 * row, (8,), base.home)
             bring(parts, view, "sim:0")
             parts.drain()
-            parts.residency.unshare(view)
+            parts.residency.releasing.unshare(view)
         assert base.storage.views is not None
         assert [offset for _, (offset, _, _) in base.storage.views] == [8 * row for row in range(2, kept + 2)]
         assert parts.at("sim:0").planned == parts.backends["sim:0"].allocated == 8 * kept
@@ -474,16 +474,16 @@ class TestLeaving:
         bring(parts, x, "sim:0")
         parts.drain()
         y = alias(x, x.home)
-        parts.residency.unshare(x)
+        parts.residency.releasing.unshare(x)
         assert copy_of(y).current
-        parts.residency.unshare(y)
+        parts.residency.releasing.unshare(y)
         assert all(device.planned == device.backend.allocated == 0 for device in parts.engine.devices.values())
         assert parts.session.account.bytes == 0
 
     def test_a_copy_on_its_way_goes_when_it_has_arrived(self, parts: Parts) -> None:
         x = parts.tensor()
         copy = bring(parts, x, "sim:0").copy
-        parts.residency.unshare(x)
+        parts.residency.releasing.unshare(x)
         assert parts.at("sim:0").planned == 0
         parts.drain()
         assert copy.buffer is None

@@ -172,7 +172,7 @@ class Walk:
     def _mapped_by_clients(self) -> Iterator[Extent]:
         """Stale copies that clients map."""
         readers: dict[Copy, tuple[Storage, dict[int, None]]] = {}
-        for export in self.engine.residency.exports.values():
+        for export in self.engine.residency.releasing.exports.values():
             if not export.copy.current:
                 readers.setdefault(export.copy, (export.storage, {}))[1][export.reader.id] = None
         for copy, (storage, sessions) in readers.items():

@@ -41,7 +41,7 @@ def metrics_slices(engine: Engine, about: About) -> Iterator[list[dict[str, Any]
     """The figures of the machine, and behind them a row for each session that is no look, in slices."""
     by_device: Counter[str] = Counter()
     by_reader: Counter[int] = Counter()
-    for exports in batched(list(engine.residency.exports.values()), EXPORTS):
+    for exports in batched(list(engine.residency.releasing.exports.values()), EXPORTS):
         for export in exports:
             by_device[export.copy.device.name] += max(export.copy.nbytes, 0)
             by_reader[export.reader.id] += max(export.copy.nbytes, 0)

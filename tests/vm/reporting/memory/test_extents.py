@@ -166,7 +166,7 @@ def test_a_copy_that_a_client_reads_in_place_says_so_also_when_it_is_stale():
     export, _ = client.export(client.upload(np.ones(SIZE // 8)))
     (current,) = walked(daemon.engine)
     assert (current.sort, current.nbytes, current.goes_with) == (MAPPED, SIZE, client.session.id)
-    (mapping,) = daemon.engine.residency.exports.values()
+    (mapping,) = daemon.engine.residency.releasing.exports.values()
     forget(mapping.copy, mapping.storage)
     (stale,) = walked(daemon.engine)
     assert (stale.sort, stale.nbytes, stale.goes_with) == (MAPPED, SIZE, client.session.id)
