@@ -297,7 +297,7 @@ def test_the_error_of_a_lost_device_names_what_was_launched_since_it_was_sound(g
         x = x * 2.0
     with pytest.raises(KernelError):
         x.numpy()
-    with pytest.raises(KernelError, match=r"sound.*: multiply \(.*test_launches.py:\d+.*\) 2 times, add") as raised:
+    with pytest.raises(KernelError, match=r"healthy.*: multiply \(.*test_launches.py:\d+.*\) 2 times, add") as raised:
         session.asarray(ONES, device="cuda:0").wait()
     assert "launch_blocking" in str(raised.value)
 
