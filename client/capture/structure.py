@@ -38,11 +38,13 @@ class Arguments:
 
     __slots__ = ("key", "numbers", "objects", "tensors")
 
-    def __init__(self, *first: Any) -> None:
+    def __init__(self, first: Iterable[Any], values: Iterable[Any]) -> None:
+        """Arguments; `first` is what the key begins with."""
         self.key: list[Any] = list(first)
         self.tensors: list[Tensor] = []
         self.numbers: list[Any] = []
         self.objects: list[Any] = []
+        self.add(values)
 
     def add(self, values: Iterable[Any]) -> None:
         """Add arguments. The hot path of a routine's call."""

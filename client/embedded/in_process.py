@@ -131,6 +131,7 @@ class EmbeddedTransport(InProcessTransport):
         super().__init__(devices, machine.engine.inline_work, release, machine.node, new_array)
         self.machine = machine
         self.libraries = libraries_of(machine.devices)
+        self.waker = machine.background
         self.callers = Callers(self._give_back)
         self._session = machine.attach(self._replies.answer, name, strict=strict, lose=self._lose_replies)
         self._session.ask_client = self._call
@@ -169,12 +170,8 @@ class EmbeddedTransport(InProcessTransport):
     def wait(self, reply: Reply, timeout: float | None) -> bool:
         return reply.done or self.callers.wait(self.machine.wait_for, reply, timeout)
 
-    def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        machine = self.machine
-        if self._session.id not in machine.hooks:
-            machine.hooks[self._session.id] = idle_flush
-        if not machine.background.awake:
-            machine.background.rouse()
+    def flush_with(self, flush: Callable[[], bool]) -> None:
+        self.machine.hooks[self._session.id] = flush
 
     def abandon(self) -> None:
         """Have the background thread close the session."""

@@ -34,6 +34,8 @@ class SerialTransport(InProcessTransport):
         most = sys.maxsize  # no op is so large that it would have to leave early
         super().__init__(machine.devices, most, release, machine.node)
         self.machine = machine
+        self.waker, self.awake = self, False
+        self._flush: Callable[[], bool] = lambda: False
         self.callers = Callers(give_nothing)
         self._session = machine.attach(self._answer, name, strict=strict)
         self.send = partial(machine.submit, self._session)
@@ -56,12 +58,20 @@ class SerialTransport(InProcessTransport):
         del timeout
         return reply.done
 
-    def rouse(self, idle_flush: Callable[[], bool]) -> None:
+    def flush_with(self, flush: Callable[[], bool]) -> None:
+        self._flush = flush
+
+    def rouse(self) -> None:
         """Send now, or as soon as the callback that the machine is executing on this thread has returned."""
         if self.machine.executes_here():
-            self.machine.later.append(lambda: flush_now(idle_flush))
+            self.machine.later.append(self._flush_now)
         else:
-            flush_now(idle_flush)
+            self._flush_now()
+
+    def _flush_now(self) -> None:
+        """Send unsent messages: the first call notes them, the second sends those still there."""
+        self._flush()
+        self._flush()
 
     def ending(self) -> None:
         """Stop the loops of a batch that another thread executes with the outbox locked."""
@@ -89,9 +99,3 @@ class SerialTransport(InProcessTransport):
 
 def give_nothing(*_: object) -> None:
     """The machine calls functions itself, and takes nothing back."""
-
-
-def flush_now(idle_flush: Callable[[], bool]) -> None:
-    """Send unsent messages: the first call notes them, the second sends those still there."""
-    idle_flush()
-    idle_flush()

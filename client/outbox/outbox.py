@@ -30,7 +30,7 @@ from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, w
 from ...interpreter.wire.messages import KINDS, RELEASE, Atomic, NamedMessage, encode_message
 from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
-from ..transport.interface import FORKED, ClosedTransport
+from ..transport.interface import FORKED, ClosedTransport, Waker
 from ..transport.replies import Reply
 from .atomic import AtomicBlock
 from .batches import Closed, Group
@@ -57,6 +57,7 @@ class Outbox:
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
         self.transport = transport
+        self.waker: Waker = transport.waker
         self.lock: Lock = (lock := threading.RLock())
         self.messages: list[list[Any]] = []  # lists, since a release may still be marked on a call
         self.scalars: dict[int, Sequence[bool]] = {}
@@ -70,6 +71,7 @@ class Outbox:
         self.release = self._released.put
         transport.release_exports_with(self.release)
         transport.tell_loss_to(self.lost)
+        transport.flush_with(self.idle_flush)
         self._first = 1 if transport.eager else BATCH
         self.limit = self._first  # messages at which the next batch leaves
         self._expects = False  # a question is expected before a batch leaves
@@ -81,7 +83,7 @@ class Outbox:
         self.depth = 0  # of atomic blocks, one inside the other
         self._riding = True  # may releases be marked on the calls of this batch?
         if transport.eager:  # nothing is unsent, but handles will be dropped
-            transport.rouse(self.idle_flush)
+            self.waker.rouse()
 
     def enter(self) -> Lock:
         """Take the lock, in a region; the caller releases it. An exception from outside ends the wait for another
@@ -125,14 +127,13 @@ class Outbox:
             self.limit = min(self.limit * GROWTH, BATCH)
             self.flush()
             self._left = monotonic()
-        elif size:
-            self.transport.rouse(self.idle_flush)
+        elif size and not self.waker.awake:
+            self.waker.rouse()
 
     def rouse(self) -> None:
         """Have the background release dropped handles soon. Raises nothing."""
-        if not self._released.empty():
-            with suppress(TensordError):  # the session has ended
-                self.transport.rouse(self.idle_flush)
+        if not (self._released.empty() or self.waker.awake):
+            self.waker.rouse()
 
     def make_way(self) -> None:
         """Make room for a heavy op: an earlier heavy op leaves first, and starts while this one is prepared.

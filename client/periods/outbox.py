@@ -94,10 +94,10 @@ class PeriodicOutbox(Outbox):
             held = self._wait()
         if sent:
             self.transport.await_credit()
-        if held:
-            self.transport.rouse(self.idle_flush)
-        else:
+        if not held:
             self._append()
+        elif not self.waker.awake:
+            self.waker.rouse()
 
     def _append(self) -> None:
         """Act as any outbox: no period has begun. Look again after some messages, or after one that is no call."""
@@ -105,8 +105,8 @@ class PeriodicOutbox(Outbox):
             self.limit = self._usual
             super().appended()
             self._usual = self.limit
-        elif self.messages:
-            self.transport.rouse(self.idle_flush)
+        elif self.messages and not self.waker.awake:
+            self.waker.rouse()
         with self.lock:
             messages = self.messages
             called = not messages or messages[-1][0] == CALL

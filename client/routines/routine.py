@@ -165,10 +165,8 @@ class Routine(Generic[P, R]):
 
     def _given(self, core: Core, args: Any, kwargs: Any) -> Arguments:
         """The arguments, with each tensor among them once."""
-        given = Arguments(id(core), id(core.calls.handler), len(args))
-        given.add(args)
-        if kwargs:
-            given.add((kwargs,))
+        first = (id(core), id(core.calls.handler), len(args))
+        given = Arguments(first, (*args, kwargs) if kwargs else args)
         tensors = given.tensors
         for tensor in tensors:
             if tensor._core is not core:

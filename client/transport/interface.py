@@ -19,6 +19,17 @@ CLOSED = "the session is closed"
 FORKED = "this session belongs to another process; connect again after a fork"
 
 
+class Waker(Protocol):
+    """Has a session's unsent messages sent in a while."""
+
+    @property
+    def awake(self) -> bool:
+        """Does it look for them soon anyway?"""
+
+    def rouse(self) -> None:
+        """Look for unsent messages in a while."""
+
+
 class Transport(Protocol):
     """Carries messages in order, and out-of-band verbs that overtake them. Safe to use from several threads."""
 
@@ -91,8 +102,12 @@ class Transport(Protocol):
     def attend(self, reply: Reply) -> None:
         """Have the reply come although no thread waits for it: a callback does."""
 
-    def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Call `idle_flush` in a while: it sends unsent messages, and tells whether it found any."""
+    @property
+    def waker(self) -> Waker:
+        """What to rouse once there is an unsent message, unless it is awake."""
+
+    def flush_with(self, flush: Callable[[], bool]) -> None:
+        """Set the function that the waker calls: it sends unsent messages, and tells whether it found any."""
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""

@@ -112,7 +112,7 @@ class RemoteTransport:
         self._patience = RETRY / 2
         self._obstacle = ""  # why it could not try to come back
         self._tell_away, self._told_away = do_nothing, False
-        self.background = Background(
+        self.background = self.waker = Background(
             "tensord-remote",
             look_around=self._look_around,
             pause=self._pause,
@@ -376,11 +376,8 @@ class RemoteTransport:
 
     # -- the background --------------------------------------------------------------------------------------------
 
-    def rouse(self, idle_flush: Callable[[], bool]) -> None:
-        """Have the background thread look after unsent messages."""
-        self._hook = idle_flush
-        if not self.background.awake:
-            self.background.rouse()
+    def flush_with(self, flush: Callable[[], bool]) -> None:
+        self._hook = flush
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         self._release_with = release

@@ -15,10 +15,10 @@ from ..each_case import each_case
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "small op": Counts(61, 26, 23, 4),
-    "sim op": Counts(289, 48, 73, 11),
-    "sim op, daemon": Counts(295, 42, 70, 2),
-    "run": Counts(117, 42, 41, 3),
+    "small op": Counts(60, 25, 22, 3),
+    "sim op": Counts(287, 48, 70, 10),
+    "sim op, daemon": Counts(293, 42, 70, 2),
+    "run": Counts(115, 40, 38, 2),
     "eviction": Counts(560, 60, 141, 18),
     "checkpoint": Counts(866, 75, 193, 16),
 }

@@ -303,4 +303,6 @@ def has_room(session: VmSession, segment: Segment, *, own: bool) -> bool:
         return False
     if account.bytes + need > account.limit or len(session.tensors) + segment.more > account.tensors:
         return False
-    return max(device.planned, backend.allocated) + need <= backend.limit and has_share(account, device, need)
+    if device.ceiling and not has_share(account, device, need):
+        return False
+    return max(device.planned, backend.allocated) + need <= backend.limit

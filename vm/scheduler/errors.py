@@ -28,7 +28,9 @@ def inherit_poison(instruction: Instruction, copy: Copy) -> None:
         writer = copy.writer
         if writer is None:
             instruction.error = copy.poison
-        elif not (writer.soft and writer.status in UNDER_WAY) or isinstance(writer.error, CancelledError):
+        elif (writer.error or writer.failures) and (
+            not (writer.soft and writer.status in UNDER_WAY) or isinstance(writer.error, CancelledError)
+        ):
             instruction.error = writer.failure_of(copy)
 
 

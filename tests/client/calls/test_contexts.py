@@ -9,6 +9,7 @@ import signal
 import threading
 from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -150,17 +151,17 @@ class TestTheEnd:
         assert session.lookup("w").tolist() == [5.0]
 
     def test_is_told_to_the_machine_without_another_call(self, session, machine_of, monkeypatch):
-        machine, rouse = machine_of(session), session._core.transport.rouse
-        roused = threading.Event()
+        machine, outbox = machine_of(session), session._core.outbox
+        rouse, roused = outbox.waker.rouse, threading.Event()
 
-        def noted(idle_flush):
+        def noted():
             roused.set()
-            rouse(idle_flush)
+            rouse()
 
         with session.context():
             outlives = session.asarray(np.ones(1000))
             session.sync()
-            monkeypatch.setattr(session._core.transport, "rouse", noted)
+            monkeypatch.setattr(outbox, "waker", SimpleNamespace(awake=False, rouse=noted))
         assert roused.is_set()
         eventually(lambda: machine.devices["cpu:0"].allocated == 0)
         assert outlives._id < 0
