@@ -117,7 +117,7 @@ class Creation(Functions):
         if copy is False:
             raise located(MetadataBufferError(UNCOPIED.format("from_dlpack"), op="from_dlpack"))
         where = home_of(core, home)
-        gpu = core.transport.gpu(where) if isinstance(where, str) else None
+        gpu = core.transport.memory.gpu(where) if isinstance(where, str) else None
         stays = hasattr(x, "__dlpack__") and gpu is not None and is_on_gpu(x)
         return as_tensor(core, x if stays else host_array(x), home)
 

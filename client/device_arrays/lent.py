@@ -56,7 +56,7 @@ class Borrowed(NamedTuple):
 
 def place_of(outbox: Outbox, device: str) -> Place:
     """Where the values of a device of the machine are handed over to other libraries."""
-    number = outbox.transport.gpu(device)
+    number = outbox.transport.memory.gpu(device)
     return CPU if number is None or cupy() is None else (CUDA, number)
 
 
@@ -68,7 +68,7 @@ def lent(outbox: Outbox, id_: int, device: str) -> Any:
 
 def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
     """Borrow the value; waits for the machine's answer."""
-    number = outbox.transport.gpu(device)
+    number = outbox.transport.memory.gpu(device)
     if number is None:
         lacking = kind_of(device) == "cuda" and cupy() is None
         refuse(NO_CUPY if lacking else f"the tensor is on {device}, whose memory cannot be read here")
@@ -97,9 +97,9 @@ def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrow
     """A value in a block of a daemon's, which is opened. MetadataError if it cannot be opened."""
     block_number, handle, _, dtype, shape = answer
     try:
-        block = OPEN_BLOCKS.open((outbox.transport.daemon, block_number), handle, number)
+        block = OPEN_BLOCKS.open((outbox.transport.memory.pid, block_number), handle, number)
     except cupy().cuda.runtime.CUDARuntimeError as error:
-        outbox.transport.give_up_gpus()
+        outbox.transport.memory.give_up_gpus()
         refuse(f"the daemon's memory cannot be opened in this process, perhaps in a container of its own ({error})")
     return Borrowed(export, number, block.address, tuple(shape), dtype, None, None, block, partial(closed, block))
 

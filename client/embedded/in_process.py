@@ -6,24 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import ConnectionLost, TensordError
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.frames import MAPPED_ARRAY
-from ...interpreter.wire.host_memory import HostMemory
 from ...interpreter.wire.messages import Message
-from ...streams.device import Device, libraries_of
+from ...streams.device import libraries_of
 from ...vm.machine import VirtualMachine
 from ..transport.callers import Callers, resting
-from ..transport.host_readers import HostReaders, lent
 from ..transport.replies import Replies, Reply
-
-
-def plain_array(meta: Meta) -> NDArray[Any]:
-    """Plain memory, which the machine adopts."""
-    return np.empty(meta.shape, meta.dtype)
+from .process_memory import ProcessMemory
 
 
 class InProcessTransport:
@@ -39,11 +31,11 @@ class InProcessTransport:
         inline_work: int,
         release: Callable[[], object],
         node: str,
-        new_array: Callable[[Meta], NDArray[Any]] = plain_array,
+        memory: ProcessMemory,
     ) -> None:
         self._release = release
         self._closed = False
-        self.new_array = new_array
+        self.memory = memory
         self.devices = dict(devices)
         self.own_ops: Mapping[str, tuple[str, str]] | None = None
         self.inline_work = inline_work
@@ -51,7 +43,6 @@ class InProcessTransport:
         self.libraries: Mapping[str, str] = {}
         self.maps = self.eager = self.away = False
         self.opens_files, self.names_files = True, False
-        self._lender = object()  # what lends host arrays: they outlive the transport
         self._replies = Replies()
         self.request = self._replies.request
         self._tell_loss: Callable[[TensordError], None] = lambda _error: None
@@ -65,26 +56,6 @@ class InProcessTransport:
 
     def attend(self, reply: Reply) -> None:
         """Nothing to do: the machine looks after completions."""
-
-    def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Nothing to do: results are copies."""
-
-    def gpu(self, device: str) -> int | None:  # noqa: ARG002 - for subclasses
-        """No device's memory can be read here."""
-        return None
-
-    def give_up_gpus(self) -> None:
-        """Nothing to do: this process's own memory can always be read here."""
-
-    def host_memory(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array: such as for an upload, which the machine adopts."""
-        if nbytes < MAPPED_ARRAY:
-            return None
-        return HostMemory.over(self.new_array(Meta.of((nbytes,), "uint8")), nbytes, HostReaders(self._lender))
-
-    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        """Meta and payload of an upload from a host array of this session."""
-        return lent(values, dtype, self._lender)
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         self._tell_loss = tell
@@ -111,14 +82,6 @@ class InProcessTransport:
         self._replies.lose(error)
 
 
-PINNED_ARRAY = 1 << 20  # bytes from which on an upload's memory is what a device copies from directly
-
-
-def array_for(device: Device, meta: Meta) -> NDArray[Any]:
-    """Memory for an upload that may go to this device."""
-    return device.host_array(meta) if meta.nbytes >= PINNED_ARRAY else plain_array(meta)
-
-
 class EmbeddedTransport(InProcessTransport):
     """A session's connection to a virtual machine in the same process."""
 
@@ -126,9 +89,7 @@ class EmbeddedTransport(InProcessTransport):
 
     def __init__(self, machine: VirtualMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
         devices = {name: device.missing for name, device in machine.devices.items()}
-        pinning = next((device for device in machine.devices.values() if device.pins), None)
-        new_array = plain_array if pinning is None else partial(array_for, pinning)
-        super().__init__(devices, machine.engine.inline_work, release, machine.node, new_array)
+        super().__init__(devices, machine.engine.inline_work, release, machine.node, ProcessMemory(machine.devices))
         self.machine = machine
         self.libraries = libraries_of(machine.devices)
         self.waker = machine.background
@@ -149,13 +110,9 @@ class EmbeddedTransport(InProcessTransport):
         """Give the machine what a host call has returned, in memory of its own."""
         own = []
         for array in arrays:
-            own.append(self.new_array(Meta.of(array.shape, array.dtype)))
+            own.append(self.memory.new_array(Meta.of(array.shape, array.dtype)))
             own[-1][...] = array
         self.machine.returned(self._session, number, error, own)
-
-    def gpu(self, device: str) -> int | None:
-        """The number of a CUDA device, whose memory is this process's."""
-        return self.machine.devices[device].cuda_number
 
     def distrust(self) -> None:
         """Have the machine check what is sent as a daemon does: it comes from a file."""

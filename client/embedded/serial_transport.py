@@ -21,6 +21,7 @@ from ...vm.serial.machine import SerialMachine
 from ..transport.callers import Callers
 from ..transport.replies import Reply
 from .in_process import InProcessTransport
+from .process_memory import ProcessMemory
 
 PATIENCE: Final = 1.0  # seconds until a new thread runs: it never does in a process that is ending
 
@@ -32,7 +33,7 @@ class SerialTransport(InProcessTransport):
 
     def __init__(self, machine: SerialMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
         most = sys.maxsize  # no op is so large that it would have to leave early
-        super().__init__(machine.devices, most, release, machine.node)
+        super().__init__(machine.devices, most, release, machine.node, ProcessMemory({}))
         self.machine = machine
         self.waker, self.awake = self, False
         self._flush: Callable[[], bool] = lambda: False

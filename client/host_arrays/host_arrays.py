@@ -39,7 +39,7 @@ def host_meta(function: str, shape: Any, dtype: Any) -> Meta:
 def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDArray[Any]:
     """A host array with undefined contents; DeviceMemoryError if this process has no memory for it."""
     try:
-        memory = core.transport.host_memory(meta.nbytes)
+        memory = core.transport.memory.host_memory(meta.nbytes)
         if memory is None:  # the machine reads no memory of this process
             return np.empty(meta.shape, meta.dtype)
         array: NDArray[Any] = memory.readers.array(memory, meta.shape, meta.dtype)

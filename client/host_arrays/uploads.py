@@ -49,7 +49,7 @@ def as_tensor(core: Core, values: ArrayLike | Tensor, device: Device | None = No
 
 def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
     """A tensor with a copy of an array of CuPy: through the host, unless its home is the array's own device."""
-    if core.transport.gpu(home) != array.device.id or not array.size:
+    if core.transport.memory.gpu(home) != array.device.id or not array.size:
         return upload(core, to_host(array), home, dtype)
     try:
         meta = Meta.of(array.shape, array.dtype)
@@ -66,8 +66,8 @@ def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
 
 def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
     """Upload the values, copied to memory that the machine reads unless they lie there; the new tensor."""
-    transport = core.outbox.transport
-    meta, array = transport.lend(values, dtype) or copied(values, dtype, transport.new_array)
+    memory = core.outbox.transport.memory
+    meta, array = memory.lend(values, dtype) or copied(values, dtype, memory.new_array)
     return send_upload(core, meta, home, array)
 
 

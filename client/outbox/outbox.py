@@ -69,7 +69,7 @@ class Outbox:
         self.host_results: HostResults | None = None  # once there was a block
         self._released: SimpleQueue[int | Last] = SimpleQueue()  # ids of handles that were dropped, and exports
         self.release = self._released.put
-        transport.release_exports_with(self.release)
+        transport.memory.release_exports_with(self.release)
         transport.tell_loss_to(self.lost)
         transport.flush_with(self.idle_flush)
         self._first = 1 if transport.eager else BATCH

@@ -3,8 +3,11 @@
 - `seeking`: how a daemon is looked for; `keys`: the client's keys
 - `interface`: what a session needs of any transport
 - `replies`: the answers to requests
-- `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `outgoing`, `incoming`:
-  frames out and in
+- `remote`: the transport to a daemon; `link`: its socket; `socket_lock`: which thread has it; `reconnecting`: the
+  attempts to resume a session whose connection is lost
+- `outgoing`, `incoming`: frames out and in; `credit`: how much may be unfinished; `idle_flush`: what a session left
+  unsent; `effects`: the callbacks of side effects
+- `memory`: where arrays lie that a daemon reads or writes in place
 - `gpus`: the numbers that a daemon's GPUs have here
 - `host_functions`: functions of the program that the machine calls; `callers`: the threads that call them
 - `questions`: a connection that only asks, without NumPy

@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import (
-    CancelledError,
     ConnectionLost,
-    KernelError,
     ProtocolError,
     TensordError,
     node_lost,
-    text_of,
     without_frames,
 )
 from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, REPLIES, WELCOME, decode_error
 from .callers import Callers
+from .effects import EffectAnswer, SideEffects
 from .host_functions import HostFunction
 from .link import LONGEST, end_of
-from .outgoing import Outgoing, SideEffect
+from .memory import DaemonMemory
+from .outgoing import Outgoing
 from .replies import Reply
-from .segments import MappedResults
 
 ACK_EVERY = 8
 CLOSED_HERE = "the session was closed"
 
 
 class Incoming:
-    """Takes frames apart and sets replies. Guarded by the transport's lock, but for `run_effects`.
+    """Takes frames apart and sets replies. Guarded by the transport's lock.
 
     `consumed`, `consumed_bytes`: the messages and bytes that the daemon has processed. `lost`: the error that ended the
-    connection. `effects`: answers of side effects and of checks of chains, in order; they are handled outside of the
-    lock, since they run user code.
+    connection. `effects`: what runs side effects, outside of the lock, since they are user code.
     """
 
-    def __init__(
-        self,
-        outgoing: Outgoing,
-        mapped: MappedResults | None,
-        release: Callable[[int], None],
-        freed: Callable[[Any], None],
-    ) -> None:
+    def __init__(self, outgoing: Outgoing, memory: DaemonMemory) -> None:
         self._outgoing = outgoing
-        self._mapped = mapped
-        self._release = release
-        self._freed = freed
+        self._memory = memory
+        self.effects = SideEffects(outgoing.effects, self._settle)
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.callers: Callers  # set by the transport
@@ -64,14 +52,6 @@ class Incoming:
         self.consumed = 0
         self.consumed_bytes = 0
         self.lost: TensordError | None = None
-        self.effects: deque[tuple[int, Any, TensordError | None, bool]] = deque()  # True: others may follow
-        self.broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
-        self.cancelled = 0  # side effects with lower numbers were cancelled
-
-    def cancel(self, number: int) -> None:
-        """Cancel side effects with lower numbers, even if their values have arrived. May be called anywhere."""
-        self.cancelled = number
-        self.broken.clear()
 
     def take(self, frames: Sequence[Any]) -> None:
         header = decode(frames[0].buffer, LONGEST, LONGEST)
@@ -91,7 +71,7 @@ class Incoming:
         self.consumed, self.consumed_bytes = consumed, consumed_bytes
         self._outgoing.consumed(consumed)
         if free:
-            self._freed(free)
+            self._memory.freed(free)
         for request, kind, body in answers:
             self._answer(request, kind, body, payloads)
 
@@ -118,13 +98,16 @@ class Incoming:
         except TensordError as failure:
             value, error = None, failure
         if export and not mapped:
-            self._release(export)
+            self._memory.release(export)
         self._set(request, value, error, again=kind == AGAIN)
 
     def _set(self, request: int, value: Any, error: TensordError | None, *, again: bool) -> None:
         if request in self._outgoing.effects:
-            self.effects.append((request, value, error, again))
-            return
+            self.effects.answers.append(EffectAnswer(request, value, error, again))
+        else:
+            self._settle(request, error, value)
+
+    def _settle(self, request: int, error: TensordError | None, value: Any = None) -> None:
         reply = self.replies.pop(request, None)
         if reply is not None:
             reply.set(value, error)
@@ -149,39 +132,16 @@ class Incoming:
             return array_of(bytearray(place), shape, dtype), False
         if type(place) is int:
             return array_of(payloads[place].buffer, shape, dtype), False
-        if self._mapped is None:
+        mapped = self._memory.mapped
+        if mapped is None:
             raise ConnectionLost("the daemon answered with memory that was never shared")
         try:
-            array: NDArray[Any] = self._mapped.array(place, np.dtype(dtype), shape, strides, export)
+            array: NDArray[Any] = mapped.array(place, np.dtype(dtype), shape, strides, export)
         except ProtocolError:
-            if not self._mapped.is_alive():
+            if not mapped.is_alive():
                 raise ConnectionLost("the daemon is gone, and the value with it") from None
             raise
         return array, True
-
-    # -- side effects ----------------------------------------------------------------------------------------------
-
-    def run_effects(self) -> None:
-        """Run the side effects that have arrived, in order. One thread at a time."""
-        while self.effects:
-            request, arrays, error, again = self.effects.popleft()
-            effect = self._outgoing.effects.get(request)
-            if effect is None:
-                continue  # an error has ended it
-            if not again or error is not None:
-                del self._outgoing.effects[request]
-            broken = self.broken.get(effect.chain)
-            if broken is not None:
-                error = broken
-            elif error is None and request < self.cancelled:
-                error = CancelledError("the session was cancelled", op="effect", location=effect.location)
-            elif error is None and (again or not effect.repeats):
-                error = call_back(effect, arrays)
-                if error is not None and request >= self.cancelled:
-                    self.broken[effect.chain] = error
-            reply = None if again and error is None else self.replies.pop(effect.request, None)
-            if reply is not None:
-                reply.set(None, error)
 
     def fail(self, error: TensordError) -> None:
         """Fail all open replies: no more answers will come."""
@@ -197,21 +157,3 @@ class Incoming:
         if not self.node or type(error) is not ConnectionLost or error.message == CLOSED_HERE:
             return error
         return node_lost(self.node, error.message)
-
-
-def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
-    """Call the user's function with its own arrays; its error, which stops the chain."""
-    try:
-        with SHIELD.calling:
-            effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])
-    except TensordError as error:
-        mine = error.reraisable()  # it may be a tensor's error, which others have, too
-        mine.op, mine.location = error.op or "effect", error.location or effect.location
-        return without_frames(mine)
-    except BaseException as error:  # also KeyboardInterrupt: the callback itself has raised it
-        failure = KernelError(
-            f"effect: {type(error).__name__}: {text_of(error)}", op="effect", location=effect.location
-        )
-        failure.__cause__ = without_frames(error)
-        return failure
-    return None

@@ -30,6 +30,28 @@ class Waker(Protocol):
         """Look for unsent messages in a while."""
 
 
+class TransportMemory(Protocol):
+    """The memory in which a session and its machine pass arrays to each other."""
+
+    def gpu(self, device: str) -> int | None:
+        """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
+
+    def give_up_gpus(self) -> None:
+        """Note that the memory cannot be read here. From now on the device counts as absent."""
+
+    def new_array(self, meta: Meta) -> NDArray[Any]:
+        """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
+
+    def host_memory(self, nbytes: int) -> HostMemory | None:
+        """Memory for a host array, from which uploads of this connection are read in place; None if none can be."""
+
+    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
+        """Meta and payload of an upload that is read where the values lie; None if they have to be copied."""
+
+    def release_exports_with(self, release: Callable[[int], None]) -> None:
+        """Set the function to call with an export's id once the array over the exported value is unused."""
+
+
 class Transport(Protocol):
     """Carries messages in order, and out-of-band verbs that overtake them. Safe to use from several threads."""
 
@@ -56,30 +78,16 @@ class Transport(Protocol):
     eager: bool
 
     @property
+    def memory(self) -> TransportMemory:
+        """The memory in which uploads, and results that are read in place, lie."""
+
+    @property
     def lost(self) -> bool:
         """Has the other side ended?"""
 
     @property
     def away(self) -> bool:
         """Is the connection lost, and may come back?"""
-
-    def gpu(self, device: str) -> int | None:
-        """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
-
-    def give_up_gpus(self) -> None:
-        """Note that the memory cannot be read here. From now on the device counts as absent."""
-
-    def new_array(self, meta: Meta) -> NDArray[Any]:
-        """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
-
-    def host_memory(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array, from which uploads of this connection are read in place; None if none can be."""
-
-    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        """Meta and payload of an upload that is read where the values lie; None if they have to be copied."""
-
-    def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Set the function to call with an export's id once the array over the exported value is unused."""
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         """Set the function to call, on any thread and inside any lock, when the other side has ended."""

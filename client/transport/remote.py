@@ -17,7 +17,6 @@ Rejected: a thread that owns the socket (two hand-offs per op).
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,35 +24,28 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import numpy as np
 import zmq
 from numpy.typing import NDArray
 
 from ...interpreter.concurrency.background import DOZE, Background
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
-from ...interpreter.errors import ConnectionLost, MetadataError, ProtocolError, TensordError
-from ...interpreter.types.meta import Meta
-from ...interpreter.wire.frames import ACK, CANCEL, MAPPED_ARRAY
-from ...interpreter.wire.host_memory import HostMemory
+from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
+from ...interpreter.wire.frames import ACK, CANCEL
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import Event
 from ..process.forks import FORKS
 from .callers import Callers, resting
-from .gpus import number_of
-from .host_readers import lent
+from .credit import Credit
+from .idle_flush import IdleFlush
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED
 from .link import ENDS, LINGER_MS, Link
+from .memory import DaemonMemory
 from .outgoing import Outgoing
+from .reconnecting import RETRY, Reconnection
 from .replies import Reply
-from .segments import MappedResults, UploadSegments
 from .socket_lock import PolledBell, SocketLock
-
-IDLE_FLUSH = 0.002  # seconds after which the background sends what a session left unsent
-BUSY_FLUSH = 0.008  # the same, every other time, while the session sends by itself: each look interrupts it
-RETRY = 0.5  # seconds until the first attempt to reconnect is given up, and twice as many for each further one
-LONGEST_RETRY = 5.0
 
 
 class RemoteTransport:
@@ -79,39 +71,23 @@ class RemoteTransport:
         SHIELD.install()
         self._inherited = False  # by a forked child
         FORKS.inherited.add(self)
-        self._window, self._frame = int(settings["window"]), int(settings["frame"])
-        self._window_bytes = int(settings["window_bytes"])
-        self._lease = float(settings["lease"])
         self._numbers = itertools.count(1)
         self._generation = 0
-        self._release_with: Callable[[int], None] = ignore
-        shared = bool(settings["shared"])
-        most = (int(settings["segments"]), int(settings["mapped"]))
-        self._uploads = UploadSegments(most=most) if shared else None
-        self._mapped = MappedResults(int(settings["pid"]), ignore) if shared else None
-        self._outgoing = Outgoing(link, lambda: next(self._numbers), self._uploads)
-        freed = self._uploads.freed if self._uploads is not None else ignore
-        self._incoming = Incoming(self._outgoing, self._mapped, self._release, freed)
-        self._incoming.node, self._incoming.resumed = self.node, self._resumed
-        self._incoming.callers = self.callers = Callers(self._give_back)
-        self.maps, self.opens_files, self.names_files = shared, shared, bool(settings.get("files"))
-        self.daemon = int(settings["pid"])
-        self._gpus: dict[str, str] = dict(settings.get("gpus", {}))  # devices, by their bus ids
-        self._numbers_here: dict[str, int | None] = {}
+        self.memory = memory = DaemonMemory(settings)
+        self._outgoing = outgoing = Outgoing(link, lambda: next(self._numbers), memory.uploads)
+        self._incoming = incoming = Incoming(outgoing, memory)
+        self._effects = incoming.effects
+        incoming.node, incoming.resumed = self.node, self._resumed
+        incoming.callers = self.callers = Callers(self._give_back)
+        self._credit = Credit(int(settings["window"]), int(settings["window_bytes"]), outgoing, incoming)
+        self._reconnection = Reconnection(link, float(settings["lease"]), self._bell.fd)
+        self.maps = self.opens_files = memory.uploads is not None
+        self.names_files = bool(settings.get("files"))
         self.eager, self._cancel_due = True, False
         self._attended: set[Reply] = set()  # without those that are answered
         self._read_at = 0.0  # when a thread last read the socket
-        self._effects_lock = threading.Lock()
-        self._calling_back = 0
-        self._hook: Callable[[], bool] | None = None
-        self._nap = IDLE_FLUSH
-        self._seen = 0  # the newest batch when the background last looked
+        self._flush = IdleFlush(outgoing)
         self._closing = False
-        self._away_since = 0.0
-        self._retry_at = 0.0
-        self._patience = RETRY / 2
-        self._obstacle = ""  # why it could not try to come back
-        self._tell_away, self._told_away = do_nothing, False
         self.background = self.waker = Background(
             "tensord-remote",
             look_around=self._look_around,
@@ -125,40 +101,6 @@ class RemoteTransport:
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    def new_array(self, meta: Meta) -> NDArray[Any]:
-        """An array for one upload; a large one lies in an upload segment, which the daemon uses as it is."""
-        if meta.nbytes < MAPPED_ARRAY:
-            return np.empty(meta.shape, meta.dtype)
-        array = None if self._uploads is None else self._uploads.empty(meta.shape, meta.dtype)
-        if array is not None:
-            return array
-        if meta.nbytes > self._frame:
-            raise MetadataError(
-                f"asarray: {meta.nbytes} bytes do not fit in a frame of {self._frame}; upload them in parts, or "
-                "raise the daemon's limit (frame)",
-                op="asarray",
-            )
-        return np.empty(meta.shape, meta.dtype)
-
-    def gpu(self, device: str) -> int | None:
-        """The number here of a GPU on which the daemon gives this process blocks; None if it has none, or none such."""
-        bus_id = self._gpus.get(device)
-        if bus_id is not None and device not in self._numbers_here:
-            self._numbers_here[device] = number_of(bus_id)
-        return self._numbers_here.get(device)
-
-    def give_up_gpus(self) -> None:
-        """The daemon's blocks cannot be opened here: values go through the host from now on."""
-        self._gpus.clear()
-        self._numbers_here.clear()
-
-    def host_memory(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array: an upload segment, which the daemon reads in place."""
-        return None if self._uploads is None else self._uploads.host(nbytes)
-
-    def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        return None if self._uploads is None else lent(values, dtype, self._uploads.lender)
-
     def send(self, messages: Sequence[Message]) -> None:
         self._enter()
         self.lock.acquire()  # by an outbox, which has raised the shield
@@ -166,9 +108,8 @@ class RemoteTransport:
             self._check()
             if self._cancel_due:  # a restart that counts it may be among the messages
                 self._send_cancel()
-            if self._uploads is not None:
-                for header in self._uploads.announcements():
-                    self._link.send(header)
+            for header in self.memory.announcements():
+                self._link.send(header)
             self._outgoing.send(messages)
         finally:
             self.lock.release()
@@ -184,8 +125,7 @@ class RemoteTransport:
 
     def _enter(self) -> None:
         """Refuse callbacks, and signal handlers on a thread that has the lock: they would wait for themselves."""
-        me = threading.get_ident()
-        if me in self.lock.inside or me == self._calling_back:
+        if self.lock.is_mine() or self._effects.runs_here():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         if self._inherited:
             raise ConnectionLost(FORKED)
@@ -205,20 +145,11 @@ class RemoteTransport:
             raise self._incoming.lost.reraisable()
 
     def await_credit(self) -> None:
-        if not self._has_credit(self._window, self._window_bytes):
-            # The daemon tells of half a window at a time, and still has the other half to do: enough to go on with.
-            enough = Until(lambda: self._has_credit(self._window * 3 // 4, self._window_bytes))
-            resting(lambda: self._wait(enough, None))
+        if not self._credit.has():
+            resting(lambda: self._wait(Until(self._credit.is_enough), None))
 
     def has_room(self, share: float) -> bool:
-        return self._has_credit(self._window * share, self._window_bytes * share)
-
-    def _has_credit(self, window: float, window_bytes: float) -> bool:
-        outgoing, incoming = self._outgoing, self._incoming
-        if incoming.lost is not None:
-            return True
-        unread = outgoing.sent_bytes - incoming.consumed_bytes
-        return outgoing.sent - incoming.consumed <= window and unread <= window_bytes
+        return self._credit.has(share, share)
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions; overtakes them.
@@ -227,7 +158,7 @@ class RemoteTransport:
         may cancel, too: no thread holds the lock while it runs.
         """
         self._generation += 1
-        self._incoming.cancel(next(self._numbers))
+        self._effects.cancel(next(self._numbers))
         if self.lock.is_mine():
             self._cancel_due = True
             self._bell.ring()
@@ -242,7 +173,7 @@ class RemoteTransport:
     def _send_cancel(self) -> None:
         """Send CANCEL. Cancels here, too, what was sent since the call, whose answers may have arrived."""
         self._cancel_due = False
-        self._incoming.cancel(next(self._numbers))
+        self._effects.cancel(next(self._numbers))
         if not self._outgoing.away:
             self._link.send([CANCEL, self._generation])
 
@@ -274,7 +205,7 @@ class RemoteTransport:
             self._read_at = time.monotonic()
         finally:
             lock.release()
-        if self._incoming.effects or self.waiting.followers:
+        if self._effects.answers or self.waiting.followers:
             self._after_receiving()
 
     def unattended(self) -> None:
@@ -293,7 +224,7 @@ class RemoteTransport:
                     self._happened(event)
             else:
                 self._bell.clear()
-        if self._lease and incoming.received - incoming.acknowledged >= ACK_EVERY:
+        if self._reconnection.lease and incoming.received - incoming.acknowledged >= ACK_EVERY:
             incoming.acknowledged = incoming.received
             link.send([ACK, incoming.received])
         if self._cancel_due:
@@ -320,43 +251,30 @@ class RemoteTransport:
                 self._take()
         if self._outgoing.away:
             return
-        if not self._lease:
+        if not self._reconnection.lease:
             self._incoming.fail(ConnectionLost(f"the daemon at {self._link.address} is gone"))
             return
         self._outgoing.away = True
-        self._away_since = time.monotonic()
-        self._retry_at = 0.0
+        self._reconnection.begin(time.monotonic())
         self.background.ring()
 
     def _reconnect(self) -> None:
-        """Try to resume: open a new connection and say HELLO with the session's token."""
+        """Make the next attempt to resume the session, if it is due."""
         with self.lock:
             now = time.monotonic()
-            if self.waiting.closed or not self._outgoing.away or now < self._retry_at:
+            if self.waiting.closed or not self._outgoing.away or not self._reconnection.is_due(now):
                 return
             if self._incoming.lost is not None:  # the daemon has ended the session
                 self._outgoing.away = False
                 return
-            self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes time, too
-            self._retry_at = now + self._patience
-            if now - self._away_since > self._lease:
+            failure = self._reconnection.attempt(now, self._incoming.received)
+            if failure is not None:
                 self._outgoing.away = False
-                self._incoming.fail(
-                    ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long{self._obstacle}")
-                )
-                return
-            try:
-                self._link.reopen()
-            except OSError as error:  # out of descriptors, or the host's name is not known at the moment
-                self._obstacle = f": {error.strerror or error}"
-                return
-            self._obstacle = ""
-            self._link.watch(self._bell.fd)
-            self._link.hello(self._link.welcome.token, self._incoming.received)
+                self._incoming.fail(failure)
 
     def _resumed(self, received: int) -> None:
         """Send what the daemon missed: the session is resumed. The caller holds the lock."""
-        self._patience = RETRY / 2
+        self._reconnection.succeeded()
         self._outgoing.away = False
         if self._generation:  # the CANCEL may have been lost; if not, the daemon recognises it
             self._link.send([CANCEL, self._generation])
@@ -365,24 +283,13 @@ class RemoteTransport:
     def _after_receiving(self) -> None:
         """Run callbacks and wake waiting threads, without the lock. Delays a first Ctrl-C."""
         with SHIELD:
-            while self._incoming.effects and self._effects_lock.acquire(blocking=False):
-                try:
-                    self._calling_back = threading.get_ident()
-                    self._incoming.run_effects()
-                finally:
-                    self._calling_back = 0
-                    self._effects_lock.release()
+            self._effects.run()
             self.waiting.wake()
 
     # -- the background --------------------------------------------------------------------------------------------
 
     def flush_with(self, flush: Callable[[], bool]) -> None:
-        self._hook = flush
-
-    def release_exports_with(self, release: Callable[[int], None]) -> None:
-        self._release_with = release
-        if self._mapped is not None:
-            self._mapped.gone = release
+        self._flush.hook = flush
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         self._incoming.tell_loss = tell
@@ -392,7 +299,7 @@ class RemoteTransport:
     def tell_away_to(self, tell: Callable[[], None]) -> None:
         """Set the function to call, on the background thread and without a lock, each time the connection is lost and
         may come back."""
-        self._tell_away = tell
+        self._reconnection.tell = tell
 
     @property
     def away(self) -> bool:
@@ -431,7 +338,7 @@ class RemoteTransport:
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:
             return RETRY
-        return self._nap if awake else DOZE
+        return self._flush.nap if awake else DOZE
 
     def _sleep_or_read(self, timeout: float | None) -> None:
         """Between two rounds of the background: read answers for callbacks if no thread leads, else sleep."""
@@ -449,24 +356,9 @@ class RemoteTransport:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()
-            self._notice_away()
-            busy = self._outgoing.number != self._seen
-            unsent = self._hook is not None and self._incoming.lost is None and self._hook()
-            self._seen = self._outgoing.number
-            again = unsent and self._nap == BUSY_FLUSH  # is it going to lie idle?
-            self._nap = BUSY_FLUSH if busy and not again else IDLE_FLUSH
-            return unsent
+            self._reconnection.notice(away=self._outgoing.away)
+            return self._incoming.lost is None and self._flush.look()
         return False
-
-    def _notice_away(self) -> None:
-        """Tell once that the connection is lost and may come back."""
-        told, self._told_away = self._told_away, self._outgoing.away
-        if self._told_away and not told:
-            self._tell_away()
-
-    def _release(self, export: int) -> None:
-        """Release an export whose array is no longer used. Called anywhere, inside any lock."""
-        self._release_with(export)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -490,8 +382,7 @@ class RemoteTransport:
                 return
             self.waiting.close()
             linger = 0 if self._outgoing.away or self._incoming.lost is not None else LINGER_MS
-            if self._mapped is not None:
-                self._mapped.close()
+            self.memory.forget_results()
             with suppress(TensordError, zmq.ZMQError):
                 self._link.bye()
             self._incoming.fail(ConnectionLost(CLOSED_HERE))
@@ -508,10 +399,8 @@ class RemoteTransport:
 
     def _finish(self, linger: int) -> None:
         self._link.close(linger)
-        if self._uploads is not None:
-            self._uploads.close()
-        self._hook = None
-        self._release_with = ignore
+        self.memory.close()
+        self._flush.hook = None
         SHIELD.remove()
         self._bell.close()
 
@@ -519,11 +408,3 @@ class RemoteTransport:
         """Have the background thread close the session."""
         self._closing = True
         self.background.ring()
-
-
-def do_nothing() -> None:
-    """In place of a callback without arguments."""
-
-
-def ignore(_what: Any) -> None:
-    """Do nothing, in place of a callback."""

@@ -565,7 +565,7 @@ def test_a_killed_daemon_ends_the_wait_for_credit(start):
                     session.call("add", [x, 1.0])
 
             with waiting([submit]) as told:
-                window = session._core.transport._window
+                window = session._core.transport._credit.window
                 eventually(lambda: session._core.transport._outgoing.sent > window)
                 daemon.kill()
                 daemon.signal = lambda _number: None

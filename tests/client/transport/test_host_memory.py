@@ -42,7 +42,7 @@ def comes_back(session: Session, array: Any) -> None:
 
 def segments_of(session: Session) -> int:
     """How many segments the connection has."""
-    uploads = session._core.transport._uploads
+    uploads = session._core.transport.memory.uploads
     return len(uploads._lent) + len(uploads._free)
 
 

@@ -1,4 +1,4 @@
-"""What comes from a daemon: callbacks and their errors."""
+"""What comes from a daemon."""
 
 from __future__ import annotations
 
@@ -7,28 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tensord.client.transport.incoming import Incoming, call_back
-from tensord.client.transport.outgoing import SideEffect
+from tensord.client.transport.incoming import Incoming
 from tensord.client.transport.replies import Reply
-from tensord.interpreter.errors import ConnectionLost, KernelError, ProtocolError
+from tensord.interpreter.errors import ConnectionLost, ProtocolError
 from tensord.interpreter.wire.frames import ARRAY, ERROR, VALUE
 
 from ...each_case import each_case
-
-
-def test_an_error_that_several_callbacks_raise_stays_as_it_is() -> None:
-    """It may be a tensor's, which others have, too: each effect tells its own line with a copy."""
-    known = KernelError("broken")
-
-    def fail() -> None:
-        raise known
-
-    found = [call_back(SideEffect(fail, 1, 0, f"user.py:{line}"), ()) for line in (1, 2)]
-    assert [(error.message, error.op, error.location) for error in found if error] == [
-        ("broken", "effect", "user.py:1"),
-        ("broken", "effect", "user.py:2"),
-    ]
-    assert (known.op, known.location, known.__traceback__ is None) == (None, None, False)
 
 
 class Mapped:
@@ -65,7 +49,8 @@ def test_an_export_that_nothing_was_mapped_of_is_released(kind, body, mapped, er
     """The daemon keeps the value for as long as nobody says that it is unused."""
     outgoing: Any = SimpleNamespace(exports={3: 7}, effects={})
     gone: list[int] = []
-    incoming = Incoming(outgoing, mapped, gone.append, lambda _: None)
+    memory: Any = SimpleNamespace(mapped=mapped, release=gone.append)
+    incoming = Incoming(outgoing, memory)
     incoming.replies[3] = reply = Reply()
     incoming._answer(3, kind, body, [])
     assert reply.done

@@ -19,7 +19,7 @@ import pytest
 
 import tensord as td
 from tensord.client.session.session import Session
-from tensord.client.transport.remote import BUSY_FLUSH, IDLE_FLUSH
+from tensord.client.transport.idle_flush import BUSY_FLUSH, IDLE_FLUSH
 from tensord.interpreter.concurrency.leader_followers import NEVER, Awaited
 
 from ...daemon import Daemon
@@ -338,8 +338,8 @@ def test_what_is_sent_while_a_callback_cancels_is_cancelled_although_the_daemon_
     session, observer, monkeypatch
 ):
     """Between the callback's call of `cancel` and the message to the daemon, another thread asks for the chain."""
-    outgoing, incoming = session._core.transport._outgoing, session._core.transport._incoming
-    cancel, called = incoming.cancel, threading.Event()
+    outgoing, effects = session._core.transport._outgoing, session._core.transport._effects
+    cancel, called = effects.cancel, threading.Event()
 
     def is_done() -> bool:
         (row,) = [
@@ -357,7 +357,7 @@ def test_what_is_sent_while_a_callback_cancels_is_cancelled_although_the_daemon_
         session.cancel()
         raise ValueError("after the cancellation")
 
-    monkeypatch.setattr(incoming, "cancel", slowly)
+    monkeypatch.setattr(effects, "cancel", slowly)
     session.effect(fail)
     session.flush()
     assert called.wait(PATIENCE)
@@ -379,7 +379,7 @@ def test_a_wait_for_credit_holds_nobody_else_up(session, daemon, how):
     with paused(daemon):
         thread = threading.Thread(target=flood, args=(session, x, told))
         thread.start()
-        eventually(lambda: session._core.transport._outgoing.sent > session._core.transport._window)
+        eventually(lambda: session._core.transport._outgoing.sent > session._core.transport._credit.window)
         y.release()
         if how == "cancel":
             session.cancel()
@@ -397,7 +397,7 @@ def test_who_waits_for_credit_is_told_of_it_twice_per_window(session):
     transport = session._core.transport
     x = session.asarray(np.ones(4))
     session.sync()
-    before, window = transport._incoming.received, transport._window
+    before, window = transport._incoming.received, transport._credit.window
     rounds = 3
     for _ in range(rounds * window):
         x += 1.0
@@ -411,7 +411,7 @@ def test_who_waits_for_credit_goes_on_with_the_first_half_window(session, monkey
     session.sync()
     waits: list[Awaited] = []
     monkeypatch.setattr(transport, "_wait", lambda awaited, _timeout: waits.append(awaited))
-    window, outgoing, incoming = transport._window, transport._outgoing, transport._incoming
+    window, outgoing, incoming = transport._credit.window, transport._outgoing, transport._incoming
     monkeypatch.setattr(outgoing, "sent", incoming.consumed + window + 200)
     transport.await_credit()
     (enough,) = waits
@@ -429,9 +429,9 @@ def test_the_background_looks_less_often_while_the_session_sends_by_itself(sessi
     def nap(*, sends: bool, unsent: bool = False) -> float:
         if sends:
             session.sync()
-        monkeypatch.setattr(transport, "_hook", lambda: unsent)
+        monkeypatch.setattr(transport._flush, "hook", lambda: unsent)
         transport._look_around()
-        return transport._nap
+        return transport._flush.nap
 
     assert [nap(sends=sends) for sends in (False, True, True, False)] == [
         IDLE_FLUSH,
@@ -447,10 +447,10 @@ def test_the_background_looks_less_often_while_the_session_sends_by_itself(sessi
         transport._outgoing.number += 1
         return True
 
-    monkeypatch.setattr(transport, "_hook", send_by_itself)
+    monkeypatch.setattr(transport._flush, "hook", send_by_itself)
     for _ in range(3):
         transport._look_around()
-    assert transport._nap == IDLE_FLUSH
+    assert transport._flush.nap == IDLE_FLUSH
 
 
 # -- asyncio -----------------------------------------------------------------------------------------------------------

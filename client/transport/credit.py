@@ -1,0 +1,31 @@
+"""The credit of a session on a daemon: how much of what it has sent may be unfinished."""
+
+from __future__ import annotations
+
+from .incoming import Incoming
+from .outgoing import Outgoing
+
+
+class Credit:
+    """Compares what was sent with what the daemon has consumed. `window` counts messages, `nbytes` bytes of uploads."""
+
+    def __init__(self, window: int, nbytes: int, outgoing: Outgoing, incoming: Incoming) -> None:
+        self.window = window
+        self._nbytes = nbytes
+        self._outgoing = outgoing
+        self._incoming = incoming
+
+    def has(self, messages: float = 1.0, nbytes: float = 1.0) -> bool:
+        """Is at most that share of the window unfinished? True once the connection is lost."""
+        outgoing, incoming = self._outgoing, self._incoming
+        if incoming.lost is not None:
+            return True
+        unread = outgoing.sent_bytes - incoming.consumed_bytes
+        return outgoing.sent - incoming.consumed <= self.window * messages and unread <= self._nbytes * nbytes
+
+    def is_enough(self) -> bool:
+        """May a session that has waited for credit go on?
+
+        The daemon tells of half a window at a time, and still has the other half to do.
+        """
+        return self.has(messages=0.75)

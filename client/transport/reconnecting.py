@@ -1,0 +1,70 @@
+"""Attempts to resume a session whose connection to its daemon is lost, for as long as the daemon keeps the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...interpreter.errors import ConnectionLost
+from .link import Link
+
+RETRY: Final = 0.5  # seconds until the first attempt is given up, and twice as many for each further one
+LONGEST_RETRY: Final = 5.0
+
+
+class Reconnection:
+    """The attempts of one session. `lease`: seconds for which the daemon keeps it, 0 if it keeps none.
+
+    All but `notice` is called with the transport's lock. `tell`: called each time the connection is lost and may come
+    back, on the background thread and without a lock.
+    """
+
+    def __init__(self, link: Link, lease: float, bell: int) -> None:
+        self.lease = lease
+        self.tell: Callable[[], None] = do_nothing
+        self._link = link
+        self._bell = bell
+        self._told = False
+        self._away_since = 0.0
+        self._retry_at = 0.0
+        self._patience = RETRY / 2
+        self._obstacle = ""  # why the latest attempt could not begin
+
+    def begin(self, now: float) -> None:
+        """Note that the connection is lost."""
+        self._away_since = now
+        self._retry_at = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Is it time for the next attempt?"""
+        return now >= self._retry_at
+
+    def attempt(self, now: float, received: int) -> ConnectionLost | None:
+        """Open a new connection and say HELLO with the session's token; the error once the lease is over."""
+        self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes time, too
+        self._retry_at = now + self._patience
+        if now - self._away_since > self.lease:
+            return ConnectionLost(f"the daemon at {self._link.address} has been out of reach too long{self._obstacle}")
+        try:
+            self._link.reopen()
+        except OSError as error:  # out of descriptors, or the host's name is not known at the moment
+            self._obstacle = f": {error.strerror or error}"
+            return None
+        self._obstacle = ""
+        self._link.watch(self._bell)
+        self._link.hello(self._link.welcome.token, received)
+        return None
+
+    def succeeded(self) -> None:
+        """Note that the session is resumed: the next attempts begin with the shortest patience."""
+        self._patience = RETRY / 2
+
+    def notice(self, *, away: bool) -> None:
+        """Tell once that the connection is lost and may come back."""
+        told, self._told = self._told, away
+        if away and not told:
+            self.tell()
+
+
+def do_nothing() -> None:
+    """In place of a callback without arguments."""
