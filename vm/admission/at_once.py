@@ -99,7 +99,6 @@ def keep_record(
     """
     scheduler.ids = id_ = scheduler.ids + 1
     scheduler.tick = tick = scheduler.tick + 2
-    scheduler.retired += 1
     scheduler.counts[traits[1]].done += 1
     ring = scheduler.ring
     if ring.enabled:

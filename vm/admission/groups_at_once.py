@@ -221,7 +221,6 @@ class GroupAtOnce:
         scheduler, (started, finished) = self.scheduler, times
         scheduler.ids += 1
         scheduler.tick += 2
-        scheduler.retired += 1
         scheduler.counts[opcode.value].done += 1
         if not scheduler.ring.enabled:
             return

@@ -204,7 +204,6 @@ class Inline:
             target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
             scheduler.ids = id_ = scheduler.ids + 1
             scheduler.tick = tick = scheduler.tick + 2
-            scheduler.retired += 1
             started = clock()
             try:
                 if plan.two:

@@ -50,12 +50,9 @@ class Names:
                 tensor.holders += 1
             lasts = durable or name in directory.durable or user_name(name) in lasting
             self._drop_name(name)
-            directory.bind(name, published)
+            directory.bind(name, published, session.account)
             if lasts:
                 directory.keep(name)
-            directory.publishers[name] = session.account
-            session.account.names += 1
-            session.account.steps += published.weight
         for name in replaced:
             self._drop_name(name)
         return gone
@@ -85,9 +82,6 @@ class Names:
         before = self.directory.unbind(name)
         if before is None:
             return
-        account = self.directory.publishers.pop(name)
-        account.names -= 1
-        account.steps -= before.weight
         for tensor in before.tensors:
             self.drop_holder(tensor)
 

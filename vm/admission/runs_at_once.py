@@ -140,7 +140,6 @@ class RunsAtOnce:
         else:
             scheduler.ids += 1
             scheduler.tick += 2
-            scheduler.retired += 1
             instruction = RunInstruction(scheduler.ids, session, plan.device, location, segment, numbers)
             instruction.replay = replay
             instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]

@@ -115,16 +115,24 @@ class Directory:
             for tensor in self.names[name].tensors:
                 self.lasting[tensor] = self.lasting.get(tensor, 0) + 1
 
-    def bind(self, name: str, published: Published[Tensor]) -> None:
-        """Bind a free name to an object."""
+    def bind(self, name: str, published: Published[Tensor], account: Account) -> None:
+        """Bind a free name to an object, for which an account is charged."""
         self.names[name] = published
         self.families.add(name)
+        self.publishers[name] = account
+        account.names += 1
+        account.steps += published.weight
 
     def unbind(self, name: str) -> Published[Tensor] | None:
         """Remove a name; return the object that it was bound to, if any."""
         before = self.names.pop(name, None)
         self.families.remove(name)
-        if before is not None and name in self.durable:
+        if before is None:
+            return None
+        account = self.publishers.pop(name)
+        account.names -= 1
+        account.steps -= before.weight
+        if name in self.durable:
             del self.durable[name]
             for tensor in before.tensors:
                 self.lasting[tensor] -= 1

@@ -50,6 +50,11 @@ class Tally:
         self.ended: dict[tuple[str, str], int] = {}
         self.delays = Times()
 
+    @property
+    def total(self) -> int:
+        """The number of ended instructions."""
+        return sum([one.done for one in list(self.counts.values())]) + sum(list(self.ended.values()))
+
     def of(self, op: str) -> Counted:
         """The counts of an op; beyond MOST ops, which users may define, the common counts of all others."""
         if op not in self.counts and len(self.counts) >= MOST:

@@ -215,24 +215,16 @@ def wrong_behind(device: DeviceState, author: VmSession, theirs: RemoteNeeds) ->
 
 
 def accounts_add_up(census: Census) -> Iterator[str]:
-    """A session is charged for the storages that it made, and names for the ones that it published."""
+    """A session is charged for the storages that it made."""
     directory = census.engine.directory
     charged: Counter[int] = Counter()
     for storage in census.storages:
         if storage.account is not None and storage.nbytes > 0:
             charged[id(storage.account)] += storage.nbytes
-    names = Counter(id(account) for account in directory.publishers.values())
-    steps: Counter[int] = Counter()
-    for name, publisher in directory.publishers.items():
-        steps[id(publisher)] += directory.names[name].weight
     for session in directory.sessions.values():
         account = session.account
         if account.bytes != charged[id(account)]:
             yield f"session {session.id} is charged for {account.bytes} bytes and made {charged[id(account)]}"
-        if account.steps != steps[id(account)]:
-            yield f"session {session.id} is charged for {account.steps} steps and published {steps[id(account)]}"
-        if account.names != names[id(account)]:
-            yield f"session {session.id} is charged for {account.names} names and published {names[id(account)]}"
 
 
 def shares_add_up(census: Census) -> Iterator[str]:
@@ -251,21 +243,6 @@ def shares_add_up(census: Census) -> Iterator[str]:
             found = held[id(session.account), device.name]
             if nbytes != found:
                 yield f"session {session.id} has a share of {nbytes} bytes of {device.name} and {found} there"
-
-
-def pins_are_counted(census: Census) -> Iterator[str]:
-    """A device counts the pins of the tensors at home there, and the pinned tensors of each storage."""
-    sessions = {*census.engine.directory.sessions.values(), *(gone.session for gone in census.engine.directory.leaving)}
-    pins: Counter[Tensor] = Counter()
-    for session in sessions:
-        for tensor, count in session.pins.values():
-            pins[tensor] += count
-    for device in census.engine.tiers.values():
-        mine = {tensor: count for tensor, count in pins.items() if tensor.home is device}
-        if device.pins != mine or any(tensor.storage not in device.pinned for tensor in mine):
-            yield f"{device.name} counts {sum(device.pins.values())} pins and has {sum(mine.values())}"
-        if device.pinned != Counter(tensor.storage for tensor in mine):
-            yield f"{device.name} counts {len(device.pinned)} pinned storages otherwise than its pinned tensors"
 
 
 def mappings_are_counted(census: Census) -> Iterator[str]:
@@ -374,15 +351,6 @@ def the_living_are_listed(census: Census) -> Iterator[str]:
             yield f"the list of {device.name} is not in program order"
 
 
-def the_tally_adds_up(census: Census) -> Iterator[str]:
-    """Each instruction that has ended is in the tally once."""
-    scheduler = census.engine.scheduler
-    tally = scheduler.tally
-    counted = sum(one.done for one in tally.counts.values()) + sum(tally.ended.values())
-    if counted != scheduler.retired:
-        yield f"the tally counts {counted} instructions, and {scheduler.retired} have ended"
-
-
 def name(storage: Storage) -> str:
     """A storage, for people."""
     return f"<storage of {storage.nbytes} bytes, copies {storage.current()}>"
@@ -402,10 +370,8 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     accounts_add_up,
     shares_add_up,
     mappings_are_counted,
-    pins_are_counted,
     edges_are_counted,
     nothing_is_forgotten,
     streams_are_counted,
     the_living_are_listed,
-    the_tally_adds_up,
 )

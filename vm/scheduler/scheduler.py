@@ -73,7 +73,6 @@ class Scheduler:
         self.latest = self.now  # when the newest message was admitted
         self.ids = 0  # the newest instruction id, including instructions run at admission and rejected messages
         self.tick = 0  # the logical clock: counts admissions and erasures
-        self.retired = 0
         self.failed = 0
         self.system_session = VmSession(0, drop_reply)  # owns planned transfers and copies
         self.live: dict[int, Instruction] = {}
@@ -111,6 +110,11 @@ class Scheduler:
         dispatcher = self.dispatcher
         return bool(self.finished or dispatcher.ready or dispatcher.doomed or dispatcher.running)
 
+    @property
+    def retired(self) -> int:
+        """The number of instructions that have ended."""
+        return self.tally.total
+
     def stamp(self, now: int) -> None:
         """Begin a pass, whose events all get this time, in nanoseconds."""
         self.now = self.dispatcher.now = now
@@ -147,7 +151,6 @@ class Scheduler:
         """Count a release that took effect at once, and add its trace record: the id and the version of each copy."""
         self.ids += 1
         self.tick += 2
-        self.retired += 1
         self.counts[RELEASE].done += 1
         if self.ring.enabled:
             now = self.clock()
@@ -305,7 +308,6 @@ class Scheduler:
         self.count(instruction)
         self.ring.add(instruction, self.tick)
         self._leave(instruction)
-        self.retired += 1
         if instruction.origin:
             self.tell(errors.whose(instruction) or self.system_session, instruction.error)
         if instruction.failures is not None or instruction.traits.tolerant:

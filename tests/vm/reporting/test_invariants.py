@@ -63,10 +63,6 @@ def test_the_engine_that_is_corrupted_below_is_sound(busy: Busy) -> None:
     assert not busy.engine.live
 
 
-def ended_and_not_counted(busy: Busy) -> None:
-    busy.scheduler.retired += 1
-
-
 def late_version(busy: Busy) -> None:
     copy_of(busy.x).version += 1
 
@@ -149,9 +145,7 @@ def holders_off(busy: Busy) -> None:
 
 
 def holder_without_handle(busy: Busy) -> None:
-    busy.engine.directory.names["alias"] = Published((busy.name,))
-    busy.engine.directory.publishers["alias"] = busy.session.account
-    busy.session.account.names += 1
+    busy.engine.directory.bind("alias", Published((busy.name,)), busy.session.account)
 
 
 def sharers_off(busy: Busy) -> None:
@@ -168,10 +162,6 @@ def bytes_off(busy: Busy) -> None:
     busy.session.account.bytes -= 8
 
 
-def names_off(busy: Busy) -> None:
-    busy.session.account.names += 1
-
-
 def share_off(busy: Busy) -> None:
     busy.session.account.shares[busy.cpu] = 8
 
@@ -180,14 +170,6 @@ def mapping_without_export(busy: Busy) -> None:
     copy = copy_of(busy.x)
     copy.uses += 1
     busy.cpu.mapped[copy] = 1
-
-
-def pin_not_counted(busy: Busy) -> None:
-    busy.session.pins[1] = (busy.x, 1)
-
-
-def pin_of_no_handle(busy: Busy) -> None:
-    busy.cpu.pinned[busy.x.storage] = 1
 
 
 def hard_off(busy: Busy) -> None:
@@ -307,11 +289,8 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     unknown_off: "the_ledger_adds_up",
     unreserved_bytes_off: "the_ledger_adds_up",
     bytes_off: "accounts_add_up",
-    names_off: "accounts_add_up",
     share_off: "shares_add_up",
     mapping_without_export: "mappings_are_counted",
-    pin_not_counted: "pins_are_counted",
-    pin_of_no_handle: "pins_are_counted",
     hard_off: "edges_are_counted",
     soft_lost: "edges_are_counted",
     unlaunched_off: "edges_are_counted",
@@ -327,7 +306,6 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     order_on_the_device: "the_living_are_listed",
     missing_in_the_session: "the_living_are_listed",
     retired_and_listed: "the_living_are_listed",
-    ended_and_not_counted: "the_tally_adds_up",
 }
 
 
