@@ -16,24 +16,24 @@ from tensord.interpreter.schema.opdoc import description_of
 HEAD = """# Ops
 
 `session.call(name, inputs, attributes)` issues an op by name; operators and methods of tensors, such as `x @ y` and
-`x.sum()`, are short for the same. Names of ops and attributes are those of the Python array API standard where it has
-them. `tensord ops NAME` says all about one of them.
+`x.sum()`, are short forms of such calls. Names of ops and attributes follow the Python array API standard as far as the
+standard has them. `tensord ops NAME` describes one op in full.
 
-Operands are tensors of the session with one of the dtypes after the colon, or Python scalars; `[x]` may be left out, of
-`x...` there may be more. An attribute without a default has to be given.
+Operands are tensors of the session with one of the dtypes after the colon, or Python scalars; `[x]` is optional, and
+`x...` stands for one or more operands. An attribute without a default is required.
 
-- **view**: where strides can express it, the result shares its input's memory until one of the two is written. Values
+- **view**: the result shares its input's memory, if strides can express it, until one of the two is written. Values
   are independent: unlike with NumPy's views, writing to one never changes the other.
-- **waits for data**: the data decide the result's shape; `shape` and `dtype` of the handle wait for it.
-- **N results**: a call gives as many tensors.
-- **whole**: of [global tensors](global.md), each device computes all of the op ([layouts.md](layouts.md)).
-- **composite**: on a device without a kernel for it, it is made of other ops.
-- **needs**: functions that a device's array module has to have; NumPy has all, CuPy lacks some. Where they are missing,
-  the op runs on a cpu device, unless it is composite.
-- **needs `scipy.special`**: SciPy where the device is (`pip install "tensord[special]"`), on a cuda device CuPy's
-  `cupyx.scipy.special`.
+- **waits for data**: the data decide the result's shape; `shape` and `dtype` of the handle wait for the data.
+- **N results**: a call returns N tensors.
+- **whole**: for [global tensors](global.md), each device computes the whole op ([layouts.md](layouts.md)).
+- **composite**: on a device without a kernel for the op, the op is composed of other ops.
+- **needs**: functions that a device's array module must have; NumPy has all of them, CuPy lacks some. If a function is
+  missing, the op runs on a cpu device, unless it is composite.
+- **needs `scipy.special`**: SciPy in the process that has the device (`pip install "tensord[special]"`); on a cuda
+  device, CuPy's `cupyx.scipy.special`.
 
-This list is written from the definitions: `.venv/bin/python docs/make_ops.py > docs/ops.md`.
+This list is generated from the definitions: `.venv/bin/python docs/make_ops.py > docs/ops.md`.
 """
 BAR = "\\|"  # a bar in a cell
 COLUMNS = ("op", "operands", "attributes", "result", "")
