@@ -1,32 +1,32 @@
-"""The client. Its rooms, from the bottom to the top; a room imports those above it in this list, and none below.
+"""The client. Its rooms, from the bottom to the top: a room imports only rooms above it in this list.
 
-- `locations/`: where the user's code is
-- `process/`: what a fork and the end of the process do to sessions
-- `transport/`: how messages reach a daemon
+- `locations/`: the lines and spans of the user's code
+- `process/`: effects of a fork, and of the end of the process, on sessions
+- `transport/`: the connection to a daemon
 - `outbox/`: unsent messages
 - `waiting/`: procedures that wait, for threads and for event loops
-- `device_arrays/`: tensors as arrays of this process's GPU, and back
-- `requests/`: questions, and side effects in program order
-- `core/`: what a session consists of
+- `device_arrays/`: tensors as arrays of this process's GPU, and such arrays as tensors
+- `requests/`: questions to the machine, and side effects in program order
+- `core/`: the parts of a session
 - `tensor/`: a handle and its ops
 - `calls/`: from a call to a message; contexts
-- `host_arrays/`: from arrays to tensors, and results that come near the host
-- `collectives/`: tensors on several devices, computed with together
+- `host_arrays/`: uploads of arrays, and downloads of results
+- `collectives/`: computations of several devices together
 - `global_tensors/`: one value in parts on several devices
-- `own_ops/`: ops of users, as the client calls them
+- `own_ops/`: ops that users define
 - `array_api/`: the namespace of the standard, and functions beyond it
-- `pipelines/`: stages on several devices, one microbatch behind the other
+- `pipelines/`: stages on several devices, which process microbatches one after the other
 - `capture/`: from a Python function to a program
 - `linking/`: programs that run on a session
 - `routines/`: functions that are captured once and run as one message
 - `sharing/`: names that sessions share
 - `files/`: files of tensors, and checkpoints
-- `periods/`: what repeats, found by the client
+- `periods/`: repeated sequences of calls, found by the client
 - `embedded/`: a machine in this process
-- `recording/`: what sessions do, with its values, written to a file
-- `session/`: the facade of all that
+- `recording/`: the messages and values of sessions, written to a file
+- `session/`: the public facade of all these
 - `cluster/`: sessions on several machines behind one facade
-- `replay/`: recordings run again on other machines, results compared
+- `replay/`: runs recordings again on other machines, and compares results
 - `cli/`: the command line
 
 `embedded`, `replay` and `cli` reach into the machine; a thin client imports none of them.

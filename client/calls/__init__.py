@@ -1,7 +1,7 @@
 """From a call to a message.
 
-- `calls`: issues ops; `by_name`: what takes any op; `signatures`: calls that were seen before
-- `handlers`: the chain that every op passes; `checks`: of arguments, for every part
-- `host_calls`: functions of the program that the machine calls, for their results
-- `contexts`: what was made together goes together; `scopes`: how
+- `calls`: issues ops; `by_name`: the entry point for any op; `signatures`: calls that were made before
+- `handlers`: the chain that every op passes; `checks`: checks of arguments, for all rooms
+- `host_calls`: functions of the program that the machine calls for their results
+- `contexts`: release tensors that were made in one block; `scopes`: their implementation
 """

@@ -1,4 +1,4 @@
-"""Ops by name: `call`, which takes everything, behind `Session.call`, the methods of tensors and most functions."""
+"""Ops by name: `call`, which takes any op. `Session.call`, the methods of tensors and most functions use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .signatures import SMALL
 
 LISTS = frozenset((list, tuple))
 PLAIN = frozenset((bool, int, float, str, type(None)))
-UNKNOWN: tuple[Any, tuple[Any, ...]] = (None, ())  # a call that has to be checked before it has a key
+UNKNOWN: tuple[Any, tuple[Any, ...]] = (None, ())  # a call without a key yet, since it has to be checked first
 ITEMS = frozenset((int, str, type(None)))  # of a tuple: values of different types here are never equal
 
 
@@ -48,7 +48,7 @@ def call(
         calls = core.calls
         key, operands = call_key(core, name, inputs, attributes, out, device) if calls.native else UNKNOWN
         entry = None if key is None else calls.known.get(key)
-        # An int that is not small may not fit some dtype: then it has to be checked.
+        # A large int may not fit some dtype, so it has to be checked.
         large = entry is not None and entry.integers and any(type(x) is int and not 0 <= x <= SMALL for x in inputs)
         if entry is not None and not large:
             issued = calls.issue(core, entry, operands, out, core.outbox.locations.here())
@@ -67,7 +67,7 @@ def call(
 def call_anew(
     core: Core, name: str, inputs: Any, attributes: Any, out: Any, device: Device | None, key: Any
 ) -> list[Tensor]:
-    """Issue a call that was not made before."""
+    """Issue a call that has not been made before."""
     try:
         capture = capture_of(core.outbox)
         op = find(name if capture is None else plain_of(name))
@@ -116,20 +116,20 @@ def call_key(
         if any(target._core is not core for target in out):
             return UNKNOWN
         if len(out) > 1 and len(set(map(id, out))) < len(out):
-            return UNKNOWN  # the long way refuses it
+            return UNKNOWN  # the general path refuses it
         targets = tuple([target._form if type(target) in GLOBALS else target._meta for target in out])
     if attributes is None:
         return (name, tuple(metas), home, targets), tuple(operands)
     if type(attributes) is not dict:
         return UNKNOWN
-    kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but not the same attribute
+    kinds: Any = tuple(map(type, attributes.values()))  # 1, 1.0 and True are equal, but different attributes
     if not PLAIN.issuperset(kinds) and not all(map(is_plain, attributes.values())):
         return UNKNOWN
     return (name, tuple(metas), home, targets, tuple(attributes.items()), kinds), tuple(operands)
 
 
 def is_plain(value: Any) -> bool:
-    """May an attribute's value, together with its type, stand for its normal form?"""
+    """Return whether an attribute's value and type can represent its normal form."""
     if type(value) is tuple:
         return ITEMS.issuperset(map(type, value))
     return type(value) in PLAIN or isinstance(value, np.dtype)
@@ -144,6 +144,6 @@ def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, Iterable) and not isinstance(values, Tensor):
         try:
             return tuple(values)
-        except TypeError:  # of an array without dimensions
+        except TypeError:  # an array without dimensions
             pass
     raise MetadataTypeError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)

@@ -1,12 +1,13 @@
 """From a call to a message: how a session issues ops.
 
 A call infers its results' metas here, so that wrong shapes, dtypes or attributes raise an error at the user's line;
-then it appends one message to the `outbox`, which decides when a batch leaves. `signatures` makes a call that was seen
-before one dictionary lookup.
+then it appends one message to the `outbox`, which decides when a batch is sent. `signatures` reduces a call that was
+made before to one dictionary lookup.
 
-There are two entry points: `Calls.operate` (a tensor, and perhaps another operand: operators, views, and functions like
-them), and `call` in `by_name` (everything). A `Calls` belongs to one session but has no reference to its core: the core
-owns it, and the tensors own the core. So each entry point takes the core from its first tensor, or as an argument.
+There are two entry points: `Calls.operate` for one tensor and perhaps another operand (operators, views, and similar
+functions), and `call` in `by_name` for everything. A `Calls` belongs to one session but has no reference to its core,
+since the core owns it, and the tensors own the core. So each entry point takes the core from its first tensor, or as an
+argument.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ new = object.__new__
 class Calls:
     """Issues the ops of one session.
 
-    `handler`: the chain that every op passes. `native`: it is the default one, so that calls may go straight to the
-    outbox. `known`: the entries to look such calls up in, those of `_signatures`; empty while there is another handler,
-    and while a thread captures a routine: then all calls of the session pass `execute`, which records those of that
-    thread.
+    `handler`: the chain that every op passes. `native`: the chain is the default one, so calls may go straight to the
+    outbox. `known`: the entries in which such calls are looked up, those of `_signatures`. It is empty while there is
+    another handler, and while a thread captures a routine: then all calls of the session pass `execute`, which records
+    those of that thread.
     """
 
     call = staticmethod(call)  # for tensors, which know no room above their own
@@ -56,11 +57,11 @@ class Calls:
         self._signatures = Signatures(outbox)
         self._sites = outbox.locations.sites
         self._span = outbox.locations.spans.get
-        self._captures = 0  # of routines, by threads that are in the middle of one
+        self._captures = 0  # number of threads that capture a routine
         self.use(DEFAULT_HANDLER)
 
     def use(self, handler: Handler) -> None:
-        """Have every op pass this chain of handlers. MetadataTypeError for what cannot be called."""
+        """Make every op pass this chain of handlers. MetadataTypeError for an object that cannot be called."""
         if not callable(handler):
             message = f"a handler is called with an Invocation; {type(handler).__name__} cannot be called"
             raise located(MetadataTypeError(message))
@@ -85,7 +86,8 @@ class Calls:
         in_place: bool = False,
         attributes: FrozenAttributes = (),
     ) -> Tensor:
-        """An op of a tensor, and of another operand unless that is None. The hot path: one lookup, message, handle."""
+        """An op of a tensor, and of another operand unless that is None. The hot path: one lookup, one message, one
+        handle."""
         core = x._core
         if type(y) is Tensor:
             key: Any = (op, x._meta, y._meta, x._home, in_place)
@@ -111,7 +113,7 @@ class Calls:
             pass
         else:
             location = self._sites.get((id(frame.f_code), frame.f_lasti))
-            if type(location) is not int:  # it is not known, or needs its callers
+            if type(location) is not int:  # unknown, or dependent on its callers
                 location = outbox.locations.site(frame)
         span = self._span()
         if span is not None:
@@ -133,7 +135,9 @@ class Calls:
                     forget(x)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-                made._id = id_  # before the call is there: an exception from outside finds no call without a handle
+                made._id = (
+                    id_  # before the call is appended: an exception from outside then finds no call without a handle
+                )
             messages = outbox.messages
             messages.append([CALL, entry.number, operands, (id_,), 0, location])
             size = len(messages)
@@ -166,7 +170,7 @@ class Calls:
                 made = list(out)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-                made = [Tensor(core, id_, entry.output, entry.home)]  # before the call is there: see `operate`
+                made = [Tensor(core, id_, entry.output, entry.home)]  # before the call is appended: see `operate`
             messages = outbox.messages
             messages.append([CALL, entry.number, operands, tuple([each._id for each in made]), 0, location])
             size = len(messages)
@@ -193,7 +197,7 @@ class Calls:
     def _first_time(
         self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any
     ) -> Tensor:
-        """Issue a call that was not seen before; see `carry_out`."""
+        """Issue a call that was not made before; see `carry_out`."""
         core = x._core
         if type(x) in GLOBALS:
             return core.global_calls.operate(op, x, y, in_place, attributes)
@@ -223,7 +227,7 @@ class Calls:
             HANDLED.frame = outer
 
     def entry(self, key: SignatureKey) -> KnownSignature | None:
-        """The entry of a signature that was sent, and whose number still means it."""
+        """The entry of a signature that was sent, if its number still denotes it."""
         return self._signatures.entries.get(key)
 
     def supports(self, op: OpDef, device: str) -> bool:
@@ -239,9 +243,9 @@ class Calls:
         return next(homes, None) or device_of(core, None)
 
     def execute(self, core: Core, invocation: Invocation, alias: Any = None) -> list[Tensor]:
-        """Send an op as it is to its device: what the innermost handler does. `alias`: another key for its entry.
+        """Send an op as it is to its device, as the innermost handler does. `alias`: another key for its entry.
 
-        Recorded instead if this thread captures a routine.
+        If this thread captures a routine, the op is recorded instead.
         """
         if is_global(core, invocation):
             return core.global_calls.carry_out(core, invocation)
@@ -268,7 +272,7 @@ class Calls:
             operands = tuple([value._id if type(value) is Tensor else value for value in invocation.inputs])
             issued = self.issue(core, entry, operands, invocation.out, location)
             if issued is not None:
-                self._outbox.appended()  # in front of the call its signature may be the batch's first message
+                self._outbox.appended()  # if the batch is empty, the signature is its first message, before the call
                 return issued
 
     def to_device(self, tensor: Tensor, device: str | Placement) -> Tensor:
@@ -291,7 +295,7 @@ class Calls:
         return made
 
     def hint(self, tensor: Tensor, what: str, device: str | None = None) -> None:
-        """Hint where the tensor's value should be, at this place in program order."""
+        """Send a hint about the placement of the tensor's value, at this point in program order."""
         core, outbox = tensor._core, self._outbox
         place = device or ""
         if device == HOST:
@@ -307,7 +311,7 @@ class Calls:
 
 
 def is_global(core: Core, invocation: Invocation) -> bool:
-    """Does a global tensor take part in the call, or does the call make some?"""
+    """Return whether a global tensor takes part in the call, or the call makes one."""
     if isinstance(invocation.device, Placement):
         return True
     if invocation.device is None and core.placement is not None and not any_tensor(invocation):
@@ -316,5 +320,5 @@ def is_global(core: Core, invocation: Invocation) -> bool:
 
 
 def any_tensor(invocation: Invocation) -> bool:
-    """Is one of the operands or targets a tensor?"""
+    """Return whether any operand or target is a tensor."""
     return any(isinstance(each, Tensor) for each in (*(invocation.out or ()), *invocation.inputs))

@@ -1,4 +1,4 @@
-"""Checks of arguments for every part of a session: that a tensor is the session's own, that a device exists.
+"""Checks of arguments for all parts of a session: a tensor belongs to the session, a device exists.
 
 Each error carries the user's line.
 """
@@ -25,16 +25,16 @@ from ..outbox.current import plain_of
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 
-Device: TypeAlias = str | Placement  # where a new tensor is to be
+Device: TypeAlias = str | Placement  # the place of a new tensor
 
 
 def own(core: Core, tensor: Any, beside: Any = None) -> Tensor:
-    """The tensor, if it is one of the session and was not released. `beside`: another operand, for the error."""
+    """The tensor, if it belongs to the session and was not released. `beside`: another operand, for the error."""
     if not isinstance(tensor, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {tensor.__class__.__name__}; use asarray"))
     if tensor._core is not core:
         raise located(foreign(tensor, core, beside))
-    if tensor._id <= 0:  # it was released, or is symbolic
+    if tensor._id <= 0:  # released, or symbolic
         tensor._check_living()
     return tensor
 
@@ -49,7 +49,7 @@ def foreign(tensor: Tensor, core: Core | None = None, beside: Any = None) -> Ten
 
 
 def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
-    """The error for a tensor of another node than what it is used with."""
+    """The error for a tensor that is used with a tensor of another node."""
     if tensor._core.closed:
         return node_lost(tensor._core.node, "the tensor was there, and is gone")
     here = beside.device if isinstance(beside, Tensor) else core.node
@@ -60,19 +60,19 @@ def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
 
 
 def refuse_other_nodes(captured: Core, core: Core) -> None:
-    """CaptureError for an op on another node of the cluster than that on which a routine is captured."""
+    """CaptureError if an op is on another node of the cluster than the routine that is captured."""
     if captured is not core and core.cluster is not None and captured.cluster is core.cluster:
         message = f"a routine is of one node, here {captured.node}: do what is for {core.node} outside of the routine"
         raise located(CaptureError(message))
 
 
 def on_one_device(tensor: Tensor) -> Tensor:
-    """A plain tensor with the value: itself, or that of a global one, put together on its first device."""
+    """A plain tensor with the value: the tensor itself, or a global tensor's parts joined on its first device."""
     return tensor.to_device(tensor.device.names[0]) if type(tensor) in GLOBALS else tensor  # type: ignore[attr-defined]
 
 
 def device_of(core: Core, name: Any) -> str:
-    """The full name of a device, which may lack the machine's node; the machine's first one unless named."""
+    """The full name of a device, whose node may be left out; the machine's first device if `name` is None."""
     devices = core.outbox.transport.devices
     if name is None:
         return str(next(iter(devices)))
@@ -95,19 +95,19 @@ def full_name(core: Core, name: Any) -> str:
 
 
 def beside(core: Core, tensor: Any) -> Core:
-    """The tensor's own core where both are of one cluster; else this one, which refuses a tensor of another."""
+    """The tensor's own core if both belong to one cluster; else this core, which refuses tensors of others."""
     other: Core = tensor._core if isinstance(tensor, Tensor) else core
     return other if core.cluster is not None and other.cluster is core.cluster else core
 
 
 def placement_of(core: Core, given: Placement) -> Placement:
-    """The placement on devices of the machine, or of its cluster, by their full names; MetadataError for others."""
+    """The placement, with full names of devices of the machine or its cluster; MetadataError for other devices."""
     names = tuple([full_name(core, name) for name in given.names])
     return given if names == given.names else Placement(names, given.grid)
 
 
 def home_of(core: Core, given: Any) -> Any:
-    """The home of a new tensor: a device, or a placement; the session's placement, or first device, unless given."""
+    """The home of a new tensor: a device or a placement. By default the session's placement, or its first device."""
     if given is None and core.placement is not None:
         return core.placement
     if isinstance(given, Placement):
@@ -116,7 +116,7 @@ def home_of(core: Core, given: Any) -> Any:
 
 
 def core_of(core: Core, device: str) -> Core:
-    """The core of the session of a device: itself, unless the device is on another node of its cluster."""
+    """The core of the session of a device: this core, unless the device is on another node of its cluster."""
     return core if core.cluster is None else core.cluster.core(core.cluster.node_of(device))
 
 

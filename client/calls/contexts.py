@@ -1,4 +1,4 @@
-"""Contexts: what is made inside one goes when it ends, except what was kept. `scopes` says how."""
+"""Contexts: a tensor made inside a context is released at its end, unless it was kept. `scopes` implements them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .checks import foreign, own
 from .scopes import Scope, Scopes, hand, open_from
 
 Kept = TypeVar("Kept")
-LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # what may lie beside tensors
+LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # allowed beside tensors
 
 
 class Context:
     """A block of code whose tensors are released when it ends, except those given to `c.keep`.
 
-    `c["w"] = x` names a tensor, and `c["w"]` finds it, here or in a context around this one. Names keep their tensors
-    alive until the context ends. ProtocolError for uses before it is open and after its end.
+    `c["w"] = x` names a tensor, and `c["w"]` finds it, in this context or in one around it. Names keep their tensors
+    alive until the context ends. ProtocolError for uses before the context is open or after its end.
     """
 
     __slots__ = ("__weakref__", "_scope")
@@ -40,7 +40,7 @@ class Context:
 
     @property
     def ended(self) -> bool:
-        """Has it ended?"""
+        """Return whether the context has ended."""
         return self._scope.ended
 
     def __enter__(self) -> Self:
@@ -66,17 +66,19 @@ class Context:
             self._scope.end()
 
     def finalize(self) -> None:
-        """End the context now, from any thread: its tensors are released, its names are gone. Ending it twice is fine.
+        """End the context now, from any thread: its tensors are released, and its names are gone. Ending it twice is
+        fine.
 
-        What its block makes afterwards belongs to the context around it. Raises nothing if the session has ended.
+        Tensors that its block makes afterwards belong to the context around it. Raises nothing if the session has
+        ended.
         """
         self._scope.end()
 
     def keep(self, kept: Kept) -> Kept:
         """Hand tensors to the context around this one, or to the session: ``return c.keep(loss)``.
 
-        :param kept: A tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested at
-            will.
+        :param kept: A tensor, or dicts, lists, tuples, sets and dataclasses of tensors and plain values, nested to any
+            depth.
         :returns: The same object.
         :raises ProtocolError: The context is not open.
         """
@@ -95,7 +97,7 @@ class Context:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def __setitem__(self, name: str, tensor: Tensor) -> None:
-        """Name a tensor. If a context inside this one holds it, this one does from now on."""
+        """Name a tensor. If a context inside this one holds the tensor, this context holds it from now on."""
         scope = self._opened()
         check_name(name)
         for one in tensors_in(self._own(tensor)):
@@ -103,7 +105,8 @@ class Context:
         scope.names[name] = tensor
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor of that name, here or in the nearest context around this one that has it; MetadataKeyError."""
+        """The tensor of that name, here or in the nearest context around this one that has it; otherwise
+        MetadataKeyError."""
         scope = self._opened()
         check_name(name)
         found = scope.find(name)
@@ -113,14 +116,14 @@ class Context:
         raise located(MetadataKeyError(f"there is no {name!r} in this context or around it (names: {known})"))
 
     def __delitem__(self, name: str) -> None:
-        """Take a name of this very context away; handles to its tensor stay."""
+        """Remove a name of this context itself; handles to its tensor stay."""
         scope = self._opened()
         check_name(name)
         if scope.names.pop(name, None) is None:
             raise located(MetadataKeyError(f"this context itself has no name {name!r}"))
 
     def __contains__(self, name: object) -> bool:
-        """Does `c[name]` find a tensor?"""
+        """Return whether `c[name]` finds a tensor."""
         return name in self._opened().all_names()
 
     def __iter__(self) -> Iterator[str]:
@@ -163,7 +166,7 @@ make_public(Context)
 
 
 def check_name(name: Any) -> None:
-    """MetadataError unless it is printable text, which can stand in errors and tables."""
+    """MetadataError unless the name is printable text, which errors and tables can show."""
     if not isinstance(name, str):
         raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
     try:

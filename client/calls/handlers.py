@@ -3,7 +3,7 @@
     session.handler = LoggingHandler(CompositeHandler(FallbackHandler(DeviceHandler())))
 
 `DEFAULT_HANDLER` is that chain without logging: an op that a device lacks is composed of others if its definition says
-how, else it runs on the fallback device, with the necessary transfers. Source: TFRT's op handlers.
+how; otherwise it runs on the fallback device, with the necessary transfers. Source: TFRT's op handlers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class Invocation(NamedTuple):
-    """A call of an op on its way through the handlers, with frozen attributes: later changes of a dict do not
-    matter."""
+    """A call of an op on its way through the handlers. Its attributes are frozen: later changes of a dict have no
+    effect."""
 
     session: Session
     op: OpDef
@@ -35,20 +35,20 @@ class Invocation(NamedTuple):
 
 
 class Handler(Protocol):
-    """Takes an invocation, gives its results as handles; raises MetadataError for what it does not support."""
+    """Takes an invocation, and returns its results as handles; raises MetadataError if it does not support the op."""
 
     def __call__(self, invocation: Invocation) -> list[Tensor]:
         """Handle one op."""
 
 
 class DeviceHandler:
-    """The innermost handler: the op as it is, on its device, or on the given one."""
+    """The innermost handler: sends the op as it is to its device, or to the given one."""
 
     def __init__(self, device: str | None = None) -> None:
         self.device = device
 
     def __call__(self, invocation: Invocation) -> list[Tensor]:
-        """Send it, if the device has a kernel for it."""
+        """Send the op, if the device has a kernel for it."""
         if self.device is not None and invocation.device is None:
             invocation = invocation._replace(device=self.device)
         device = invocation.session.place(invocation)
@@ -58,14 +58,14 @@ class DeviceHandler:
 
 
 class FallbackHandler:
-    """Runs an op that a device lacks on another device; the results' home is the device that was asked for."""
+    """Runs an op that a device lacks on another device; the results' home is the requested device."""
 
     def __init__(self, inner: Handler, device: str | None = None) -> None:
         self.inner = inner
         self.device = device
 
     def __call__(self, invocation: Invocation) -> list[Tensor]:
-        """Fall back if need be, with the transfers there and back as instructions."""
+        """Fall back if necessary, with the transfers to and from the other device as instructions."""
         session, device = invocation.session, invocation.session.place(invocation)
         hosts = (name for name in session.devices if kind_of(name) == "cpu" and node_of(name) == node_of(device))
         fallback = self.device or next(hosts, None)
@@ -82,7 +82,7 @@ class CompositeHandler:
         self.inner = inner
 
     def __call__(self, invocation: Invocation) -> list[Tensor]:
-        """Expand if need be; each part passes this handler again."""
+        """Expand if necessary; each part passes this handler again."""
         session, op = invocation.session, invocation.op
         device = session.place(invocation)
         if op.compose is None or invocation.out is not None or session.supports(op, device):
@@ -119,7 +119,7 @@ class LoggingHandler:
 
     def write(self, line: str) -> None:
         file = self.file or sys.stderr
-        if file is not None:  # `print` would take stdout
+        if file is not None:  # `print` would use stdout
             print(line, file=file)
 
 

@@ -1,7 +1,7 @@
-"""Host calls: a function of the program, called by the machine, whose results are tensors.
+"""Host calls: a function of the program that the machine calls, and whose results are tensors.
 
-Source: JAX's `pure_callback`. As there, the function has no place in program order but the one that its operands and
-results give it, and the metas of its results are said beforehand, so that ops on them can be issued at once.
+Source: JAX's `pure_callback`. As there, only its operands and results order the function in the program, and the metas
+of its results are declared beforehand, so that ops on them can be issued at once.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .checks import Device, device_of, on_one_device, own
 def host_call(
     core: Core, function: Callable[..., Any], tensors: Sequence[Tensor], result: Any, device: Device | None
 ) -> Tensor | list[Tensor]:
-    """Issue a host call; its result, or a list of them, as `result` says. `device`: by default that of the first
-    operand."""
+    """Issue a host call; returns its result, or a list of results, as `result` says. `device`: by default the first
+    operand's."""
     check_callback(function, LABEL)
     metas, many = wanted(result)
     operands = [on_one_device(own(core, tensor)) for tensor in tensors]
@@ -40,7 +40,7 @@ def host_call(
 
 
 def issue(core: Core, function: HostFunction, operands: Sequence[Tensor], home: str) -> list[Tensor]:
-    """Add the message; the results."""
+    """Append the message; returns the results."""
     outbox, metas = core.outbox, function.metas
     ids = tuple([tensor._id for tensor in operands])
     wire = tuple([meta.plain for meta in metas])
@@ -54,7 +54,8 @@ def issue(core: Core, function: HostFunction, operands: Sequence[Tensor], home: 
 
 
 def wanted(result: Any) -> tuple[list[Meta], bool]:
-    """The metas of the results, and whether they are several: a list or a tuple, which a function returns then, too."""
+    """The metas of the results, and whether there are several: then `result` is a list or tuple, and so is what the
+    function returns."""
     if not isinstance(result, list | tuple) or is_pair(result):
         return [meta_of(result)], False
     if not result:
@@ -63,17 +64,17 @@ def wanted(result: Any) -> tuple[list[Meta], bool]:
 
 
 def is_pair(result: Any) -> bool:
-    """Is it a shape and a dtype?"""
+    """Return whether the value is a shape and a dtype."""
     return type(result) is tuple and len(result) == 2 and not has_meta(result[1]) and not isinstance(result[1], tuple)
 
 
 def has_meta(value: Any) -> bool:
-    """Has it a shape and a dtype, as arrays and tensors have?"""
+    """Return whether the value has a shape and a dtype, as arrays and tensors have."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
 def meta_of(result: Any) -> Meta:
-    """The meta of one result: (shape, dtype), or what has both. MetadataError for anything else."""
+    """The meta of one result: (shape, dtype), or an object that has both. MetadataError for anything else."""
     if has_meta(result):
         shape, dtype = result.shape, result.dtype
     elif is_pair(result):

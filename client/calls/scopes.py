@@ -1,23 +1,23 @@
-"""Scopes, which contexts stand for. A scope releases its tensors when it ends, except those kept. Scopes form a tree.
+"""Scopes, which implement contexts. A scope releases its tensors when it ends, except kept ones. Scopes form a tree.
 
-A scope is open in the thread, or the asyncio task, that has opened it, as a span is. It holds the handles that are
-made there while it is the innermost one. Source: OCANNL's contexts, whose `finalize` frees the arrays that a context
-does not have from its parent.
+A scope is open in the thread, or the asyncio task, that has opened it, as a span is. It holds the handles that are made
+there while it is the innermost scope. Source: OCANNL's contexts, whose `finalize` frees the arrays that a context does
+not have from its parent.
 
-A scope holds handles weakly: a handle that is dropped inside releases its tensor at once, as anywhere. What stays of
-it is an entry of a list, which is swept when it has doubled: the list grows with what lives, not with history. At the
-end each handle that is still there is released, and learns why. Which scope holds a handle, the handle itself knows:
-it has that scope's list. So handing it on is one assignment, and entries elsewhere mean nothing any more.
+A scope holds handles weakly: a handle that is dropped inside releases its tensor at once, as anywhere. Its entry in the
+scope's list stays until the list is swept, which happens when the list has doubled: the list grows with live handles,
+not with history. At the end each live handle is released, and gets the reason. The handle itself refers to the list of
+its scope. So moving a handle to another scope is one assignment, and its old entries become meaningless.
 
-While no scope is open, a new handle costs one look at `opened`, which is empty. Inside one it costs a weak reference
-and an entry of the list.
+While no scope is open, a new handle costs one look at `opened`, which is empty. Inside a scope it costs a weak
+reference and an entry of the list.
 
-Threads. Any thread may end a scope while others make handles in it. The end sets the list's limit to
-less than nothing before it goes through the list, and each new handle is in the list before its thread looks at the
-limit. So the end finds the handle, or its thread finds the end, and has the nearest open parent hold the handle. Only
-sweeps shorten the list before the end, one at a time.
+Threads. Any thread may end a scope while others make handles in it. The end sets the list's limit to less than nothing
+before it goes through the list, and each new handle is in the list before its thread looks at the limit. So either the
+end finds the handle, or the handle's thread finds the end, and moves the handle to the nearest open parent. Before the
+end only sweeps shorten the list, one at a time.
 
-Rejected: a range of ids for each scope, without a list. Its end could release the tensors, but not tell the handles,
+Rejected: a range of ids for each scope, without a list. Its end could release the tensors, but not inform the handles,
 so each call would have to compare its operands with the ranges; and threads would need ids of their own.
 """
 
@@ -57,8 +57,8 @@ class Ended(Gone):
 
 
 class Scopes:
-    """A session's scopes. `opened`: in any thread, the oldest first. `innermost` gives that of this thread or task,
-    which another one may have ended."""
+    """A session's scopes. `opened`: in any thread, oldest first. `innermost`: that of this thread or task; another
+    thread may have ended it."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -67,26 +67,26 @@ class Scopes:
         self.innermost = self._variable.get
 
     def enter(self, scope: Scope) -> Token[Scope | None]:
-        """Make it the innermost scope of this thread or task."""
+        """Make the scope the innermost one of this thread or task."""
         self.opened[scope] = None
         return self._variable.set(scope)
 
     def leave(self, scope: Scope, token: Token[Scope | None]) -> None:
-        """Make the scope around it innermost again. Other threads and tasks inside it skip it."""
+        """Make the surrounding scope innermost again. Other threads and tasks inside the scope skip it."""
         self.opened.pop(scope, None)
         if self.innermost() is scope:
             with suppress(ValueError):  # the token is of another copy of the contextvars
                 self._variable.reset(token)
 
     def pass_over(self, scope: Scope, successor: Scope | None) -> None:
-        """Make the successor innermost in place of a scope that another thread has ended."""
+        """Make the successor innermost, in place of a scope that another thread has ended."""
         if self.innermost() is scope:
             self._variable.set(successor)
 
 
 class Scope:
-    """One context: its handles, and its names, which keep their tensors alive. `parent`: the scope around it, once it
-    is open; `token`: while it is open; `limit`: the number of entries at which `handles` is swept."""
+    """One context: its handles, and its names, which keep their tensors alive. `parent`: the surrounding scope, once
+    this one is open; `token`: while it is open; `limit`: the number of entries at which `handles` is swept."""
 
     __slots__ = ("__weakref__", "ended", "handles", "limit", "names", "parent", "scopes", "sweeping", "token")
 
@@ -101,7 +101,7 @@ class Scope:
         self.ended = False
 
     def open(self) -> None:
-        """Become the innermost scope of this thread or task; called in a region."""
+        """Become the innermost scope of this thread or task. Called in a region."""
         self.parent = open_from(self.scopes.innermost())
         self.token = self.scopes.enter(self)
 
@@ -135,7 +135,7 @@ class Scope:
         return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
 
     def _tidy(self, newest: Handle) -> None:
-        """Sweep the list; after the end, hand the newest handle to the nearest open parent."""
+        """Sweep the list; after the end of the scope, move the newest handle to the nearest open parent."""
         if self.ended:
             successor = open_from(self.parent)
             self.scopes.pass_over(self, successor)
@@ -153,15 +153,15 @@ class Scope:
             each for each in entries if (handle := each()) is not None and handle._holder is handles
         ]
         self.limit = 2 * len(handles) + SLACK
-        if self.ended:  # meanwhile, and what has come since found a limit again
+        if self.ended:  # ended meanwhile; handles made since then found the new limit
             self.end()
 
     def find(self, name: str) -> Tensor | None:
-        """The tensor of that name, here or in the nearest scope around; None if there is none."""
+        """The tensor of that name, in this scope or the nearest surrounding one; None if there is none."""
         return next((each.names[name] for each in around(self) if name in each.names), None)
 
     def all_names(self) -> list[str]:
-        """The names of this scope, and of those around it, sorted."""
+        """The names of this scope and of those around it, sorted."""
         return sorted({name for scope in around(self) for name in list(scope.names)})
 
     def stats(self) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def open_from(scope: Scope | None) -> Scope | None:
 
 
 def hand(handle: Handle, successor: Scope | None) -> None:
-    """Have the handle live as long as the successor; None: as long as the program has it.
+    """Make the handle live as long as the successor; None: as long as the program keeps it.
 
-    It stays where it is if nothing holds it, or a scope that will not end before the successor: one around it.
+    The handle stays in its scope if no scope holds it, or a scope around the successor, which ends later anyway.
     """
     holder = getattr(handle, "_holder", None)
     if holder is None or any(holder is each.handles for each in around(successor)):

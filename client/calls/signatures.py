@@ -1,4 +1,4 @@
-"""The signatures that a session has sent, with their inferred results; found again by one lookup."""
+"""The signatures that a session has sent, with their inferred results; one lookup finds them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .handlers import Invocation
 SMALL = 127  # ints up to this fit every dtype
 KNOWN = 4096  # signatures a session knows at a time
 MANY = 64  # operands of a signature; of those with more, a session knows fewer
-KNOWN_OF_MANY = 128  # of them, since the other side has a quota for the operands of all
+KNOWN_OF_MANY = 128  # the most of those, since the machine has a quota for the operands of all
 
 
 class KnownSignature:
-    """A session's knowledge of one signature. `alive` until its number is given to another signature."""
+    """A session's knowledge of one signature. `alive`: until its number is given to another signature."""
 
     __slots__ = ("alive", "heavy", "home", "integers", "number", "output", "outputs")
 
@@ -39,13 +39,13 @@ class KnownSignature:
         self.outputs = outputs
         self.output = outputs[0] if outputs else None  # of ops with one result
         self.home = home
-        self.heavy = heavy  # leaves at once, since it does not run on the scheduler's thread
-        self.integers = integers  # an int scalar takes part: each value has to be checked against the dtypes
+        self.heavy = heavy  # sent at once, since it does not run on the scheduler's thread
+        self.integers = integers  # has an int operand, each value of which must be checked against the dtypes
         self.alive = True
 
 
 class SignatureKey(NamedTuple):
-    """A signature: everything of a call but the operands themselves."""
+    """A signature: everything in a call except the operands themselves."""
 
     op: OpDef
     metas: tuple[OperandMeta | None, ...]
@@ -55,12 +55,12 @@ class SignatureKey(NamedTuple):
 
 
 class Signatures:
-    """Entries by signature, and by cheaper keys that callers make. Guarded by the outbox's lock."""
+    """Entries by signature, and by cheaper keys that callers make. The outbox's lock guards them."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.entries: dict[Any, KnownSignature] = {}
         self._keys: dict[int, list[Any]] = {}  # number -> keys of its entry
-        self._newest = [0, 0]  # of few operands, of many
+        self._newest = [0, 0]  # among those with few operands, and with many
         self._infer = InferCache()
         self._outbox = outbox
 
@@ -78,7 +78,7 @@ class Signatures:
         return entry
 
     def alias(self, key: Any, entry: KnownSignature) -> None:
-        """Make the entry known under another key, too."""
+        """Add another key for the entry."""
         with self._outbox.lock:
             if entry.alive and self.entries.get(key) is not entry:
                 self.entries[key] = entry
@@ -141,7 +141,8 @@ def operand_meta(core: Core, op: OpDef, value: Any, beside: Any = None) -> Opera
 
 
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The operands, with floats for ints too large for a message, if the dtype is floating-point; else None."""
+    """The operands, with floats for ints that are too large for a message, if the dtype is floating-point; else
+    None."""
     if key.op.scalars is check_seed or all(type(value) is not int or value in WIRE_INTEGERS for value in inputs):
         return None
     name = dict(key.attributes).get("dtype")
@@ -150,5 +151,5 @@ def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | Non
         return None
     try:
         return tuple([float(each) if type(each) is int and each not in WIRE_INTEGERS else each for each in inputs])
-    except OverflowError:  # not even a float holds it
+    except OverflowError:  # too large even for a float
         return None

@@ -1,10 +1,11 @@
-"""From a Python function to a program: its ops are recorded while it runs once.
+"""From a Python function to a program: the function runs once, and its ops are recorded.
 
-- `capture`: records what a function does; `symbolic`: the tensors that the function gets; `numbers`: its numbers
-- `slots`: the devices, chains and functions that a program's numbers stand for
-- `blocks`: functions of control flow, captured within the capture around
-- `structure`: arguments and results, nested; `binding`: nested arguments by a calling convention
-- `results`: from a run's results to what the function returned; `evaluation`: the numbers of a program, for each run
+- `capture`: records the ops of a function; `symbolic`: the tensors that the function gets; `numbers`: its numbers
+- `slots`: the devices, chains and functions to which a program's small numbers refer
+- `blocks`: functions of control flow, captured within another capture
+- `structure`: nested arguments and results; `binding`: nested arguments by a calling convention
+- `results`: from a run's results to the value that the function returned; `evaluation`: a program's numbers for each
+  run
 
-Which capture a thread is in, `outbox/current.py` knows.
+`outbox/current.py` knows the capture of each thread.
 """

@@ -1,6 +1,7 @@
 """Calls by a calling convention: nested arguments become a program's tensors and numbers.
 
-A capture notes the convention of its call (`Described`); `Bound` follows one, which may have come from another session.
+A capture notes the convention of its call (`Described`). `Bound` follows a convention, which may come from another
+session.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONTAINERS: Final = {"dict": dict, "list": list, "tuple": tuple, "slice": slice}
 
 
 class Described:
-    """Notes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: those that stay the same."""
+    """Notes the convention of arguments. `leaves`: numbers that are parameters; `fixed`: numbers with fixed values."""
 
     def __init__(self, leaves: Sequence[int], fixed: Collection[int]) -> None:
         self._leaves = {leaf: place for place, leaf in enumerate(leaves)}
@@ -118,7 +119,7 @@ class Bound:
         self.numbers[node.slot] = number
 
     def _members(self, node: Nested, value: Any, path: str) -> list[Any]:
-        """The members of a container of the captured kind, in the order at the capture."""
+        """The members of a container of the captured kind, in the order of the capture."""
         self._check_kind(node, value, path)
         found = list(vars(value).items()) if isinstance(value, SimpleNamespace) else members(value) or []
         if not node.names:
@@ -155,7 +156,7 @@ class Bound:
 
 
 def a_global_tensor(label: str) -> str:
-    """A global tensor whose parts lie as the label says, as an error names it."""
+    """The description of a global tensor in an error. `label`: the layout of its parts."""
     return f"a global tensor, {label}"
 
 
@@ -175,14 +176,14 @@ def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def signature(convention: Convention) -> str:
-    """The signature as people write it."""
+    """The signature in Python's notation."""
     keywords = [f"{name}=" for name, _ in convention.keywords]
     return f"({', '.join([*(name for name, _ in convention.positional), *keywords])})"
 
 
 def as_kind(name: str, value: Any, kind: Any) -> Any:
-    """The number as that type: ints and bools stand for floats, as in Python. A number that runs compute stays one if
-    it has the type, or is an int for a float; else it is fixed."""
+    """The number as that type: ints and bools are accepted for floats, as in Python. A symbolic number is kept if it
+    has the type, or is an int for a float; otherwise it becomes fixed."""
     if type(value) is kind:
         return value
     if type(value) is SymbolicNumber and type(value._symbol.value) is int and kind is float:

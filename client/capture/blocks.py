@@ -1,7 +1,7 @@
-"""Captures within a capture: the functions of control flow, each of which becomes a block of the program.
+"""Captures within a capture: each function of control flow becomes a block of the program.
 
-What a function takes from outside of itself, tensors of the captures around as well as others, becomes a captured
-tensor of its block: the step with the block gives it. Numbers likewise, and arithmetic among them is done outside.
+A tensor that a function takes from outside, of a surrounding capture or not, becomes a captured tensor of its block:
+the step with the block passes the value. The same holds for numbers; arithmetic among outer numbers is done outside.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .symbolic import SymbolicTensor, die
 
 
 class Draws:
-    """The random call that the outermost step of control flow takes, if one of its blocks draws."""
+    """The random call that the outermost step of control flow takes, if one of its blocks draws random numbers."""
 
     def __init__(self, root: Capture) -> None:
         self._root = root
@@ -40,7 +40,7 @@ class Draws:
 
 
 class BlockCapture(Capture):
-    """The capture of one function, within another."""
+    """The capture of one function, within another capture."""
 
     def __init__(self, around: Capture, draws: Draws) -> None:
         super().__init__(around.core, around.names)
@@ -48,8 +48,8 @@ class BlockCapture(Capture):
         self.draws: Draws = draws
         self.builder = around.builder.block()
         self.slots = around.slots
-        self._taken: dict[int, int] = {}  # variables of the capture around -> captured tensors of the block
-        self._numbers: dict[int, int] = {}  # its numbers -> numbers of the block
+        self._taken: dict[int, int] = {}  # variables of the surrounding capture -> captured tensors of the block
+        self._numbers: dict[int, int] = {}  # numbers of the surrounding capture -> numbers of the block
         self._returned: set[int] = set()
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class BlockCapture(Capture):
 
     @ends_block
     def end(self) -> None:
-        """The block is over, and so are its tensors."""
+        """End the block, and the life of its tensors."""
         with SHIELD:
             CURRENT.capture = self.around
             self.over = True
@@ -65,7 +65,7 @@ class BlockCapture(Capture):
                 die(symbol)
 
     def block(self, results: Sequence[int]) -> CapturedBlock:
-        """The block: its program, and the newest values and numbers that it takes from the capture around."""
+        """The block: its program, and the newest values and numbers that it takes from the surrounding capture."""
         around = self.around
         return CapturedBlock(
             self.finish(results),
@@ -122,7 +122,7 @@ class BlockCapture(Capture):
 
 
 class CapturedBlock(NamedTuple):
-    """A captured function: its program, and the values and numbers (n < 0) that it gets besides the arguments."""
+    """A captured function: its program, and the values and numbers (n < 0) that it takes besides the arguments."""
 
     program: Program
     values: list[int]
@@ -130,7 +130,7 @@ class CapturedBlock(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """A block, and what its function has returned: the tensors, and what they were in."""
+    """A block, and the results of its function: the tensors, and their structure."""
 
     block: CapturedBlock
     tensors: list[Tensor]
@@ -140,7 +140,7 @@ class Captured(NamedTuple):
 def captured(
     around: Capture, function: Callable[..., Any], arguments: Sequence[Any], draws: Draws, *, own: bool
 ) -> Captured:
-    """Capture a function with these arguments. `own`: a tensor that occurs twice is two parameters."""
+    """Capture a function with these arguments. `own`: a tensor that occurs twice becomes two parameters."""
     with LOCATED:
         block = BlockCapture(around, draws)
     known: dict[int, Any] = {}
@@ -204,7 +204,7 @@ def check_structures(op: str, values: Sequence[Any]) -> None:
 
 
 def differing(value: Any, first: Any) -> str:
-    """The global tensor and what is in its place in the other value, if that is what differs; else an empty text."""
+    """The global tensor, and the part of the other value in its place, if they differ; else an empty text."""
     if GlobalTensor in (type(value), type(first)):
         return "" if structure_of(value) == structure_of(first) else f"{described(first)}, and {described(value)}"
     pairs = zip(members(value) or (), members(first) or (), strict=False)
@@ -212,5 +212,5 @@ def differing(value: Any, first: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """A result as an error names it."""
+    """The description of a result in an error."""
     return f"a global tensor, {value._form}" if type(value) is GlobalTensor else type(value).__name__

@@ -1,11 +1,11 @@
-"""A capture: what a function does with its session, recorded as a program.
+"""A capture: the ops of a function on its session, recorded as a program.
 
-Tensors that were there before, and are no arguments, become *captured* tensors of the program, by identity. Numbers of
-the arguments become its parameters, all others constants. A write in place writes the variable behind the tensor: the
-caller's, a captured one, or one that the function has made. Values that are uploaded inside are copied now, and
-uploaded once when the capture has succeeded; each run takes a copy of its own, since the function may write to it.
+Tensors from outside that are no arguments become *captured* tensors of the program, by identity. Numbers among the
+arguments become its parameters, all others constants. A write in place writes the variable behind the tensor: the
+caller's, a captured one, or one that the function has made. Values that the function uploads are copied during the
+capture, and uploaded once after it has succeeded; each run takes its own copy, since the function may write to it.
 
-The functions of control flow are captured within that, as blocks (`blocks`).
+Functions of control flow are captured within the capture, as blocks (`blocks`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Constant(NamedTuple):
 
 
 class Range(NamedTuple):
-    """An int that a run computes, as an operand of an op: what `check_scalar` has to be asked at each run."""
+    """An int that a run computes, as an operand of an op: the arguments of `check_scalar` at each run."""
 
     slot: int
     op: str
@@ -59,7 +59,7 @@ class Range(NamedTuple):
 
 
 class Capture:
-    """One capture, of one thread. `fixed`: the positions of numbers whose values were asked for -> the line there."""
+    """One capture, of one thread. `fixed`: the positions of numbers whose values were read -> the line there."""
 
     around: Capture | None = None  # of a block
     draws: Draws | None = None  # of a block
@@ -74,12 +74,12 @@ class Capture:
         self.builder = Builder(CURRENT.infer)
         self.slots = Slots()
         self.names = dict(names)  # of tensors that may be captured, by id()
-        self._numbered: dict[str, int] = {}  # names of captured tensors -> the last number put behind them
+        self._numbered: dict[str, int] = {}  # names of captured tensors -> the last number appended to them
         self._variables: dict[int, int] = {}  # of captured tensors, by id()
         self._symbols: list[SymbolicTensor] = []
         self._constants: dict[tuple[str, str], int] = {}
         self._seed: SymbolicNumber | None = None
-        self._cores: list[Core] = []  # whose calls all pass `execute` meanwhile
+        self._cores: list[Core] = []  # all their calls pass `execute` during the capture
 
     @property
     def root(self) -> Capture:
@@ -87,8 +87,8 @@ class Capture:
         return self if self.around is None else self.around.root
 
     def begin(self) -> None:
-        """Record what this thread does, until `end`."""
-        with SHIELD:  # an exception between the two would leave the session half in a capture
+        """Record the ops of this thread until `end`."""
+        with SHIELD:  # an exception between the two would leave the session half captured
             cluster = self.core.cluster
             self._cores = [self.core] if cluster is None else list(cluster.cores())
             for core in self._cores:
@@ -115,7 +115,7 @@ class Capture:
             return self.builder.finish([self.builder.newest[variable] for variable in results])
 
     def is_within(self, other: Capture | None) -> bool:
-        """Is this the other capture, or a block within it?"""
+        """Return whether this is the other capture, or a block within it."""
         found: Capture | None = self
         while found is not None and found is not other:
             found = found.around
@@ -137,12 +137,12 @@ class Capture:
         return self.symbol(value, meta, tensor._home)
 
     def number(self, value: Any, leaf: int, name: str) -> SymbolicNumber:
-        """The symbolic number for an argument; `leaf` is its position among the arguments' numbers."""
+        """The symbolic number for an argument; `leaf` is its position among the numbers in the arguments."""
         slot = self.builder.number(kind_of(value), PARAMETER, name=name)
         return SymbolicNumber(self, slot, value, frozenset((leaf,)))
 
     def fix(self, leaves: frozenset[int]) -> None:
-        """Note that the values of these numbers were asked for."""
+        """Note that the values of these numbers were read."""
         for leaf in leaves:
             if leaf not in self.fixed:
                 self.fixed[leaf] = user_line()
@@ -158,7 +158,7 @@ class Capture:
         inputs = as_floats(key, invocation.inputs) or invocation.inputs
         attributes, line = dict(invocation.attributes), user_line()
         with LOCATED:
-            inferred(CURRENT.infer, key)  # first, as op by op: its errors are those of the operands as they are given
+            inferred(CURRENT.infer, key)  # first, as for single ops: its errors are about the operands as given
             self.check_ints(key.op.name, inputs, key.metas, attributes)
             operands = [self.operand(value) for value in inputs]
             into = None if out is None else [self.value(target) for target in out]
@@ -190,7 +190,7 @@ class Capture:
         return self.symbol(moved, meta, home)
 
     def keep(self, constant: Constant, meta: Meta) -> int:
-        """The variable of a constant, which every run has."""
+        """The variable of a constant, which is the same in every run."""
         self.captured.append(constant)
         return self.builder.captured(meta, self.slots.device(constant.home))
 
@@ -210,7 +210,7 @@ class Capture:
             self.builder.effect(number, values, self.slots.chain(known), user_line())
 
     def host_call(self, function: HostFunction, tensors: Sequence[Tensor], home: str) -> list[Tensor]:
-        """Record a host call; its results."""
+        """Record a host call; returns its results."""
         metas = [meta.plain for meta in function.metas]
         with LOCATED:
             values = [self.value(tensor) for tensor in tensors]
@@ -221,7 +221,8 @@ class Capture:
     def construct(
         self, op: str, head: Any, arguments: Sequence[Tensor], blocks: Sequence[CapturedBlock], attributes: Any
     ) -> list[Tensor]:
-        """Record a step of control flow; its results. `head` is what it decides by, None for a loop with a test."""
+        """Record a step of control flow; returns its results. `head`: the operand that it decides by, None for a loop
+        with a test."""
         operands = [] if head is None else [self.operand(head)]
         operands += [self.value(tensor) for tensor in arguments]
         for block in blocks:
@@ -235,7 +236,7 @@ class Capture:
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def arithmetic(self, op: str, operands: Sequence[Any], value: Any) -> SymbolicNumber | None:
-        """The number that runs compute, which is `value` now; None if a program cannot hold it."""
+        """A number that runs compute, with the present value `value`; None if a program cannot represent it."""
         if not all(fits(each) for each in (value, *operands) if type(each) is not SymbolicNumber):
             return None
         with LOCATED:
@@ -271,7 +272,7 @@ class Capture:
     def check_ints(
         self, op: str, inputs: Sequence[Any], metas: tuple[OperandMeta | None, ...], attributes: dict[str, Any]
     ) -> None:
-        """Check the ints, computed ones at their present values, and note which of them runs have to check."""
+        """Check the ints, symbolic ones with their present values, and note which of them each run has to check."""
         check_scalars(op, inputs, metas, attributes)
         for value in inputs:
             if (
@@ -281,7 +282,7 @@ class Capture:
             ):
                 try:
                     check_scalar(op, plain_number(value._symbol.value), metas, attributes)
-                except MetadataError:  # the function may go on, and do something else for other values
+                except MetadataError:  # the function may catch it, and act differently on other values
                     self.root.fix(value._symbol.leaves)
                     raise
                 self.root.ranges.append(Range(value._symbol.number, op, metas, attributes))
@@ -307,7 +308,7 @@ class Capture:
         return self.builder.newest[self.variable(tensor)]
 
     def variable(self, tensor: Tensor) -> int:
-        """The variable behind a tensor, which is captured if necessary."""
+        """The variable behind a tensor; the tensor is captured if necessary."""
         if type(tensor) is SymbolicTensor:
             return tensor._symbol.variable
         variable = self._variables.get(id(tensor))
@@ -322,7 +323,7 @@ class Capture:
         return variable
 
     def _unused(self, name: str) -> str:
-        """The name, with a number appended if another captured tensor has it: `session.link` goes by names."""
+        """The name, with a number appended if another captured tensor has it: `session.link` uses names."""
         if not name:
             return name
         found, number = name, self._numbered.get(name, 1)

@@ -1,4 +1,4 @@
-"""The numbers of a program, computed anew for each run."""
+"""Computes the numbers of a program for each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL: Final = 127  # ints from 0 up to this fit everywhere
 
 
 class Misfit(Exception):  # noqa: N818 - it is caught in this package, and no error
-    """The program does not fit the numbers at hand, because of the number in that slot."""
+    """The program does not fit the given numbers, because of the number in that slot."""
 
     def __init__(self, slot: int) -> None:
         super().__init__(slot)
@@ -27,9 +27,10 @@ class Misfit(Exception):  # noqa: N818 - it is caught in this package, and no er
 
 
 class Evaluation:
-    """Computes the numbers of one program. `leaves`: the places of its parameters among the arguments' numbers.
+    """Computes the numbers of one program. `leaves`: the positions of its parameters among the numbers in the
+    arguments.
 
-    Where the numbers are parameters and constants alone, they are the arguments' and `_constants`.
+    If the numbers are only parameters and constants, they are the arguments' numbers and `_constants`.
     """
 
     def __init__(self, program: Program, leaves: Sequence[int], given: Sequence[Any], ranges: Sequence[Range]) -> None:
@@ -46,7 +47,8 @@ class Evaluation:
         self._taken = None if as_given else self.leaves
 
     def values(self, given: Sequence[Any], state: RandomState) -> list[Scalar]:
-        """The program's numbers for these of the arguments; takes the run's random calls. Misfit if they do not fit."""
+        """The program's numbers for these numbers of the arguments; takes the run's random calls. Misfit if they do not
+        fit."""
         if not self._numbers:
             return []
         if self._taken is not None:
@@ -68,7 +70,7 @@ class Evaluation:
         draws = (0,) * len(self._drawn)
         try:
             return list(evaluate(numbers, given, 0, draws))
-        except Exception:  # as Python raises it; or another type than at the capture
+        except Exception:  # as Python raises it; or the type differs from the capture
             raise Misfit(self._culprit(given, draws)) from None
 
     def _culprit(self, given: Sequence[Any], draws: Sequence[int]) -> int:
@@ -77,7 +79,7 @@ class Evaluation:
                 evaluate(self._numbers[:end], given, 0, draws)
             except Exception:
                 return end - 1
-        raise AssertionError  # it has failed before
+        raise AssertionError  # it has failed above
 
     def _check(self, slot: int, value: Any) -> None:
         if value not in WIRE_INTEGERS:
@@ -89,7 +91,7 @@ class Evaluation:
                 raise Misfit(slot) from None
 
     def behind(self, slot: int) -> frozenset[int]:
-        """The positions of the arguments' numbers from which a number is computed."""
+        """The positions of the numbers in the arguments from which a number is computed."""
         number = self._numbers[slot]
         if number.op == PARAMETER:
             before = sum(each.op == PARAMETER for each in self._numbers[:slot])

@@ -1,8 +1,8 @@
-"""Symbolic numbers: what a function gets in place of Python's numbers while it is captured.
+"""Symbolic numbers: stand in for Python's numbers while a function is captured.
 
-As an operand, and in arithmetic among numbers, a symbolic number is a number of the program: a run computes it from
-that run's arguments. Whatever else is done with one (a comparison, an index, a shape, `math`, text) works on the value
-that it has now. The parameters behind it are *fixed* by that: their values become a part of the capture's key.
+As an operand, and in arithmetic among numbers, a symbolic number is a number of the program: a run computes it from its
+own arguments. Any other use (a comparison, an index, a shape, `math`, text) reads its present value. The parameters
+behind it then become *fixed*: their values are part of the capture's key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Python's names of operators that are not `__op__` for an arithmetic `op`.
 _WORDS: Final = {"and": "and_", "or": "or_"}
-_OTHERS: Final = ("lshift", "rshift", "divmod")  # binary, and no arithmetic of programs
+_OTHERS: Final = ("lshift", "rshift", "divmod")  # binary, but not part of a program's arithmetic
 _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": bool,
     "int": int,
@@ -45,8 +45,8 @@ _CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class Slot:
-    """A capture's knowledge of a symbolic number: its slot (`number`), its present value, None if only runs know it,
-    and the positions of the arguments' numbers behind it (`leaves`)."""
+    """A capture's knowledge of a symbolic number: its slot (`number`), its present value (None if only runs know it),
+    and the positions of the arguments' numbers from which it is computed (`leaves`)."""
 
     __slots__ = ("capture", "leaves", "number", "value")
 
@@ -89,12 +89,12 @@ class Slot:
 
     @property
     def is_kept(self) -> bool:
-        """Can runs do arithmetic with it? NumPy's scalars follow NumPy's rules."""
+        """Return whether runs can do arithmetic with the number. NumPy's scalars follow NumPy's rules."""
         return type(self.value) in SCALARS
 
 
 class SymbolicNumber:
-    """A number of a capture. `_symbol` is what the capture knows of it."""
+    """A number of a capture. `_symbol`: the capture's knowledge of it."""
 
     __slots__ = ("_symbol",)
 
@@ -103,7 +103,7 @@ class SymbolicNumber:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class of the value: `isinstance` tells a float from an int, and the type is part of the key."""
+        """The class of the value: `isinstance` distinguishes a float from an int, and the type is part of the key."""
         return self._symbol.kind
 
     def __getattr__(self, name: str) -> Any:
@@ -162,7 +162,7 @@ def compared(name: str, number: SymbolicNumber, tensor: Tensor) -> Tensor:
 
 
 def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """Arithmetic on numbers: a number of the program if it can be one, else computed from the values."""
+    """Arithmetic on numbers: the result is a number of the program if possible, otherwise computed from the values."""
     if any(isinstance(each, Tensor) for each in operands):
         return NotImplemented
     for each in operands:
@@ -173,7 +173,7 @@ def _combined(op: str, function: Callable[..., Any], *operands: Any) -> Any:
         return function(*map(fixed, operands))
     try:
         value = function(*[each._symbol.value if type(each) is SymbolicNumber else each for each in operands])
-    except Exception:  # the function may go on, and do something else for other values
+    except Exception:  # the function may catch it, and act differently on other values
         for each in operands:
             fixed(each)
         raise
@@ -192,7 +192,9 @@ def _arithmetic(op: str, function: Callable[..., Any], arity: int) -> None:
 
 def _on_values(name: str, function: Callable[..., Any]) -> None:
     def operate(self: SymbolicNumber, other: Any) -> Any:
-        if isinstance(other, Tensor):  # NumPy's scalars ask first, as in their own comparisons; Python's leave it to it
+        if isinstance(
+            other, Tensor
+        ):  # NumPy's scalars ask first, as in their own comparisons; Python's leave the operation to it
             number = self._symbol.as_operand(self)
             return NotImplemented if number is self or name not in COMPARISONS else compared(name, number, other)
         return function(self._symbol.fixed(), fixed(other))

@@ -1,4 +1,6 @@
-"""From a run's results to what the function returned: nested, with numbers, the caller's own tensors, other objects."""
+"""From a run's results to the value that the function returned: nested, with numbers, the caller's tensors, other
+objects.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from .symbolic import SymbolicTensor
 if TYPE_CHECKING:
     from .capture import Capture
 
-# (a run's results, its tensors, the numbers of the program) -> what the function returned
+# (a run's results, its tensors, the numbers of the program) -> the returned value
 Make: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
 LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType)
 
@@ -71,14 +73,14 @@ class Results:
 
 
 def is_fixed(value: Any) -> bool:
-    """Is it a tensor from outside of the capture, the same at each run?"""
+    """Return whether the value is a tensor from outside of the capture, the same in each run."""
     if type(value) is GlobalTensor:
         return not any(type(part) is SymbolicTensor for part in value._parts)
     return is_plain_tensor(value)
 
 
 def maker(node: Node, like: Any = None, captured: Sequence[Tensor] = ()) -> Make:
-    """A function that makes what the node describes, with containers like `like`, or plain ones."""
+    """A function that makes the described value, with containers like `like`, or plain ones."""
     if isinstance(node, Fixed):
         value = node.value
         return lambda *_: value
@@ -107,7 +109,8 @@ def container(node: Nested, like: Any, makers: Sequence[Make]) -> Make:
 
 
 def builder(node: Nested) -> Callable[[list[Any]], Any]:
-    """A function that builds a container of its members. Classes of other programs are unknown here; fields are not."""
+    """A function that builds a container from its members. Classes of other programs are unknown here; fields are
+    not."""
     names = node.names
     if node.kind == GLOBAL:
         return partial(of_published, node.label)

@@ -1,4 +1,4 @@
-"""The slots of a program: which device, chain or function of the process each of its small numbers stands for."""
+"""The slots of a program: the device, chain or function of the process to which each of its small numbers refers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ...interpreter.programs.builder import SLOTS
 
 
 class Slots:
-    """The slots of one capture, which its blocks share. Each method gives the slot of something, perhaps a new one."""
+    """The slots of one capture, shared with its blocks. Each method returns the slot of an object, perhaps a new
+    one."""
 
     def __init__(self) -> None:
         self._devices: dict[str, int] = {}
@@ -43,6 +44,6 @@ class Slots:
 
 
 def check_room(taken: int, what: str) -> None:
-    """CaptureError for more than a program has slots of."""
+    """CaptureError if a program would have too many slots."""
     if taken >= SLOTS:
         raise CaptureError(f"a routine has at most {SLOTS} {what}; make several routines of it")

@@ -1,12 +1,12 @@
 """Nested arguments and results: dicts, lists, tuples, named tuples, dataclasses and slices of tensors and numbers.
 
-`Arguments` is what a call is looked up by. Its key is a flat tuple, of which each part says how many follow, so that
-two structures never have the same key:
+`Arguments` is the key by which a call is looked up: a flat tuple, each part of which says how many entries follow, so
+that two structures never have the same key:
 
-- of a tensor: its meta and its home; of a number: its type (NumPy's scalars count as numbers)
-- of a global tensor: its form, and then its parts, which are tensors
-- of a string, a bool, None: itself; of a container: its type, and the names or the number of its members
-- of any other object: its id(); whoever finds something by the key has to compare the objects, too
+- for a tensor: its meta and its home; for a number: its type (NumPy's scalars count as numbers)
+- for a global tensor: its form, and then its parts, which are tensors
+- for a string, a bool, None: the value; for a container: its type, and the names or the number of its members
+- for any other object: its id(); after a lookup the objects have to be compared, too
 
 The order is that of the structure, and the same in `Arguments`, `members` and `replaced`.
 """
@@ -34,7 +34,7 @@ TRUE, FALSE, NONE = ("True",), ("False",), ("None",)
 
 
 class Arguments:
-    """The key of a call's arguments, and what is in them: tensors, numbers and other objects, in order."""
+    """The key of a call's arguments, and their contents: tensors, numbers and other objects, in order."""
 
     __slots__ = ("key", "numbers", "objects", "tensors")
 
@@ -92,7 +92,7 @@ class Arguments:
 
 
 def exact(value: Any) -> Any:
-    """A form in which numbers are equal if bits and type are: NaN equals NaN, and 0.0 differs from -0.0."""
+    """A value that is equal for numbers with the same bits and type: NaN equals NaN, and 0.0 differs from -0.0."""
     if isinstance(value, np.generic):
         return value.tobytes()
     if type(value) is float:
@@ -101,23 +101,23 @@ def exact(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is it a Python number, or a NumPy scalar that stands for one?"""
+    """Return whether the value is a Python number, or a NumPy scalar that stands for one."""
     kind = type(value.item()) if isinstance(value, np.number) else type(value)
     return kind in NUMBERS
 
 
 def is_named(value: Any) -> bool:
-    """Is it a named tuple?"""
+    """Return whether the value is a named tuple."""
     return isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "_make")
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Is it a tensor, but no global one, which is a container of its parts?"""
+    """Return whether the value is a tensor other than a global one, which is a container of its parts."""
     return isinstance(value, Tensor) and type(value) not in GLOBALS
 
 
 def members(value: Any) -> list[tuple[Any, Any]] | None:
-    """The members of a container by name or position; None if it is no container."""
+    """The members of a container by name or position; None for any other value."""
     if type(value) is GlobalTensor:
         return list(enumerate(value._parts))
     if isinstance(value, dict):
@@ -161,12 +161,12 @@ def joined(path: str, name: Any) -> str:
 
 
 def short(name: str) -> str:
-    """The name in the form that programs have."""
+    """The name, shortened as in programs."""
     return "".join(letter if letter.isprintable() else "_" for letter in name[:256])
 
 
 class Replacing:
-    """Copies of structures. `changed` tells whether somebody has put other members into their containers since."""
+    """Copies of structures. `changed` finds containers whose members were replaced since."""
 
     def __init__(self) -> None:
         self._made: list[tuple[str, Any, list[Any]]] = []  # name, container, its members
@@ -195,7 +195,7 @@ def listed(container: Any) -> list[Any]:
 
 
 class Located:
-    """`with LOCATED:` errors from inside get the user's line."""
+    """`with LOCATED:` gives errors from inside the user's line."""
 
     def __enter__(self) -> None:
         """Nothing yet."""
@@ -219,5 +219,5 @@ def kind_of(value: Any) -> str:
 
 
 def fits(value: Any) -> bool:
-    """Can a program hold this number?"""
+    """Return whether a program can represent this number."""
     return type(value).__name__ in SCALAR_TYPES and (type(value) is not int or value in WIRE_INTEGERS)

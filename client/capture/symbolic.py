@@ -1,11 +1,11 @@
-"""Symbolic tensors: what a function gets in place of tensors while it is captured.
+"""Symbolic tensors: stand in for tensors while a function is captured.
 
-A symbolic tensor has shape, dtype and device, and no value. Ops on it pass the same operators, methods and functions
-as on any other tensor. What asks for its value raises CaptureError at the user's line, and says what to do instead.
-Once the capture is over, its symbolic tensors are dead: any use raises.
+A symbolic tensor has a shape, a dtype and a device, but no value. Ops on it use the same operators, methods and
+functions as on any other tensor. An attempt to read its value raises CaptureError at the user's line, with advice. When
+the capture is over, its symbolic tensors are dead: any use raises.
 
-Their class has all methods of `Tensor`, and `isinstance` takes it for one, but it is no subclass: of two operands
-Python asks that of a subclass first, so that `x > y` would become `y < x`, whose result may live on another device.
+Their class has all methods of `Tensor`, and `isinstance` accepts it as one, but it is no subclass: of two operands
+Python asks a subclass first, so that `x > y` would become `y < x`, whose result may live on another device.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WAIT: Final = "wait outside, for what the routine returns"
 _TEXT: Final = "session.print writes it at each run"
 _HINT: Final = "say where values had better be outside"
 
-# What asks for a value -> what to do instead.
+# Operation that needs a value -> advice.
 REFUSED: Final = {
     **dict.fromkeys(("numpy", "numpy_async", "tolist", "tolist_async", "__dlpack__", "cupy"), _READ),
     **dict.fromkeys(("item", "item_async", "__float__", "__int__", "__complex__"), _NUMBER),
@@ -53,7 +53,8 @@ REFUSED: Final = {
 
 
 class Symbol:
-    """A capture's knowledge of a symbolic tensor: the program's `variable`. `capture` is None once it is over."""
+    """A capture's knowledge of a symbolic tensor: the program's `variable`. `capture`: None once the capture is
+    over."""
 
     __slots__ = ("capture", "variable")
 
@@ -73,7 +74,7 @@ class Symbol:
         return self.capture is not None and self.capture.is_parameter(self.variable)
 
     def as_operand(self, tensor: Tensor) -> Tensor:
-        """A tensor in the place of a number is an operand as it is."""
+        """The tensor: it is an operand as it is."""
         return tensor
 
 
@@ -83,13 +84,13 @@ def die(tensor: SymbolicTensor) -> None:
 
 
 class SymbolicTensor(Base):
-    """A tensor of a capture. `_symbol` is what the capture knows of it."""
+    """A tensor of a capture. `_symbol`: the capture's knowledge of it."""
 
     __slots__ = ("__weakref__", "_core", "_home", "_id", "_meta", "_reading", "_symbol")
 
     def __init__(self, capture: Capture, variable: int, meta: Meta | None, home: str) -> None:
         self._core = capture.core
-        self._id = 0  # nothing is there to be released
+        self._id = 0  # there is no tensor to release
         self._meta = meta
         self._home = home
         self._reading = reading.SHARED
@@ -97,7 +98,7 @@ class SymbolicTensor(Base):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """Tensor, which it stands for."""
+        """`Tensor`, for `isinstance`."""
         return Tensor
 
     def _check_living(self) -> None:
@@ -124,7 +125,7 @@ class SymbolicTensor(Base):
         raise self._refusal("error", _WAIT)
 
     def release(self) -> None:
-        """Nothing, since a routine's tensors go with their last use. CaptureError for an argument."""
+        """Do nothing, since a routine's tensors are released after their last use. CaptureError for an argument."""
         self._symbol.check()
         if self._symbol.is_parameter:
             message = "release: the tensor is an argument of the routine that is captured; release it outside"
@@ -160,6 +161,6 @@ for _kind in (kind for kind in Tensor.__mro__ if kind not in SymbolicTensor.__mr
             and not isinstance(_method, MemberDescriptorType)
         ):
             setattr(SymbolicTensor, _name, _method)
-SymbolicTensor.__name__ = Tensor.__name__  # which Python's own errors name: "unsupported operand type(s) for +"
+SymbolicTensor.__name__ = Tensor.__name__  # appears in Python's own errors: "unsupported operand type(s) for +"
 make_public(SymbolicTensor, frozenset(name for name in REFUSED if name.startswith("__")))
 OPERANDS.add(SymbolicTensor)

@@ -1,6 +1,6 @@
 """Atomic blocks of a cluster session: the ops inside are one group, on one node.
 
-The first op decides which node. The messages of all other nodes then refuse, at the op that would need them. So an op
+The first op decides on the node. The messages of all other nodes then refuse, at the first op that needs them. So an op
 outside of such blocks pays nothing for them.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class First(Group):
-    """The messages of one node, of a block: none, or those of the block's only node."""
+    """The messages of a block on one node: a list that checks that the block belongs to that node."""
 
     def __init__(self, block: ClusterBlock, node: str) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class First(Group):
         self._node = node
 
     def append(self, message: list[Any]) -> None:
-        """Add a message; MetadataError at the user's line if the block is about another node."""
+        """Append a message; MetadataError at the user's line if the block belongs to another node."""
         if self._block.node is None:
             self._block.node = self._node
         elif self._block.node != self._node:
@@ -44,14 +44,14 @@ class First(Group):
 
 
 class ClusterBlock:
-    """An atomic block on all sessions of a cluster. `node`: the one that it is about, once an op has decided that."""
+    """An atomic block on all sessions of a cluster. `node`: the node of the block, once an op has decided it."""
 
     __slots__ = ("__weakref__", "_around", "_cluster", "_undo", "node")
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._undo = ExitStack()
-        self._around: ClusterBlock | None = None  # which has begun, and goes on
+        self._around: ClusterBlock | None = None  # the surrounding block
         self.node: str | None = None
 
     def __enter__(self) -> None:
@@ -71,7 +71,7 @@ class ClusterBlock:
             raise
 
     def join(self, core: Core) -> None:
-        """Have the block be about that session, too, if its ops come first."""
+        """Open the block on that session, too, in case its ops come first."""
         self._undo.enter_context(core.outbox.atomic())
         with core.outbox.lock:
             if type(core.outbox.messages) is not Closed:

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class ClusterCheckpointing:
-    """A checkpoint that the nodes are writing. `parts`: that of each node."""
+    """A checkpoint that the nodes are writing. `parts`: the checkpoint of each node."""
 
     def __init__(self, parts: Mapping[str, Checkpointing]) -> None:
         self.parts = dict(parts)
 
     @property
     def done(self) -> bool:
-        """Is all of it on the disk, or has it failed?"""
+        """Return whether all parts are on the disk, or have failed."""
         return all(part.done for part in self.parts.values())
 
     @property
@@ -48,7 +48,8 @@ class ClusterCheckpointing:
         return next((named(node, part.error) for node, part in self.parts.items() if part.error is not None), None)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait until all nodes have written; what each has, by node (see `Session.checkpoint`). Raises an error."""
+        """Wait until all nodes have written; returns the report of each node (see `Session.checkpoint`), or raises an
+        error."""
         began, limit = monotonic(), seconds("wait", timeout)
         found = {}
         for node, part in self.parts.items():
@@ -72,7 +73,7 @@ class ClusterCheckpointing:
 
 
 class ClusterCheckpoints(ClusterFacet):
-    """Reading from files, and writing to them, on all nodes."""
+    """The methods that read and write files on all nodes."""
 
     def load(
         self,
@@ -86,7 +87,8 @@ class ClusterCheckpoints(ClusterFacet):
     ) -> dict[str, Tensor]:
         """The tensors of a file by name, at home on a device of any node; see `Session.load`.
 
-        What the device's node cannot open, since this process is elsewhere, the first node reads, and sends at once.
+        If the device's node cannot open this process's files, the first node reads the file and sends the values at
+        once.
         """
         wanted = LoadOptions(path, listed(names), device, bool(own), bool(raw), bool(digest))
         return self._done(loaded(self._cluster, wanted))
@@ -123,10 +125,10 @@ class ClusterCheckpoints(ClusterFacet):
     def checkpoint(
         self, directory: str | os.PathLike[str], names: str | Sequence[str] | None = None, *, keep: int = 2
     ) -> Any:
-        """Write what is published on all nodes, or these names of it; see `Session.checkpoint`.
+        """Write the published values of all nodes, or only these names; see `Session.checkpoint`.
 
-        Each node writes to a directory of its name below the given one, as its own host has it: names of node1 lie
-        below `directory/node1`. Each node writes the values of one moment of its own; the moments of two nodes differ.
+        Each node writes to a directory of its own name below the given one, on its own host: names of node1 lie below
+        `directory/node1`. The values of one node are of one moment; the moments of two nodes differ.
         """
         return self._done(checkpointing(self._cluster, directory, names, keep))
 
@@ -138,9 +140,9 @@ class ClusterCheckpoints(ClusterFacet):
         generation: int = 0,
         deep: bool = False,
     ) -> dict[str, Any]:
-        """Publish what a checkpoint holds, or these names of it, each on its node; see `Session.restore`.
+        """Publish the contents of a checkpoint, or only these names, each on its node; see `Session.restore`.
 
-        Returns a report for each node that has a part of the checkpoint. Raises an error if none has.
+        Returns a report for each node that has a part of the checkpoint. Raises an error if no node has one.
         """
         return self._done(restored(self._cluster, directory, names, generation, deep=bool(deep)))
 
@@ -157,14 +159,14 @@ class ClusterCheckpoints(ClusterFacet):
 
 
 def all_brought(cluster: Cluster, tensors: Any) -> Any:
-    """The tensors on the first node; what is no mapping is refused there."""
+    """The tensors, moved to the first node. A value that is no mapping is refused there."""
     if not isinstance(tensors, Mapping):
         return tensors
     return {name: brought(cluster, cluster.first(), tensor) for name, tensor in tensors.items()}
 
 
 def named(node: str, error: TensordError) -> TensordError:
-    """An error of a node, with its name in front unless it is there."""
+    """An error of a node, with the node's name in front unless it is there already."""
     found = error.reraisable()
     if node not in found.message:
         found.message = f"{node}: {found.message}"
@@ -173,7 +175,7 @@ def named(node: str, error: TensordError) -> TensordError:
 
 @contextmanager
 def naming(node: str) -> Iterator[None]:
-    """A block whose errors are a node's."""
+    """A block whose errors get the node's name."""
     try:
         yield
     except TensordError as error:
@@ -193,7 +195,7 @@ def loaded(cluster: Cluster, wanted: LoadOptions) -> Steps[dict[str, Tensor]]:
 
 
 def reads_files(core: Core) -> bool:
-    """Can its node open files of this process, or files that this process names?"""
+    """Return whether the core's node can open files of this process, or by their paths."""
     transport = core.transport
     return bool(transport.opens_files or transport.names_files)
 
@@ -227,7 +229,7 @@ def restored(cluster: Cluster, directory: Any, names: Any, generation: int, *, d
 
 
 def chosen(cluster: Cluster, cores: Sequence[Parts], names: Any) -> dict[Parts, tuple[str, ...] | None]:
-    """The names to restore on each node: None for all, and a name without a node wherever it is."""
+    """The names to restore on each node; None: all. A name without a node is restored on every node that has it."""
     if names is None:
         return dict.fromkeys(cores)
     found: dict[Parts, tuple[str, ...] | None] = {}

@@ -1,15 +1,15 @@
-"""The nodes of a cluster session, and the session on each: found, opened at first use, lost, found again.
+"""The nodes of a cluster session, and the session on each: found, opened at first use, lost, and found again.
 
-Theory of operation. Each node has an ordinary session. Tensors have the core of their node's, so an op on a tensor is
-what it is on one machine, and knows nothing of this file. Functions that make tensors ask here for the core of a
-device's node. The nodes are those that a member has told (`members`). They are asked for anew when a name is unknown,
-or a node's session has ended: a daemon that was started again has another incarnation, address and key.
+Theory of operation. Each node has an ordinary session. A tensor refers to the core of its node's session, so an op on a
+tensor works as on one machine, and does not involve this file. Functions that make tensors ask here for the core of a
+device's node. The nodes are those that a member has listed (`members`). The list is refreshed when a name is unknown,
+or a node's session has ended: a restarted daemon has another incarnation, address and key.
 
-Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So
-a session that was dropped ends with its last tensor, as on one machine.
+Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So a
+session that was dropped ends with its last tensor, as on one machine.
 
-Threads. Any thread may call. Each node has a lock for being opened; the gate guards the entry of a new session, so one
-that is opened inside of an atomic block is in that block.
+Threads. Any thread may call. Each node has a lock for opening its session; the gate guards the addition of a new
+session, so a session that is opened inside of an atomic block takes part in that block.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from .session import ClusterSession
     from .spans import ClusterSpan
 
-PATIENCE: Final = 5.0  # seconds for a node to say who the members are
+PATIENCE: Final = 5.0  # seconds for a node to list the members
 
 
 class Cluster:
-    """The state that the sessions of the nodes share. `table`: the members, as they were last told; `home`: the node
-    that was asked first, where things are made unless a device or a placement says otherwise."""
+    """The state that the sessions of the nodes share. `table`: the members, as last listed. `home`: the node that was
+    connected first, where new tensors are unless a device or a placement says otherwise."""
 
     def __init__(self, home: Parts, rows: Any, wanted: ConnectOptions) -> None:
         self.wanted = wanted
@@ -64,7 +64,7 @@ class Cluster:
         self._why = CLOSED
         self._random_state, self._scopes = home.random_state, home.scopes
         self._living: WeakValueDictionary[str, Parts] = WeakValueDictionary()
-        self._stale: set[str] = set()  # nodes of which it was told that their session has ended
+        self._stale: set[str] = set()  # nodes whose session is known to have ended
         self._opening: dict[str, threading.RLock] = {}
         self._naming = threading.Lock()
         self._session: Callable[[], ClusterSession | None] = lambda: None
@@ -81,7 +81,7 @@ class Cluster:
         return self._session() or ClusterSession(self)
 
     def adopt(self, session: Callable[[], ClusterSession | None]) -> list[Parts]:
-        """Take a facade, given weakly; the cores that it is to keep."""
+        """Register a facade, by a weak reference; returns the cores that it has to keep."""
         self._session = session
         return self.cores()
 
@@ -92,7 +92,7 @@ class Cluster:
         return self.first() if self.placement is None else self.core(self.node_of(self.placement.names[0]))
 
     def first(self) -> Parts:
-        """The core of the node that was asked first; while a routine is captured, that of the routine."""
+        """The core of the node that was connected first; during the capture of a routine, the routine's core."""
         capture: Any = CURRENT.capture
         if capture is not None and capture.core.cluster is self:
             found: Parts = capture.core
@@ -113,15 +113,15 @@ class Cluster:
         return list(self._living.values())
 
     def nodes(self) -> list[str]:
-        """The names of the nodes that are not known to be gone, the first one first."""
+        """The names of the nodes that are not known to be gone; the first node comes first."""
         return sorted((each.node for each in self.table.values() if each.is_up), key=lambda node: node != self.home)
 
     def devices(self) -> list[str]:
-        """The devices of those nodes."""
+        """The devices of these nodes."""
         return [device for node in self.nodes() for device in self.table[node].devices]
 
     def node_of(self, device: str) -> str:
-        """The node that a device is on; MetadataError unless there is such a node."""
+        """The node of a device; MetadataError if there is no such node."""
         node = node_of(device) or self.home
         if node not in self.table:
             self.refresh()
@@ -130,25 +130,25 @@ class Cluster:
         return node
 
     def place(self, core: Parts, placement: Placement | None) -> None:
-        """Set the placement of what is made without a device; its devices are those of that core."""
+        """Set the placement of new tensors without a device; its devices belong to that core."""
         with self.gate.lock:
             self.placement = placement
             for each in self.cores():
                 each.placement = placement if each is core else None
 
     def core_of(self, values: Any) -> Parts:
-        """The core that a call with these values is for."""
+        """The core for a call with these values."""
         from .routing import core_of
 
         found: Any = core_of(self, values)
         return found  # type: ignore[no-any-return]
 
     def is_elsewhere(self, core: Any, device: Any) -> bool:
-        """Is it the name of a device of another node than that core's?"""
+        """Return whether `device` names a device of another node than that core's."""
         return type(device) is str and node_of(device) not in {"", core.node}
 
     def moved(self, tensor: Tensor, device: str) -> Tensor:
-        """The tensor on a device of another node."""
+        """The tensor, moved to a device of another node."""
         from .moving import moved
 
         return moved(self, tensor, device)
@@ -181,7 +181,7 @@ class Cluster:
         self.check_open()
         with self._opening.setdefault(node, threading.RLock()):
             found = self._living.get(node)
-            if found is not None and not found.closed:  # another thread has been here
+            if found is not None and not found.closed:  # another thread has opened it
                 return found
             if former is not None or not self._is_up(node):
                 self.refresh()
@@ -189,7 +189,7 @@ class Cluster:
                 raise located(node_lost(node, self._why_not(node)))
             core = self._opened(node)
             if former is not None:
-                former.transport.close()  # its threads; its tensors say that the node was lost
+                former.transport.close()  # ends its threads; its tensors report that the node was lost
             self._enter(core)
         return core
 
@@ -208,19 +208,20 @@ class Cluster:
         return node in self.table and self.table[node].is_up
 
     def _why_not(self, node: str) -> str:
-        """The reason why no session is opened on a node."""
+        """The reason why no session can be opened on a node."""
         state = self.table[node].state if node in self.table else "left"
         return "it has left the cluster" if state == "left" else "its daemon has not been started again"
 
     def reached(self, node: str) -> Member:
-        """The member at the address by which this process reaches it: not by tcp, if it was asked otherwise."""
+        """The member, at the address by which this process reaches it: not by tcp, unless the first node was reached by
+        tcp."""
         member = self.table[node]
         by_tcp = self.address.startswith("tcp://") and member.address
         return member if node != self.home or by_tcp else member._replace(address=self.address)
 
     def open_all(self, wanted: Collection[str] | None = None) -> list[Parts]:
-        """The cores of these nodes, or of all, as far as they can be reached, opened side by side. Whether those that
-        were lost are back is asked."""
+        """The cores of these nodes, or of all, that can be reached; sessions are opened concurrently. Lost nodes are
+        checked for a return."""
         if any(each.state == "lost" and (wanted is None or each.node in wanted) for each in self.table.values()):
             self.refresh()
         nodes = [node for node in self.nodes() if (wanted is None or node in wanted) and self._is_closed(node)]
@@ -247,7 +248,7 @@ class Cluster:
             session.keep(core)
 
     def _enter(self, core: Parts) -> None:
-        """Make a session one of the cluster's."""
+        """Add a session to the cluster."""
         core.strict, core.random_state = self.wanted.strict, self._random_state
         core.scopes, core.opened, core.innermost = self._scopes, self._scopes.opened, self._scopes.innermost
         core.session = self.as_session
@@ -270,13 +271,13 @@ class Cluster:
     # -- the members -----------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Ask who the members are; what was known stays known if nobody answers."""
+        """Ask for the list of members; the old list stays if nobody answers."""
         for rows in self._told():
             self.table = table_of(rows)
             return
 
     def _told(self) -> Iterable[Any]:
-        """The answers of the nodes, until one is enough."""
+        """The answers of the nodes, until one suffices."""
         for core in self.cores():
             if core.outbox.answers() and not core.transport.away:
                 with suppress(TensordError, TimeoutError):
@@ -287,7 +288,7 @@ class Cluster:
                 yield rows
 
     def transfer(self, count: int = 1) -> bytes:
-        """The name of the next transfer; of the first of so many, which are numbered on."""
+        """The name of the next transfer; for several, the first of `count` consecutive names."""
         with self._naming:
             first = self._transfers
             self._transfers += count
@@ -301,6 +302,6 @@ class Cluster:
             raise located(ConnectionLost(self._why))
 
     def inherit(self) -> None:
-        """Be closed in a forked child: the sessions are the parent's."""
+        """Count as closed in a forked child: the sessions belong to the parent."""
         self._why = FORKED
         self.ended.set()

@@ -1,4 +1,4 @@
-"""Collectives on tensors of several nodes: each node is sent its part of one request."""
+"""Collectives on tensors of several nodes: each node gets its part of one request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def asked_of(
     kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> ResolvedRequest:
-    """What is asked for; MetadataError at the user's line for what does not fit."""
+    """The request; MetadataError at the user's line if it is invalid."""
     homes, metas = [tensor._home for tensor in tensors], [tensor._known_meta() for tensor in tensors]
     try:
         return asked_over_nodes(kind, homes, metas, devices, attributes)
@@ -41,7 +41,7 @@ def issue(
     devices: Sequence[str],
     attributes: dict[str, Any],
 ) -> list[Tensor]:
-    """Send each node its part; the results, one for each device."""
+    """Send each node its part; returns the results, one for each device."""
     names = asked.devices
     homes = [tensor._home for tensor in tensors]
     nodes = dict.fromkeys(node_of(name) for name in (*homes, *names))
@@ -64,7 +64,7 @@ def send_parts(
     devices: Sequence[str],
     attributes: dict[str, Any],
 ) -> dict[int, Tensor]:
-    """Send each node its part; the results, by rank."""
+    """Send each node its part; returns the results, by rank."""
     kind, homes = str(asked.collective.kind), tuple([tensor._home for tensor in tensors])
     transfer = cluster.transfer(transfers(asked))
     metas = tuple([encode_meta(meta) for meta in asked.collective.inputs])
@@ -80,7 +80,7 @@ def send_parts(
             )
             core.outbox.messages.append(encode_message(message))
         made |= mine
-    for core in cores.values():  # none is asked for anything by whoever waits for another
+    for core in cores.values():  # before any of them is asked to wait for another one
         core.outbox.flush()
     return made
 

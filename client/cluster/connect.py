@@ -33,7 +33,7 @@ def connect_cluster(
 
 
 def cluster_of(core: Parts, wanted: ConnectOptions) -> Cluster:
-    """The cluster of the machine behind a session; MetadataError if it is of none."""
+    """The cluster of the machine behind a session; MetadataError if it belongs to none."""
     if not core.node:
         message = f"the machine at {core.address} is of no cluster: it has no node name (docs/cluster.md)"
         raise located(MetadataError(f"{message}; connect({core.address!r}) opens a session on it alone"))
@@ -43,7 +43,7 @@ def cluster_of(core: Parts, wanted: ConnectOptions) -> Cluster:
 
 
 def check_keys(others: Iterable[Member], wanted: ConnectOptions) -> None:
-    """MetadataError unless there are keys for the members that ask for them: their sessions are opened at first use."""
+    """MetadataError unless there are keys for the members that require them: their sessions are opened at first use."""
     for member in others:
         if member.is_up and member.key and not socket_options(member.address, wanted.keys, member.key):
             message = (

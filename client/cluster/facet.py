@@ -1,4 +1,4 @@
-"""Procedures on all nodes: the base of the classes that hold a cluster session's methods."""
+"""Procedures on all nodes: the base of the classes with the methods of a cluster session."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class ClusterFacet:
 
 
 def on_node(core: Core) -> Session:
-    """The session of one node, for its methods."""
+    """The session of one node, for calls of its methods."""
     found = object.__new__(Session)
     found._core = core  # type: ignore[assignment]
     return found
 
 
 def whole(results: Iterable[T | TensordError]) -> list[T]:
-    """The results; raises the first error that is one of them."""
+    """The results; raises the first error among them."""
     found: list[T] = []
     for each in results:
         if isinstance(each, TensordError):

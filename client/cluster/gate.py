@@ -1,7 +1,7 @@
-"""The lock of what concerns several nodes: a procedure of a cluster session, or a block on all of its sessions.
+"""The lock of procedures and blocks that concern several nodes of a cluster session.
 
-A thread takes the gate first and then the locks of outboxes, in the order in which their sessions were opened; a
-thread that has the lock of an outbox never takes the gate. So no two threads wait for each other.
+A thread takes the gate first and then the locks of outboxes, in the order in which their sessions were opened; a thread
+that has the lock of an outbox never takes the gate. So no two threads wait for each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Stands where the procedures of one session have its outbox (`waiting/steps`). `block`: the open atomic block."""
+    """The counterpart of the outbox of one session, for procedures (`waiting/steps`). `block`: the open atomic
+    block."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -27,7 +28,7 @@ class Gate:
 
     @property
     def depth(self) -> int:
-        """Is an atomic block open, which may take long?"""
+        """Return whether an atomic block is open, which may take long."""
         return int(self.block is not None)
 
     def enter(self) -> threading.RLock:
@@ -38,5 +39,5 @@ class Gate:
         return lock
 
     def inherit(self) -> None:
-        """Begin anew in a forked child: another thread's lock would stay locked."""
+        """Reset in a forked child: a lock of another thread would stay locked."""
         self.lock, self.block = threading.RLock(), None

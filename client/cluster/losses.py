@@ -1,11 +1,11 @@
-"""When the session on a node has ended, the other nodes are told that nothing comes from there for this session.
+"""When the session on a node has ended, tells the other nodes that nothing comes from there for this session.
 
-A daemon knows of the transfers that it was told of. What a client has left unsent, no daemon knows; so the client
-itself withdraws the other halves, on the sessions that it still has.
+A daemon knows of transfers that it was told of. No daemon knows of messages that a client has not sent yet; so the
+client itself withdraws the other halves of these transfers, on the sessions that it still has.
 
-Threads. A loss is told inside any lock, and a program may hold the lock of another node's outbox for as long as an
-atomic block takes. So a thread of its own tells the nodes. Whoever issues a transfer looks behind it for such a loss,
-since his messages may have come after those of that thread.
+Threads. A loss is reported inside any lock, and a program may hold the lock of another node's outbox for as long as an
+atomic block takes. So a thread tells the nodes. Code that issues a transfer checks afterwards for such a loss, because
+its messages may have come after those of that thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def tell_losses(cluster: Cluster, core: Core) -> None:
-    """Have the other nodes told when that session is lost."""
+    """Make the other nodes be told when that session is lost."""
     core.outbox.transport.tell_loss_to(partial(lost, ref(cluster), core.node, core.outbox))
 
 
@@ -39,7 +39,7 @@ def lost(cluster: ref[Cluster], node: str, outbox: Outbox, error: TensordError) 
 
 
 def withdraw(cluster: Cluster, node: str) -> None:
-    """Have the other nodes fail what waits for that one."""
+    """Make the other nodes fail transfers that wait for that node."""
     for core in cluster.cores():
         if core.node != node:
             with suppress(TensordError):
@@ -48,7 +48,8 @@ def withdraw(cluster: Cluster, node: str) -> None:
 
 @contextmanager
 def telling_losses(cluster: Cluster, cores: Iterable[Core]) -> Iterator[None]:
-    """A block that issues transfers between these sessions: the others are told of those that have ended in it."""
+    """A block that issues transfers between these sessions. At its end, the others are told of sessions that ended in
+    it."""
     try:
         yield
     finally:

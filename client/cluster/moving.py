@@ -1,4 +1,4 @@
-"""A tensor from one node to another: the daemon of the one sends the value, and that of the other receives it."""
+"""Moves a tensor from one node to another: one daemon sends the value, and the other one receives it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def moved(cluster: Cluster, tensor: Tensor, device: str) -> Tensor:
-    """A new tensor with this value, at home on a device of another node. Waits only where data decide its shape."""
+    """A new tensor with this value, at home on a device of another node. Waits only if the shape depends on data."""
     source, target = tensor._core, cluster.core(cluster.node_of(device))
     own(source, tensor)
     home = device_of(target, device)
@@ -44,13 +44,13 @@ def issue(source: Core, tensor: Tensor, target: Core, home: str, meta: Meta, tra
         received = Recv(*said, source.transport.incarnation)
         target.outbox.messages.append(encode_message(received))
         made = Tensor(target, id_, meta, home)
-    source.outbox.flush()  # whoever waits for the tensor asks the other node, and flushes there
+    source.outbox.flush()  # a program that waits for the new tensor flushes only the other node
     target.outbox.appended()
     return made
 
 
 def brought(cluster: Cluster, core: Core, value: Any) -> Any:
-    """A tensor of another node on a node's first cpu device, else its first device; anything else as it is."""
+    """A tensor of another node, moved to this node's first cpu device, or else first device; other values unchanged."""
     if not isinstance(value, Tensor) or value._core is core or value._core.cluster is not cluster:
         return value
     devices = core.devices
@@ -58,7 +58,7 @@ def brought(cluster: Cluster, core: Core, value: Any) -> Any:
 
 
 def refuse_in_blocks(source: Core, target: Core, way: str) -> None:
-    """An error in a routine's capture and in an atomic block, which are about one node."""
+    """Raise an error in a routine's capture and in an atomic block, which belong to one node."""
     if CURRENT.capture is not None and CURRENT.capture.core in {source, target}:
         message = f"{way}: a routine runs on one node; do that outside, and pass the tensor"
         raise located(CaptureError(message))

@@ -1,4 +1,4 @@
-"""Names on all nodes: `node1/w` is the name w on node1, and w alone is looked for on all of them."""
+"""Names on all nodes: `node1/w` is the name w on node1, and a plain w is looked up on all nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class ClusterNames(ClusterFacet):
     def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
         """Name a tensor or a routine, or a dict of them at once, on their node; see `Session.publish`.
 
-        `w` of a tensor on node1 is `node1/w` for everybody. MetadataError for a dict of tensors on several nodes.
+        The name `w` of a tensor on node1 is `node1/w` for everybody. MetadataError for a dict of tensors on several
+        nodes.
         """
         self._done(publishing(self._cluster, name, value, durable=bool(durable)))
 
@@ -49,10 +50,10 @@ class ClusterNames(ClusterFacet):
         return self._promised(publishing(self._cluster, name, value, durable=bool(durable)))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
-        """The tensor or routine of that name, or a dict of what several names stand for; see `Session.lookup`.
+        """The tensor or routine of that name, or a dict of those of several names; see `Session.lookup`.
 
-        `node1/w`, or `w` for whichever node has it; MetadataError, with all of them, if several have. What is on one
-        node is taken at once.
+        `node1/w`, or `w` on whichever node has it; MetadataError, with all of them, if several have. Names on one node
+        are looked up at once.
         """
         return self._done(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
@@ -63,7 +64,8 @@ class ClusterNames(ClusterFacet):
         return self._promised(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
-        """Remove names; handles to their tensors stay. Those of one node go at once. See `Session.unpublish`."""
+        """Remove names; handles to their tensors stay. Names on one node are removed at once. See
+        `Session.unpublish`."""
         self._done(unpublishing(self._cluster, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:
@@ -145,7 +147,7 @@ def listing(cluster: Cluster, kind: str) -> Steps[list[str]]:
 
 
 def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAtNode]]:
-    """The place of each name. MetadataKeyError for one that nobody has, MetadataError for one that several have."""
+    """The place of each name. MetadataKeyError for an unknown name, MetadataError for one on several nodes."""
     parts = {name: split(cluster, name) for name in names}
     nodes = {node for node, _ in parts.values()}
     there = yield from published(cluster, "", None if "" in nodes else nodes)
@@ -153,7 +155,7 @@ def located_on(cluster: Cluster, names: Iterable[str]) -> Steps[dict[str, NameAt
     for name, (node, plain) in parts.items():
         places = [place for place in there if place.name == plain and node in {"", place.core.node}]
         if node and not places:
-            cluster.core(node)  # whose error says why it could not be asked
+            cluster.core(node)  # its error says why the node could not be asked
         if not places:
             where = f"node {node}" if node else f"any node ({', '.join(cluster.nodes())})"
             raise located(MetadataKeyError(f"nothing is published under {plain!r} on {where}{gone(cluster)}"))
@@ -186,23 +188,23 @@ def grouped(places: Iterable[NameAtNode]) -> dict[Parts, tuple[str, ...]]:
 
 
 def split(cluster: Cluster, name: str) -> tuple[str, str]:
-    """The node that a name says, "" for none, and the rest."""
+    """The node in a name, "" for none, and the rest of the name."""
     node, slash, rest = name.partition("/")
     return (node, rest) if slash and node in cluster.table else ("", name)
 
 
 def gone(cluster: Cluster) -> str:
-    """A word about the nodes that cannot be asked."""
+    """The part of an error about nodes that cannot be asked."""
     lost = [member.node for member in cluster.table.values() if not member.is_up]
     return f"; not asked: {', '.join(lost)}" if lost else ""
 
 
 def core_behind(cluster: Cluster, value: Any) -> Parts:
-    """The core of what is to be published: a tensor's, or a routine's."""
+    """The core of a tensor or routine that is published."""
     core: Any = getattr(value, "_core", None)
-    core = getattr(core, "core", core)  # of a linked routine
+    core = getattr(core, "core", core)  # a linked routine's
     if core is None or getattr(core, "cluster", None) is not cluster:
-        core = cluster.default()  # which refuses what it is not its own
+        core = cluster.default()  # it refuses tensors that are not its own
     if not isinstance(core, Parts):
         raise located(MetadataTypeError(f"publish: expected a tensor or a routine, got {type(value).__name__}"))
     return core

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=type[Functions])
 
 
 def on_nodes(family: type[Functions]) -> Any:
-    """A class decorator: has each public function of a family run on the node that it is for."""
+    """Class decorator: make each public function of a family run on the node of its arguments."""
 
     def filled(kind: F) -> F:
         for name in dir(family):
@@ -36,12 +36,12 @@ def on_nodes(family: type[Functions]) -> Any:
 
 
 def of_node(functions: Any, core: Core) -> Any:
-    """The same family, of one node."""
+    """The same family on one node."""
     return functions.of(core)
 
 
 class OnCluster(Functions):
-    """Functions on all nodes. `_core`, which makes what no tensor and no device place, is that of the moment."""
+    """Functions on all nodes. `_core`: the present core for functions without tensors and devices."""
 
     _cluster: Cluster
 

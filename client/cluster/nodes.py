@@ -1,4 +1,4 @@
-"""The nodes of a cluster session: which there are, what they have, and waiting until they serve."""
+"""The nodes of a cluster session: lists them and their devices, and waits until they serve."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .facet import ClusterFacet
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-PAUSE: Final = 0.1  # seconds between two looks
+PAUSE: Final = 0.1  # seconds between two checks
 
 
 class ClusterNodes(ClusterFacet):
     """Questions about the nodes."""
 
     def nodes(self) -> dict[str, str]:
-        """The nodes and their states, "up", "lost" or "left", as a node tells now."""
+        """The nodes and their states, "up", "lost" or "left", as a node reports them now."""
         self._cluster.check_open()
         self._cluster.refresh()
         return {member.node: member.state for member in self._cluster.table.values()}
 
     def devices_of(self, node: str) -> list[str]:
-        """Return the names of a node's devices; of a lost node those that it had.
+        """Return the names of a node's devices; for a lost node, those that it had.
 
         :param node: The name of the node.
         :returns: The names.
@@ -46,11 +46,10 @@ class ClusterNodes(ClusterFacet):
     def wait_for_nodes(self, nodes: int | Collection[str] | None = None, timeout: float | None = None) -> list[str]:
         """Wait until nodes serve.
 
-        A node serves when a session on it is open: afterwards ops on its devices work, also if its daemon was started
-        again.
+        A node serves when a session on it is open: then ops on its devices work, also if its daemon was restarted.
 
-        :param nodes: Names of nodes, or how many; by default all nodes that have not left.
-        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :param nodes: The names of nodes, or their number; by default all nodes that have not left.
+        :param timeout: The maximal wait in seconds; by default no limit.
         :returns: The names of the nodes that serve.
         :raises TimeoutError: The time is over; the message says what is wrong with each of the other nodes.
         """
@@ -78,7 +77,7 @@ def awaiting(cluster: Cluster, nodes: Any, timeout: float | None) -> Steps[list[
 
 
 def checked(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
-    """The names, or how many; neither for all nodes."""
+    """The names or the number of nodes; neither stands for all nodes."""
     if nodes is None:
         return None, None
     if type(nodes) is int and nodes > 0:
@@ -91,7 +90,7 @@ def checked(nodes: Any) -> tuple[tuple[str, ...] | None, int | None]:
 
 
 def looked_at(cluster: Cluster, wanted: Collection[str] | None) -> tuple[list[str], dict[str, str]]:
-    """The nodes of these, or of all that have not left, on which a session is open now; why the others have none."""
+    """The nodes with an open session, among these or all that have not left; and why the others have none."""
     cluster.refresh()
     names = wanted or [member.node for member in cluster.table.values() if member.state != "left"]
     serving, missing = [], {}
@@ -115,5 +114,5 @@ def too_late(limit: float, serving: Collection[str], missing: dict[str, str]) ->
 
 
 def unknown(cluster: Cluster, node: Any) -> MetadataError:
-    """The error for a node that there is none of."""
+    """The error for the name of a node that does not exist."""
     return MetadataError(f"there is no node {shown(node)}; there are {', '.join(sorted(cluster.table))}")

@@ -10,7 +10,8 @@ from ..session.parts import Parts
 
 
 def opened(member: Member, wanted: ConnectOptions) -> Parts:
-    """The core of a new session there. A member without an address is a machine of this process, named as the node."""
+    """The core of a new session on a member. A member without an address is a machine of this process, named as the
+    node."""
     address = member.address or f"local:{member.node}"
     if is_local(address):
         return connect_inside(address, wanted, Outbox)._core

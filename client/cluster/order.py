@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClusterOrder(ClusterFacet):
-    """Methods that concern everything that was issued before, on any node."""
+    """Methods that concern everything issued before, on any node."""
 
     def flush(self) -> None:
         """Send all unsent messages to all nodes; see `Session.flush`."""
@@ -44,7 +44,7 @@ class ClusterOrder(ClusterFacet):
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended, on all nodes; see `Session.sync`.
 
-        NodeLost, once, if a node's session has ended since the last `sync`; the others were waited for all the same.
+        NodeLost, once, if a node's session has ended since the last `sync`; the other nodes are waited for in any case.
         """
         return self._done(syncing(self._cluster, timeout, durable=bool(durable)))
 
@@ -53,7 +53,7 @@ class ClusterOrder(ClusterFacet):
         return self._promised(syncing(self._cluster, None, durable=bool(durable)))
 
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
-        """The values of several tensors as NumPy arrays, all nodes being asked at once; see `Session.fetch`."""
+        """The values of several tensors as NumPy arrays. All nodes are asked concurrently; see `Session.fetch`."""
         return self._done(fetching(self._cluster, listed(tensors)))
 
     def fetch_async(self, tensors: Iterable[Tensor]) -> Awaiting[list[NDArray[Any]]]:
@@ -66,7 +66,7 @@ class ClusterOrder(ClusterFacet):
             core.cancellation.cancel()
 
     def restart(self) -> None:
-        """After `cancel`: take instructions again, on all nodes."""
+        """After `cancel`: accept instructions again, on all nodes."""
         for core in self._cluster.cores():
             core.cancellation.restart()
 
@@ -91,7 +91,7 @@ def syncing(cluster: Cluster, timeout: float | None, *, durable: bool) -> Steps[
 
 
 def answered(reply: Reply, began: float, limit: float | None) -> Steps[int]:
-    """The answer to a `sync` of one node, within what is left of the time."""
+    """The answer to a `sync` of one node, within the rest of the time."""
     return int((yield Within(reply, rest_of(began, limit))))
 
 
@@ -113,24 +113,25 @@ def fetching(cluster: Cluster, tensors: Iterable[Tensor]) -> Steps[list[NDArray[
 
 
 def is_over_nodes(tensor: Any) -> bool:
-    """Is it a global tensor with parts on several nodes?"""
+    """Return whether the tensor is a global one with parts on several nodes."""
     return type(tensor) is GlobalTensor and tensor.placement.spans
 
 
 def asking(where: Any, tensors: list[Any]) -> tuple[Any, Steps[list[NDArray[Any]]]]:
-    """The procedure that fetches tensors of one node's core, or those over nodes, and whose lock it takes."""
+    """The owner of the lock, and the procedure that fetches tensors of one node's core, or of tensors over several
+    nodes."""
     if isinstance(where, Core):
         return where.outbox, fetching_all(where, tensors)
     return where, fetching_over_nodes(where, tensors)
 
 
 def fetching_over_nodes(gate: Any, tensors: list[Any]) -> Steps[list[NDArray[Any]]]:
-    """The values of tensors over nodes, which are asked for side by side."""
+    """The values of tensors over several nodes, fetched concurrently."""
     return whole((yield from side_by_side((gate, value(tensor)) for tensor in tensors)))
 
 
 def own(cluster: Cluster, tensor: Any) -> Tensor:
-    """The tensor, if it is one of the session, on whichever node, and was not released."""
+    """The tensor, if it belongs to the session, on any node, and was not released."""
     if not isinstance(tensor, Tensor):
         raise located(MetadataTypeError(f"expected a tensor, got {type(tensor).__name__}; use asarray"))
     if tensor._core.cluster is not cluster:

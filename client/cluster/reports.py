@@ -34,15 +34,15 @@ class ClusterReports(ClusterFacet):
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 0, without: Sequence[str] = ()
     ) -> AbstractContextManager[Any]:
-        """Refuse: a recording is of one machine. See `Session.record`."""
+        """Refuse: a recording covers one machine. See `Session.record`."""
         del path, limit, without
         raise located(MetadataError("a session on a cluster is not recorded: record one node's daemon (trace record)"))
 
     def trace(self) -> Any:
         """The trace of all nodes so far, on the clock of the first one; see `Session.trace`, and docs/cluster.md.
 
-        `trace.clocks` says of each node how far its clock was found to be ahead, and how wrong that may be, in
-        nanoseconds; `trace.nodes` has the trace of each by itself.
+        `trace.clocks` has, for each node, how far its clock is ahead, and the possible error, in nanoseconds;
+        `trace.nodes` has the trace of each node by itself.
         """
         return self._done(tracing(self._cluster))
 

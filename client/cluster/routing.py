@@ -1,4 +1,4 @@
-"""Which node a call is for: that of its tensors, else that of its device, else where things are made."""
+"""Chooses the node of a call: that of its tensors, else that of its device, else the default one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-DEEPEST: Final = 16  # containers in containers in which a tensor is looked for
+DEEPEST: Final = 16  # nested containers in which a tensor is looked for
 WHERE: Final[tuple[str, ...]] = (
     "device",
     "placement",
     "devices",
-)  # names of parameters that say where something is to be
+)  # names of parameters that give the place of a result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,13 +30,13 @@ Part = TypeVar("Part")
 
 
 class OnNodes(Protocol):
-    """Whatever has its methods called on one node."""
+    """An object whose methods are called on one node."""
 
     _cluster: Cluster
 
 
 def core_of(cluster: Cluster, values: Any, where: Any = None) -> Core:
-    """The core that a call with these values, perhaps in containers, is for."""
+    """The core for a call with these values, which may be nested in containers."""
     tensor = first_tensor(values, DEEPEST)
     if tensor is not None:
         return checked(tensor._core)
@@ -51,7 +51,7 @@ def checked(core: Core) -> Core:
 
 
 def first_name(where: Any) -> str:
-    """The first device that is named; "" for none, and for what is no name, which the node refuses."""
+    """The first named device; "" for none, and for an invalid name, which the node refuses."""
     if isinstance(where, Placement):
         where = where.names
     if isinstance(where, Mapping):
@@ -80,9 +80,9 @@ def first_tensor(values: Any, depth: int) -> Tensor | None:
 def routed(
     function: Callable[Concatenate[Part, P], R], part: Callable[[Any, Core], Part]
 ) -> Callable[Concatenate[OnNodes, P], R]:
-    """The method, on the node that its arguments are for. `part`: the object of one node that has it.
+    """The method, called on the node of its arguments. `part`: the object of one node that has the method.
 
-    Where tensors are on one node and `device` on another, the result is made on the first, and moved.
+    If tensors are on one node and `device` on another, the result is made on the first node, and moved.
     """
     names = list(signature(function).parameters)[1:]
     places = {name: names.index(name) for name in WHERE if name in names}
@@ -110,7 +110,7 @@ def routed(
 
 
 def placed(places: Mapping[str, int], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, Any]:
-    """The argument that says where, if there is one: its parameter, and its value."""
+    """The argument that gives the place, if there is one: its parameter, and its value."""
     for name, index in places.items():
         found = kwargs.get(name, args[index] if index < len(args) else None)
         if found is not None:

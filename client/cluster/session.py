@@ -1,4 +1,4 @@
-"""A session on several machines: the facade. Most methods are those of a session, on the node that they are for."""
+"""A session on several machines: the facade. Most methods are those of a session, on the node of their arguments."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ from .spans import ClusterSpan
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-# Methods that are for one node: that of their tensors, else that of their device.
+# Methods of one node: that of their tensors, else that of their device.
 ON_ONE_NODE: Final = ("asarray", "global_tensor", "link", "explain", "cond", "case", "while_loop")
 
 
 class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):
     """A session on all nodes of a cluster. Made by `tensord.connect_cluster`.
 
-    Devices are named `node0/cpu:0`; what is made without one is on the first of `devices`, on the node that was asked.
-    A tensor is on one node, and so are all operands of an op; `to_device` alone goes from one node to another.
+    Devices are named `node0/cpu:0`. A tensor made without a device is on the first of `devices`, on the node that was
+    connected first. A tensor is on one node, and all operands of an op are on the same node; only `to_device` moves a
+    tensor to another node.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -98,7 +99,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @property
     def random(self) -> Any:
-        """Random tensors. All nodes draw from one seed, so a program draws what it would draw on one machine."""
+        """Random tensors. All nodes draw from one seed, so a program draws the same numbers as on one machine."""
         return ClusterRandom(self._cluster)
 
     def supports(self, op: OpDef, device: str) -> bool:
@@ -106,7 +107,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         return on_node(self._cluster.core(self._cluster.node_of(device))).supports(op, device)
 
     def place(self, invocation: Invocation) -> str:
-        """Choose the device that an invocation is to run on. For handlers; see `Session.place`."""
+        """Choose the device on which an invocation will run. For handlers; see `Session.place`."""
         return on_node(core_for(self._cluster, invocation)).place(invocation)
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
@@ -121,7 +122,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @property
     def address(self) -> str:
-        """The address of the daemon that was asked for the others."""
+        """The address of the daemon that was connected first."""
         return self._cluster.address
 
     @property
@@ -131,7 +132,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @property
     def placement(self) -> Placement | None:
-        """The placement of new tensors that are given no device; see `Session.placement`."""
+        """The placement of new tensors without a device; see `Session.placement`."""
         return self._cluster.placement
 
     @placement.setter
@@ -154,7 +155,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
             core.calls.use(handler)
 
     def atomic(self) -> AbstractContextManager[None]:
-        """`with session.atomic():` as on one machine, for ops on one node: the first op inside decides which.
+        """`with session.atomic():` as on one machine, for ops on one node: the first op inside decides on the node.
 
         MetadataError at the first op on another node.
         """
@@ -163,7 +164,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         return ClusterBlock(self._cluster)
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """`with session.span("step 37"):` as on one machine, on whichever node; see `Session.span`."""
+        """`with session.span("step 37"):` as on one machine, on all nodes; see `Session.span`."""
         Session.span(self, name)
         return ClusterSpan(self._cluster, name)
 
@@ -172,7 +173,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
         """Call back with the tensors' values, after the side effects issued before; see `Session.effect`.
 
-        Values of other nodes come to the first one, whose chain it is.
+        Values of other nodes are moved to the first one, to which the chain belongs.
         """
         core = self._core
         on_node(core).effect(callback, *(brought(self._cluster, core, each) for each in tensors), chain=chain)
@@ -182,7 +183,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     ) -> Any:
         """Tensors that a function of this program computes; see `Session.host_call`.
 
-        The machine that calls it is that of the first tensor, to which those of other nodes come.
+        The machine of the first tensor calls the function; tensors of other nodes are moved there.
         """
         cluster = self._cluster
         core = core_of(cluster, tensors, device)
@@ -203,7 +204,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @property
     def closed(self) -> bool:
-        """Has the session been closed?"""
+        """Return whether the session has been closed."""
         return self._cluster.ended.is_set()
 
     def close(self) -> None:
@@ -212,7 +213,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         for core in cores:
             refuse_captured(core.outbox, "the session cannot be closed")
         self._cluster.ended.set()
-        with ExitStack() as ends:  # also the others, if one raises
+        with ExitStack() as ends:  # all end, even if one raises
             for core in cores:
                 ends.callback(on_node(core).close)
 
@@ -231,7 +232,7 @@ def part_of(_session: ClusterSession, core: Core) -> Session:
 
 
 def core_for(cluster: Cluster, invocation: Invocation) -> Core:
-    """The core that an invocation is for."""
+    """The core for an invocation."""
     return core_of(cluster, (invocation.out, invocation.inputs), invocation.device)
 
 

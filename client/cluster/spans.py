@@ -1,4 +1,4 @@
-"""Spans of a cluster session: open on the session of each node, also on one that is opened inside."""
+"""Spans of a cluster session: open on the session of each node, also on a session that is opened inside."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterSpan:
             raise
 
     def join(self, core: Core) -> None:
-        """Be open on that session, too."""
+        """Open the span on that session, too."""
         self._undo.enter_context(Span(core.outbox.locations.spans, self.name, told=False))
 
     @ends_block

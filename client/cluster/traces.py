@@ -1,4 +1,4 @@
-"""The trace of all nodes on one clock: that of the first."""
+"""The trace of all nodes on one clock, that of the first node."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .order import open_cores
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-ROUNDS: Final = 8  # questions for a node's clock, of which the one that came back soonest counts
-NOTHING: Final = (2**62, False, 2**62)  # of a trace: no finished instruction, no live one, no routine
+ROUNDS: Final = 8  # questions for a node's clock; the fastest answer counts
+NOTHING: Final = (2**62, False, 2**62)  # a trace without finished instructions, live ones and routines
 
 
 class ClockOffset(NamedTuple):
-    """A node's clock against this process's, in nanoseconds: by how much it is ahead, and how wrong that may be."""
+    """A node's clock compared with this process's, in nanoseconds: by how much it is ahead, and the possible error."""
 
     ahead: int
     error: int
@@ -46,12 +46,12 @@ def tracing(cluster: Cluster) -> Steps[Any]:
 
 
 def told(core: Parts) -> Steps[Any]:
-    """A node's trace, as it tells it."""
+    """A node's trace, as its machine answers it."""
     return (yield core.answers.ask("trace"))
 
 
 def reading_clock(core: Parts) -> Steps[ClockOffset]:
-    """Ask for the time of a node, some times: it was asked for at some moment between question and answer."""
+    """Ask for a node's time several times: it was read at some moment between question and answer."""
     readings = []
     for _ in range(ROUNDS):
         began = perf_counter_ns()

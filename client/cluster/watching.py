@@ -1,12 +1,12 @@
-"""The state of a node whose connection is broken: asked of its new daemon, or of the others.
+"""Finds out the state of a node whose connection is broken: asks its new daemon, or the other nodes.
 
 A session over tcp comes back if only the connection was broken, and its transport tries that for the whole lease. It
-cannot come back if the daemon has ended. So while the transport tries, a thread asks: whoever answers at the node's own
-address says which incarnation it is; and the other members know what their supervisors have told them. Where nobody
-listens at the address any more for `REFUSED` seconds, the daemon has ended, too: it listens as long as it lives.
+cannot come back if the daemon has ended. So while the transport tries, a thread asks: a daemon at the node's own
+address tells its incarnation, and the other members know what their supervisors have told them. If nobody has listened
+at the address for `REFUSED` seconds, the daemon has ended, too, since a daemon listens as long as it lives.
 
-Rejected: to ask through the open sessions of the other nodes. The asking thread would need their locks, which a
-program may hold for as long as an atomic block takes.
+Rejected: asking through the open sessions of the other nodes. The asking thread would need their locks, which a program
+may hold for as long as an atomic block takes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 PAUSE: Final = 0.1  # seconds between two rounds
-ANSWER: Final = 1.0  # seconds that a daemon has to answer
-ALIVE: Final = 0.5  # seconds until it is asked again
-REFUSED: Final = 1.0  # seconds without a listener, after which the daemon has ended
+ANSWER: Final = 1.0  # seconds for a daemon to answer
+ALIVE: Final = 0.5  # seconds until the next question
+REFUSED: Final = 1.0  # seconds without a listener after which the daemon has ended
 
 
 def watch(cluster: Cluster, core: Parts) -> None:
-    """Begin to ask whenever the connection of that session is broken. When it has ended, the other nodes are told."""
+    """Begin to ask whenever the connection of that session is broken. When the session has ended, tell the other
+    nodes."""
     transport = core.transport
     tell_losses(cluster, core)
     if isinstance(transport, RemoteTransport):
@@ -47,14 +48,14 @@ def watch(cluster: Cluster, core: Parts) -> None:
 
 
 def start(cluster: ref[Cluster], node: str, transport: RemoteTransport) -> None:
-    """Begin to ask, on a thread of its own. Called on the transport's thread, without a lock."""
+    """Begin to ask, on a new thread. Called on the transport's thread, without a lock."""
     watched = cluster()
     if watched is not None:
         threading.Thread(target=follow, args=(watched, node, transport), name="tensord-cluster", daemon=True).start()
 
 
 def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
-    """Ask until the connection is there again, or the node is known to be lost."""
+    """Ask until the connection is back, or the node is known to be lost."""
     listened = monotonic()
     while transport.away and not transport.lost:
         member = cluster.reached(node)
@@ -70,7 +71,8 @@ def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
 
 
 def fate(cluster: Cluster, member: Member, incarnation: int) -> str | None:
-    """The reason why that incarnation of a node is gone, "" if nobody knows one; None if it answers itself."""
+    """The reason why that incarnation of a node is gone, "" if it is unknown; None if the incarnation itself
+    answers."""
     asked = (member, *(cluster.reached(node) for node in cluster.nodes() if node != member.node))
     for each in asked:
         rows = ask(each, cluster.wanted.keys)
@@ -85,7 +87,7 @@ def fate(cluster: Cluster, member: Member, incarnation: int) -> str | None:
 
 
 def ask(member: Member, keys: str | os.PathLike[str] | None) -> Any:
-    """The members, as that one knows them; None if it does not answer. A machine of this process is not asked."""
+    """The members, as that member lists them; None if it does not answer. A machine of this process is not asked."""
     if not member.address or is_local(member.address):
         return None
     with suppress(TensordError, OSError):
@@ -96,7 +98,7 @@ def ask(member: Member, keys: str | os.PathLike[str] | None) -> Any:
 
 
 def is_refused(address: str) -> bool:
-    """Does the system say that nobody listens at an address?"""
+    """Return whether the system reports that nobody listens at an address."""
     try:
         where = parse(address)
         if where.kind == "ipc":

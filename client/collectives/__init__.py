@@ -1,4 +1,4 @@
-"""Collectives: several tensors, each on a device of its own, computed with together.
+"""Collectives: computations of several tensors, each on a device of its own.
 
-- `collectives`: one call each, which is one message
+- `collectives`: the public functions; each sends one message
 """

@@ -1,7 +1,7 @@
-"""Collectives on tensors: the functions of `tensord.collectives`, each one message.
+"""The functions of `tensord.collectives`: collectives on tensors, one message for each.
 
-What does not fit raises MetadataError here, at the user's line, by the same checks as the machine's. The results of a
-call are there together, or carry the same error.
+Invalid arguments raise MetadataError here, at the user's line, by the same checks as the machine's. The results of a
+call are ready together, or carry the same error.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Merge: TypeAlias = Literal["copy", "stream"]
 
 
 class Noting(threading.local):
-    """The function that this thread calls with each collective, the homes of its tensors, and the library that would
-    carry it out, in place of issuing the collective; None: collectives are issued."""
+    """A function that this thread calls with each collective, the homes of its tensors, and the library that would
+    carry it out, instead of issuing the collective; None: collectives are issued."""
 
     note: Callable[[ResolvedRequest, Sequence[str], str], None] | None = None
 
@@ -46,16 +46,16 @@ def all_reduce(
 ) -> list[Tensor]:
     """The sum of tensors of one meta, each on a device of its own, on each of these devices; also "max" and "min".
 
-    All results have the same bits. `merge`: "copy" brings pieces to a small buffer and adds them there; "stream" reads
-    the other device's memory where it lies, if it can be reached. `timeout`: seconds that one step may take; after
-    that the results fail, with the name of the device. MetadataError for tensors that do not fit.
+    All results have the same bits. `merge`: "copy" copies pieces to a small buffer and adds them there; "stream" reads
+    the other device's memory in place, if it can be reached. `timeout`: the seconds that one step may take; after that
+    the results fail with the name of the device. MetadataError for tensors that do not fit.
     """
     given = {"reduction": reduction, "merge": merge, "timeout": seconds(timeout)}
     return compute(CollectiveKind.ALL_REDUCE, listed(tensors), (), given)
 
 
 def all_gather(tensors: Iterable[Tensor], axis: int = 0, *, timeout: float | None = None) -> list[Tensor]:
-    """The tensors behind one another along an axis, along which their sizes may differ, on each of their devices."""
+    """The tensors concatenated along an axis, on each of their devices. Their sizes along the axis may differ."""
     return compute(CollectiveKind.ALL_GATHER, listed(tensors), (), {"axis": axis, "timeout": seconds(timeout)})
 
 
@@ -67,13 +67,13 @@ def reduce_scatter(
     merge: Merge = "copy",
     timeout: float | None = None,
 ) -> list[Tensor]:
-    """As `all_reduce`, but each device gets one part of the result, cut along an axis as numpy.array_split cuts."""
+    """Like `all_reduce`, but each device gets one part of the result, split along an axis as numpy.array_split does."""
     given = {"reduction": reduction, "axis": axis, "merge": merge, "timeout": seconds(timeout)}
     return compute(CollectiveKind.REDUCE_SCATTER, listed(tensors), (), given)
 
 
 def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
-    """The tensor on each of these devices, which are of the same kind as its own; new tensors, also on its own."""
+    """The tensor on each of these devices, which are of the same kind as its own. All results are new tensors."""
     (own_one,) = listed((tensor,))
     names = [full_name(own_one._core, name) for name in names_of(devices)]
     return compute(CollectiveKind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
@@ -82,14 +82,14 @@ def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: fl
 def all_to_all(
     tensors: Iterable[Tensor], split_axis: int, concat_axis: int, *, timeout: float | None = None
 ) -> list[Tensor]:
-    """Each tensor is cut along one axis, a part for each device; the parts that a device gets are put behind one
-    another along another axis, along which the tensors' sizes may differ."""
+    """Split each tensor along one axis into a part for each device; each device concatenates its parts along another
+    axis, along which the tensors' sizes may differ."""
     given = {"axis": split_axis, "concat_axis": concat_axis, "timeout": seconds(timeout)}
     return compute(CollectiveKind.ALL_TO_ALL, listed(tensors), (), given)
 
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors, which are plain, of one session, perhaps of several nodes, and were not released."""
+    """The tensors; an error unless they are plain, of one session (perhaps on several nodes), and not released."""
     if isinstance(tensors, Tensor | np.ndarray) or not isinstance(tensors, Iterable):
         message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
         raise located(MetadataTypeError(message))
@@ -107,7 +107,7 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
 
 
 def names_of(devices: Any) -> Iterable[Any]:
-    """The names of devices; MetadataTypeError for what is no list of names."""
+    """The names of devices; MetadataTypeError unless they are a list of names."""
     if isinstance(devices, Placement):
         return devices.names
     if isinstance(devices, str | np.ndarray) or not isinstance(devices, Iterable):
@@ -117,14 +117,14 @@ def names_of(devices: Any) -> Iterable[Any]:
 
 
 def seconds(timeout: float | None) -> float:
-    """A timeout as it travels: 0 for none."""
+    """A timeout as messages carry it: 0 for none."""
     return 0.0 if timeout is None else timeout
 
 
 def compute(
     kind: CollectiveKind, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
 ) -> list[Tensor]:
-    """Send one collective of tensors of one session, or record it; its results."""
+    """Send one collective of tensors of one session, or record it; returns its results."""
     attributes = {name: each.item() if isinstance(each, np.generic) else each for name, each in attributes.items()}
     core = tensors[0]._core
     if core.cluster is not None and over_nodes(core, tensors, devices):
@@ -140,19 +140,20 @@ def compute(
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)
-    if kind is CollectiveKind.BROADCAST:  # on devices that a routine has anyway: its moves
+    if kind is CollectiveKind.BROADCAST:  # its moves, since the routine has these devices already
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
 
 
 def library_of(asked: ResolvedRequest, homes: Sequence[str], libraries: Mapping[str, str]) -> str:
-    """The library that can carry it out, which all of its devices have in the same version; "" if there is none."""
+    """The library that can carry out the collective: all of its devices have the same version of it; "" if there is
+    none."""
     found = {libraries.get(name, "") for name in asked.devices} if is_launchable(asked, homes) else set()
     return found.pop() if len(found) == 1 else ""
 
 
 def over_nodes(core: Core, tensors: Sequence[Tensor], devices: Sequence[str]) -> bool:
-    """Is any tensor, or device, of another node than the core's?"""
+    """Return whether any tensor or device is on another node than the core's."""
     return any(tensor._core is not core for tensor in tensors) or any(node_of(name) != core.node for name in devices)
 
 

@@ -1,4 +1,4 @@
 """The parts of a session.
 
-- `core`: its parts, which handles and all rooms above have in place of the session
+- `core`: these parts; handles and all rooms above refer to the core and not to the session
 """

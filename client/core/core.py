@@ -1,8 +1,8 @@
-"""The core of a session: its parts. Handles, and all rooms below `session`, have the core and not the session.
+"""The core of a session: its parts. Handles, and all rooms below `session`, refer to the core and not to the session.
 
-The public `Session` is a facade of the core, made for users: its names are those that they may use. Tensors keep the
-core alive, and go straight to the part that they need. When the last of them and the session are gone, the connection
-is closed. So nothing here refers to the session, or to a tensor.
+The public `Session` is a facade of the core for users; all its names are public. Tensors keep the core alive, and go
+straight to the part that they need. When the last tensor and the session are gone, the connection is closed. So nothing
+here refers to the session, or to a tensor.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 class RandomState:
-    """The seed of a session and the number of its next call, as one value: no call gets a new seed with an old number.
-    Without a seed, the operating system gives one."""
+    """The seed of a session and the number of its next random call, as one value, so that no call gets a new seed with
+    an old number. Without a seed, the operating system gives one."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed(int.from_bytes(os.urandom(8)) if seed is None else seed)
@@ -72,11 +72,10 @@ def as_seed(seed: Any) -> int:
 
 
 class Core:
-    """The parts of one session, as far as the rooms above need them. `Parts` makes those that lie in higher rooms.
+    """The parts of one session that rooms above need. `Parts` makes the parts that belong to higher rooms.
 
-    `release` takes the id of a tensor: all that a dying handle does. `opened` and `innermost` are those of the
-    scopes, for each new handle. `hint` is what errors add that may come of it: that no daemon was found where one
-    was sought.
+    `release` takes the id of a tensor: all that the end of a handle needs. `opened` and `innermost` are those of the
+    scopes, for each new handle. `hint`: a text that errors add if the missing daemon may be their cause.
     """
 
     calls: Calls
@@ -84,16 +83,16 @@ class Core:
     scopes: Scopes
     opened: dict[Scope, None]
     innermost: Callable[[], Scope | None]
-    facade: Callable[[Any], Session]  # makes one of the core
+    facade: Callable[[Any], Session]  # makes one from the core
 
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         self.address = address
         self.hint = hint
-        self.node: str = outbox.transport.node  # the machine's name among several, "" for one on its own
-        self.cluster: Cluster | None = None  # that the session is a part of
-        self.strict = False  # of placement: nothing moves that the user has not moved
-        self.loop: AbstractEventLoop | None = None  # in which it was opened, and coroutine functions run
-        self.placement: Placement | None = None  # of new tensors, unless they are given a device
+        self.node: str = outbox.transport.node  # the machine's name in a cluster, "" for a single machine
+        self.cluster: Cluster | None = None  # the cluster of the session
+        self.strict = False  # of placement: only the user moves tensors
+        self.loop: AbstractEventLoop | None = None  # the loop that opened it, in which coroutine functions run
+        self.placement: Placement | None = None  # of new tensors without a device
         self.outbox = outbox
         self.release = outbox.release
         self.answers = Answers(outbox)
@@ -112,7 +111,7 @@ class Core:
             self.outbox.transport.abandon()
 
     def run_in(self, loop: AbstractEventLoop) -> None:
-        """Have coroutine functions run in the event loop that the session was opened in."""
+        """Make coroutine functions run in the event loop in which the session was opened."""
         self.loop = self.outbox.transport.callers.loop = loop
 
     def as_session(self) -> Session:
@@ -130,7 +129,7 @@ class Core:
 
     @property
     def closed(self) -> bool:
-        """Has the session been closed, or its machine been lost?"""
+        """Return whether the session was closed, or its machine was lost."""
         return bool(self.transport.lost)
 
     def __repr__(self) -> str:

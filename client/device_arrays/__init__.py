@@ -1,7 +1,7 @@
-"""Arrays of this process's GPU: tensors' values as such arrays, and such arrays as values.
+"""Arrays of this process's GPU: values of tensors as such arrays, and such arrays as values.
 
-- `lent`: values that are read where they lie; `blocks`: what is open of a daemon's memory
+- `lent`: values that are read in place; `blocks`: open blocks of a daemon's memory
 - `given`: arrays of other libraries, for tensors
-- `returns`: when what was lent is given back
+- `returns`: gives borrowed values back
 - `cuda`: CUDA in this process
 """

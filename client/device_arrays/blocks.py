@@ -1,7 +1,7 @@
-"""Blocks of a daemon's GPU memory that this process has open: each once, as long as anything in it is used.
+"""Blocks of a daemon's GPU memory that this process has open: each once, for as long as it has users.
 
-To open one takes 0.2 s for the first of a process, which begins to use CUDA with it, and less than a millisecond for
-others. A forked child forgets what its parent has open, and closes nothing: CUDA ends with a fork.
+Opening a block takes 0.2 s for the first of a process, which initialises CUDA, and less than a millisecond for others.
+A forked child forgets its parent's open blocks, and closes none: CUDA does not survive a fork.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from ..process.forks import FORKS, ProcessLock
 from .cuda import cupy
 
-Key: TypeAlias = tuple[int, int]  # the daemon's pid, and its number of the block
+Key: TypeAlias = tuple[int, int]  # the daemon's pid, and its number for the block
 
 
 class OpenBlock:
-    """A block that is open here, at `address`, for so many `users`."""
+    """A block that is open here, at `address`, for `users` users."""
 
     __slots__ = ("address", "key", "number", "users")
 
@@ -35,7 +35,7 @@ class OpenBlocks:
         FORKS.anew.append(self._blocks.clear)
 
     def open(self, key: Key, handle: bytes, number: int) -> OpenBlock:
-        """The block, for one user more. CUDARuntimeError if it cannot be opened."""
+        """The block, with one more user. CUDARuntimeError if it cannot be opened."""
         cuda = cupy().cuda
         with self._lock:
             block = self._blocks.get(key)
@@ -47,10 +47,10 @@ class OpenBlocks:
         return block
 
     def let_go(self, block: OpenBlock) -> None:
-        """A user needs it no longer, nor does the GPU; close it behind the last one."""
+        """Take one user off, when neither the user nor the GPU needs the block; close the block after the last one."""
         with self._lock:
             if self._blocks.get(block.key) is not block:
-                return  # this is a forked child
+                return  # a forked child
             block.users -= 1
             if block.users:
                 return

@@ -1,4 +1,4 @@
-"""CUDA in this process: CuPy, which is imported when it is first needed, and waiting for a device."""
+"""CUDA in this process: imports CuPy at its first use, and waits for a device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ def cupy() -> Any:
     """CuPy, or None where it cannot be imported."""
     try:
         import cupy
-    except Exception:  # it needs a driver that fits, or raises what it likes
+    except Exception:  # the driver may not fit, and CuPy may raise anything
         return None
     return cupy
 
 
 def synchronize(ordinal: int) -> None:
-    """Wait until the device has done all that this process has launched there, whatever the stream.
+    """Wait until the device has done everything that this process has launched there, on any stream.
 
-    An error is that of a lost device, which has done all it ever will.
+    An error means a lost device, which does nothing more.
     """
     found = cupy()
     with suppress(Exception), found.cuda.Device(ordinal):

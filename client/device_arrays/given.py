@@ -1,8 +1,8 @@
 """Arrays in the memory of this process's GPU, of any library, as values of tensors.
 
-Such an array is copied once, on the device, in the order of CuPy's current stream, behind what the array's library has
-launched there (as DLPack has it). The machine takes the copy over, and waits for that stream's event; the host neither
-waits nor sees a byte. So what is written to the array afterwards, in that order, does not change the tensor.
+Such an array is copied once, on the device, in the order of CuPy's current stream, after the launches of the array's
+library (as DLPack orders them). The machine takes the copy over, and waits for that stream's event; the host neither
+waits nor sees a byte. So later writes to the array, in that order, do not change the tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .lent import CUDA
 
 
 def is_on_gpu(values: Any) -> bool:
-    """Is it an array in the memory of a CUDA device?"""
+    """Return whether the value is an array in the memory of a CUDA device."""
     if isinstance(values, np.ndarray | list | tuple):
         return False
     if hasattr(values, "__dlpack_device__"):
@@ -28,9 +28,9 @@ def is_on_gpu(values: Any) -> bool:
 
 
 def on_gpu(values: Any) -> Any:
-    """The same memory as an array of CuPy, which what this thread launches on CuPy's current stream may use.
+    """The same memory as a CuPy array, for launches of this thread on CuPy's current stream.
 
-    BufferError for an array that cannot be had as one.
+    BufferError if the array cannot be converted.
     """
     found = cupy()
     if found is None:
@@ -39,19 +39,19 @@ def on_gpu(values: Any) -> Any:
         return values
     try:
         return found.from_dlpack(values) if hasattr(values, "__dlpack__") else found.asarray(values)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # CuPy's, for dtypes that it does not have
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # CuPy raises these for dtypes that it lacks
         raise located(MetadataBufferError(f"asarray: {error}", op="asarray")) from None
 
 
 def to_host(array: Any) -> np.ndarray[Any, Any]:
-    """The values of an array of CuPy, on the host; waits for what comes before on CuPy's current stream."""
+    """The values of a CuPy array, on the host; waits for earlier work on CuPy's current stream."""
     with cupy().cuda.Device(array.device.id):
         found: np.ndarray[Any, Any] = array.get()
     return found
 
 
 def handed_over(array: Any) -> GpuPayload:
-    """A copy of an array of CuPy on its device, and the event behind which the copy is there."""
+    """A copy of a CuPy array on its device, and the event that is reached when the copy is done."""
     cuda = cupy().cuda
     with cuda.Device(array.device.id):
         copied = array.copy(order="C")
@@ -61,7 +61,7 @@ def handed_over(array: Any) -> GpuPayload:
 
 
 def complete(target: Any, array: Any) -> None:
-    """Copy an array of CuPy into a flat one of as many elements, and wait until that is done."""
+    """Copy a CuPy array into a flat array of as many elements, and wait until that is done."""
     cuda = cupy().cuda
     with cuda.Device(array.device.id):
         target.reshape(array.shape)[...] = array

@@ -1,8 +1,8 @@
-"""Values that are read where they lie, as arrays of CuPy.
+"""Values of tensors that are read in place, as CuPy arrays.
 
-Each view of such an array keeps its memory alive, as CuPy's arrays do, and the memory keeps its `MemoryOwner`. When
-that is gone, the value is given back (`returns`). Memory of a machine in this process outlives its session: the owner
-keeps it. Memory of a daemon does, too: the daemon keeps it until this process has let go or ended.
+Each view of such an array keeps its memory alive, as with any CuPy array, and the memory keeps its `MemoryOwner`. When
+the owner is gone, the value is given back (`returns`). The memory outlives the session: in this process the owner keeps
+it alive; a daemon keeps its memory until this process has released it or ended.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .returns import RETURNS
 
 CUDA = 2  # kDLCUDA
 CPU = (1, 0)  # kDLCPU, device 0
-Place: TypeAlias = tuple[int, int]  # as DLPack has it: a kind of device, and its number
+Place: TypeAlias = tuple[int, int]  # as in DLPack: a kind of device, and its number
 INSTEAD = "numpy() gives the value on the host"
 
 
 class MemoryOwner:
-    """The owner of a borrowed array's memory. `keeps`: the array or the block in which that memory lies."""
+    """The owner of a borrowed array's memory. `keeps`: the array or block with that memory."""
 
     __slots__ = ("__weakref__", "keeps")
 
@@ -40,8 +40,8 @@ class MemoryOwner:
 
 
 class Borrowed(NamedTuple):
-    """A borrowed value: its id, and its address on GPU `number`. The value is complete once the event has passed, if
-    there is one. `keeps`: the array or the block that keeps the memory; `close` lets go of the block."""
+    """A borrowed value: its id, and its address on GPU `number`. The value is complete once the event, if any, has
+    passed. `keeps`: the array or block that keeps the memory alive; `close` releases the block."""
 
     export: int
     number: int
@@ -55,14 +55,14 @@ class Borrowed(NamedTuple):
 
 
 def place_of(outbox: Outbox, device: str) -> Place:
-    """Where the values of a device of the machine are handed over to other libraries."""
+    """The device, in DLPack's terms, on which values of a device of the machine are shared with other libraries."""
     number = outbox.transport.memory.gpu(device)
     return CPU if number is None or cupy() is None else (CUDA, number)
 
 
 def lent(outbox: Outbox, id_: int, device: str) -> Any:
-    """An array over the value of a tensor whose home is that device. Kernels that this thread launches afterwards on
-    CuPy's current stream see the complete value."""
+    """An array over the value of a tensor whose home is that device. Kernels that this thread later launches on CuPy's
+    current stream see the complete value."""
     return over(outbox, borrowed(outbox, id_, device))
 
 
@@ -94,7 +94,7 @@ def in_process(export: int, number: int, array: Any, event: Any) -> Borrowed:
 
 
 def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrowed:
-    """A value in a block of a daemon's, which is opened. MetadataError if it cannot be opened."""
+    """A value in a block of a daemon, which is opened. MetadataError if it cannot be opened."""
     block_number, handle, _, dtype, shape = answer
     try:
         block = OPEN_BLOCKS.open((outbox.transport.memory.pid, block_number), handle, number)
@@ -105,13 +105,13 @@ def from_daemon(outbox: Outbox, export: int, number: int, answer: Any) -> Borrow
 
 
 def closed(block: OpenBlock) -> None:
-    """Let go of a block; an error is that of a lost device, on which nothing is open any more."""
+    """Release a block. An error means a lost device, on which nothing is open any more."""
     with suppress(cupy().cuda.runtime.CUDARuntimeError):
         OPEN_BLOCKS.let_go(block)
 
 
 def nothing() -> None:
-    """There is nothing to close."""
+    """Do nothing: there is nothing to close."""
 
 
 def refuse(why: str) -> NoReturn:
@@ -119,7 +119,7 @@ def refuse(why: str) -> NoReturn:
 
 
 def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
-    """An array of its own over a borrowed value; CuPy's current stream waits for the event.
+    """A new array over a borrowed value; CuPy's current stream waits for the event.
 
     KernelError if the device turns out to be lost. `releases`: the value is released when the array is gone.
     """
@@ -141,7 +141,7 @@ def over(outbox: Outbox, value: Borrowed, *, releases: bool = True) -> Any:
 
 
 def extent_of(value: Borrowed) -> tuple[int, int]:
-    """The bytes of a value that lie before its first element, and all of them: strides may be negative."""
+    """The bytes of a value before its first element, and in total: strides may be negative."""
     meta = Meta.of(value.shape, np.dtype(value.dtype))
     steps = [(n - 1) * step for n, step in zip(value.shape, value.strides or meta.strides, strict=True)]
     before = -sum(step for step in steps if step < 0)
@@ -149,7 +149,7 @@ def extent_of(value: Borrowed) -> tuple[int, int]:
 
 
 def give_back(outbox: Outbox, value: Borrowed, *, releases: bool) -> None:
-    """The arrays over a value are gone; its memory is kept until the device has done what reads it."""
+    """Give a value back after its arrays are gone. Its memory is kept until the device has finished reading it."""
     synchronize(value.number)
     value.close()
     if releases:
@@ -158,10 +158,10 @@ def give_back(outbox: Outbox, value: Borrowed, *, releases: bool) -> None:
 
 
 def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[str, Any]) -> Any:
-    """DLPack's capsule over a value, which the consumer's stream finds there.
+    """DLPack's capsule over a value, which is complete on the consumer's stream.
 
     Source: DLPack's `__dlpack__`: None and 1 are the legacy default stream, 2 that of each thread; with -1 the consumer
-    waits for nothing, so the host does.
+    does not wait, so the host does.
     """
     if stream is not None and (type(stream) is not int or stream < -1):
         raise located(MetadataBufferError("__dlpack__: stream is None or the number of one", op="__dlpack__"))

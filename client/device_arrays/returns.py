@@ -1,11 +1,11 @@
-"""When what was lent is given back: once its last array is gone, and the GPU has done what read it.
+"""Gives borrowed values back, once their last array is gone, and the GPU has finished reading them.
 
-The last array of a value may be gone while kernels that read the value still wait for their turn, on streams that only
-their launcher knows. So a thread of its own waits for the device, for all of its streams, before the machine hears that
-the memory is free. The thread runs while anything is lent.
+The last array of a value may be gone while kernels that read the value are still queued, on streams that only their
+launcher knows. So a thread waits for all streams of the device before the machine is told that the memory is free. The
+thread runs while anything is borrowed.
 
-Rejected: an event on the consumer's stream, since nobody says which streams an array is used on later; the thread that
-drops the array, which may be any, in the middle of anything.
+Rejected: an event on the consumer's stream, since the later streams of an array are unknown; waiting on the thread that
+drops the array, which may be any thread at any point.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Returns:
         FORKS.anew.append(self._begin)
 
     def _begin(self) -> None:
-        """Begin anew, as a forked child does: what was lent is its parent's, and CUDA ends with a fork."""
+        """Reset in a forked child: borrowed values belong to the parent, and CUDA does not survive a fork."""
         self._lock = threading.RLock()
         self._gone: SimpleQueue[Any] = SimpleQueue()
         self._lent: dict[int, Last] = {}
         self._thread: threading.Thread | None = None
 
     def watch(self, owner: Any, give_back: Callable[[], None]) -> None:
-        """Have `give_back` called, by the thread, once the owner is gone."""
+        """Make the thread call `give_back` once the owner is gone."""
         with self._lock, SHIELD:
             Last.of(owner, self._gone.put, give_back, self._lent)
             if self._thread is None:

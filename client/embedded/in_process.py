@@ -1,4 +1,4 @@
-"""The transport to a virtual machine in this process, and what it has in common with that to a serial machine."""
+"""The transport to a virtual machine in this process, and the base class that it shares with `serial_transport`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .process_memory import ProcessMemory
 
 
 class InProcessTransport:
-    """The part of a connection that does not depend on the machine. `release` is called when the session has ended."""
+    """The part of a connection that does not depend on the kind of machine. `release` is called when the session has
+    ended."""
 
     machine: Any
     _session: Any
@@ -55,16 +56,16 @@ class InProcessTransport:
         self.machine.cancel(self._session)
 
     def attend(self, reply: Reply) -> None:
-        """Nothing to do: the machine looks after completions."""
+        """Do nothing: the machine handles completions."""
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         self._tell_loss = tell
 
     def ending(self) -> None:
-        """Nothing to do: to send a batch takes no time."""
+        """Do nothing: sending a batch takes no time."""
 
     def close(self) -> None:
-        """End the session, and the machine with its last one."""
+        """End the session, and with the last session the machine."""
         if self._closed:
             return
         self._closed = True
@@ -99,7 +100,7 @@ class EmbeddedTransport(InProcessTransport):
         self.send = partial(machine.submit, self._session)
 
     def _call(self, _request: int, called: Any, _error: TensordError | None) -> None:
-        """The machine asks for a host call, or one is over."""
+        """The machine asks for a host call, or a host call is over."""
         if called.values is None:
             self.callers.over(called.number)
         else:
@@ -107,7 +108,7 @@ class EmbeddedTransport(InProcessTransport):
             self.callers.call(called.number, getattr(function, "callback", function), called.values)
 
     def _give_back(self, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]) -> None:
-        """Give the machine what a host call has returned, in memory of its own."""
+        """Pass the results of a host call to the machine, in memory of its own."""
         own = []
         for array in arrays:
             own.append(self.memory.new_array(Meta.of(array.shape, array.dtype)))
@@ -115,7 +116,7 @@ class EmbeddedTransport(InProcessTransport):
         self.machine.returned(self._session, number, error, own)
 
     def distrust(self) -> None:
-        """Have the machine check what is sent as a daemon does: it comes from a file."""
+        """Make the machine check messages as a daemon does, since they come from a file."""
         self._session.trusted = False
 
     def await_credit(self) -> None:
@@ -131,7 +132,7 @@ class EmbeddedTransport(InProcessTransport):
         self.machine.hooks[self._session.id] = flush
 
     def abandon(self) -> None:
-        """Have the background thread close the session."""
+        """Make the background thread close the session."""
         if not self._closed and not self.machine.closed:
             self.machine.chores.append(self.close)
             self.machine.background.ring()

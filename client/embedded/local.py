@@ -1,10 +1,10 @@
 """Machines in this process: the place where the client reaches into `vm`.
 
-"local" makes a new machine for the session alone; "local:NAME" shares one machine by name within the process, so
-that several sessions can share tensors. A machine has one of two engines:
+"local" makes a new machine for the session alone; "local:NAME" shares one machine by name within the process, so that
+several sessions can share tensors. A machine has one of two engines:
 
 - "vm", the virtual machine;
-- "serial", which executes every op at once, in program order: docs/serial.md.
+- "serial", which executes every op at once, in program order (docs/serial.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Local: TypeAlias = EmbeddedTransport | SerialTransport
 
 
 class MachineRequest(NamedTuple):
-    """The machine that a session asks for. `engine`: None for any; a new machine then has the `usual` one."""
+    """The machine that a session asks for. `engine`: None for any; a new machine then has the engine `usual`."""
 
     devices: Specs | None
     engine: str | None
@@ -37,7 +37,7 @@ class MachineRequest(NamedTuple):
 
 
 class Shared:
-    """A machine that sessions share by name, what it was made for, and how many sessions it has."""
+    """A machine that sessions share by name, the request that it was made for, and its number of sessions."""
 
     def __init__(self, asked: MachineRequest) -> None:
         self.asked = asked
@@ -67,7 +67,8 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
 
 
 def load_plugins(names: Sequence[str] | None) -> None:
-    """Load the plugins that are not loaded yet. MetadataError for what is no list of names, and as `load` raises it."""
+    """Load the plugins that are not loaded yet. MetadataError unless `names` is a list of names, and the errors of
+    `load`."""
     if names is None:
         return
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(map(is_package, names)):
@@ -111,7 +112,7 @@ def check_same(address: str, found: MachineRequest, asked: MachineRequest) -> No
 
 
 def leave(name: str) -> None:
-    """Take a session off a shared machine; the machine is closed with the last one.
+    """Take a session off a shared machine; the machine is closed with its last session.
 
     The thread of a hanging kernel is lost; the virtual machine's log says so.
     """

@@ -1,8 +1,8 @@
 """The transport to a serial machine in this process: an op is done before its call returns.
 
-Messages leave one by one. The outbox asks for its unsent messages to be sent "in a while" (`rouse`); this transport
-sends them at once, so that an op runs on the thread, and under the line, that issued it. In a callback that the machine
-is executing this is not possible: the messages leave when the callback has returned.
+Messages are sent one by one. When the outbox asks to send its unsent messages later (`rouse`), this transport sends
+them at once, so that an op runs on the thread, and under the line, that issued it. In a callback that the machine is
+executing this is not possible: the messages are sent when the callback has returned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SerialTransport(InProcessTransport):
     machine: SerialMachine
 
     def __init__(self, machine: SerialMachine, release: Callable[[], object], name: str = "", *, strict: bool) -> None:
-        most = sys.maxsize  # no op is so large that it would have to leave early
+        most = sys.maxsize  # no op is so large that it has to be sent early
         super().__init__(machine.devices, most, release, machine.node, ProcessMemory({}))
         self.machine = machine
         self.waker, self.awake = self, False
@@ -42,20 +42,20 @@ class SerialTransport(InProcessTransport):
         self.send = partial(machine.submit, self._session)
 
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
-        """Copy an array, which the caller may write to."""
+        """Copy an array, since the caller may write to it."""
         self._replies.answer(request, value.copy() if isinstance(value, np.ndarray) else value, error)
 
     def distrust(self) -> None:
-        """Nothing to do: all that is sent is checked."""
+        """Do nothing: all messages are checked."""
 
     def await_credit(self) -> None:
-        """Nothing to do: no message is ever unfinished."""
+        """Do nothing: no message is ever unfinished."""
 
     def has_room(self, _share: float) -> bool:
         return True
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
-        """Is the answer there? It arrives while its message is sent."""
+        """Return whether there is an answer: it arrives while its message is sent."""
         del timeout
         return reply.done
 
@@ -75,14 +75,14 @@ class SerialTransport(InProcessTransport):
         self._flush()
 
     def ending(self) -> None:
-        """Stop the loops of a batch that another thread executes with the outbox locked."""
+        """Stop the loops of a batch that another thread executes while it holds the outbox's lock."""
         self.machine.end(self._session)
 
     def abandon(self) -> None:
-        """Close the session on a new thread: the garbage collector may run anywhere, also inside a lock.
+        """Close the session on a new thread, because the garbage collector may run anywhere, also inside a lock.
 
-        A new thread has its starter's number until it runs, and what is thrown at the starter would hit the new thread.
-        So the starter stays in a region, which keeps such an exception back, until the new thread runs.
+        A new thread has its starter's number until it runs, and an exception thrown at the starter would hit the new
+        thread. So the starter stays in a region, which delays such an exception, until the new thread runs.
         """
         if self._closed or self.machine.closed or sys.is_finalizing():
             return
@@ -93,10 +93,10 @@ class SerialTransport(InProcessTransport):
             starting.acquire(timeout=PATIENCE)
 
     def _close_there(self, starting: LockType) -> None:
-        """Close the session: all that the new thread does."""
+        """Close the session: the work of the new thread."""
         starting.release()
         self.close()
 
 
 def give_nothing(*_: object) -> None:
-    """The machine calls functions itself, and takes nothing back."""
+    """Do nothing: the machine itself calls functions, and needs nothing back."""

@@ -21,8 +21,8 @@ def trace_of(entries: Sequence[Any]) -> Trace:
 
 
 def trace_of_nodes(found: Mapping[str, tuple[Sequence[Any], int, int]]) -> NodesTrace:
-    """The trace of several nodes: of each the "trace" answer, by how many nanoseconds its clock is ahead of the first
-    one's, and the error of that."""
+    """The trace of several nodes: for each node the answer to "trace", the nanoseconds by which its clock is ahead of
+    the first node's, and the error of that figure."""
     from ...vm.tracing.analysis.nodes import Clock, joined
 
     traces = {node: trace_of(entries) for node, (entries, _, _) in found.items()}

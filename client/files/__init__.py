@@ -1,6 +1,6 @@
 """Files of tensors.
 
 - `loading`: from a file to tensors
-- `saving`: from tensors to a file; `checkpoints`: those that a session asks for
-- `savings`: what it writes and is not there yet, and how files get their names
+- `saving`: from tensors to a file; `checkpoints`: checkpoints that a session asks for
+- `savings`: a session's unfinished writes, and how files get their names
 """

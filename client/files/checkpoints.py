@@ -1,4 +1,4 @@
-"""Checkpoints that a session asks the machine for: taken, restored, and those of durable names."""
+"""Checkpoints that a session asks the machine for: taking, restoring, and waiting for durable names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .savings import KEPT, Savings, Writing
 
 
 class Checkpointing(Writing):
-    """A checkpoint that is being written. `directory`: where."""
+    """A checkpoint that is being written to `directory`."""
 
     def __init__(self, directory: Path, outbox: Outbox, reply: Reply) -> None:
         super().__init__(outbox, reply)
@@ -36,9 +36,9 @@ class Checkpointing(Writing):
         KEPT.pop(self, None)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait until it is on the disk; what was written (see `Session.checkpoint`). Raises what has gone wrong.
+        """Wait until the checkpoint is on the disk; returns a report (see `Session.checkpoint`), or raises its error.
 
-        TimeoutError after `timeout` seconds; it goes on.
+        TimeoutError after `timeout` seconds; the checkpoint goes on.
         """
         limit = seconds("wait", timeout)
         try:
@@ -68,7 +68,7 @@ class Checkpointing(Writing):
 
 
 def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], names: Any, keep: int) -> Checkpointing:
-    """Have the machine take a checkpoint; see `Session.checkpoint`."""
+    """Make the machine take a checkpoint; see `Session.checkpoint`."""
     outbox = core.outbox
     refuse_captured(outbox, "no checkpoint can be taken")
     where, listed = directory_of(directory, "checkpoint"), chosen_names(names, "checkpoint")
@@ -82,7 +82,8 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
 
 
 def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float | None = None) -> Steps[None]:
-    """Wait until the durable names are on the disk. FileError for these names, or any, that are not; TimeoutError."""
+    """Wait until the durable names are on the disk. FileError if one of these names (none: any name) is not;
+    TimeoutError."""
     reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
     failed = (yield Within(reply, timeout))["failed"]
     missing = [name for name in (names or failed) if name in failed]
@@ -94,7 +95,7 @@ def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float 
 def restoring(
     core: Core, directory: str | os.PathLike[str], names: Any, generation: int, *, deep: bool
 ) -> Steps[dict[str, Any]]:
-    """Have the machine publish what a checkpoint holds; see `Session.restore`."""
+    """Make the machine publish the contents of a checkpoint; see `Session.restore`."""
     outbox = core.outbox
     where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
@@ -105,7 +106,7 @@ def restoring(
 
 
 def chosen_names(names: Any, what: str) -> tuple[str, ...]:
-    """The names as messages carry them, () for all. An empty list is refused: it would mean all."""
+    """The names as messages carry them, () for all. An empty list is refused, since it would mean all."""
     if names is None:
         return ()
     listed = listed_names(names)

@@ -1,6 +1,6 @@
 """Loading: from a file of tensors to handles. The bytes stay in the file until an op needs them.
 
-The client opens the file and reads its header. So file permissions are those of the client's user, and a damaged header
+The client opens the file and reads its header. So the file permissions of the client's user apply, and a damaged header
 is an error at the user's line. The machine receives the header's entries and the client's file descriptor.
 """
 
@@ -51,7 +51,8 @@ class LoadOptions(NamedTuple):
 
 
 def loading(core: Core, wanted: LoadOptions) -> Steps[dict[str, Tensor]]:
-    """The tensors of a file by name; see `Session.load`. On a placement they are equal everywhere."""
+    """The tensors of a file by name; see `Session.load`. With a placement, each tensor is the same on all its
+    devices."""
     home = home_of(core, wanted.device)
     if not isinstance(home, Placement):
         return (yield from loading_on(core, wanted, home))
@@ -82,7 +83,7 @@ def loading_on(core: Core, wanted: LoadOptions, home: str) -> Steps[dict[str, Te
 def described(
     path: str | os.PathLike[str], names: Iterable[str] | None, *, raw: bool
 ) -> tuple[OpenFile, FileHeader, list[TensorEntry]]:
-    """A file of this process's host, its header, and the entries of those names."""
+    """A file on this process's host, its header, and the entries of those names."""
     try:
         file = open_path(path)
         header = describe(file, raw=raw)
@@ -132,16 +133,16 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[TensorEntry]
 
 
 def announcing(outbox: Outbox, number: int, file: OpenFile, name: str) -> Steps[None]:
-    """Have the machine open the file, and check that it is the file that was described."""
+    """Make the machine open the file, and check that it is the described file."""
     reply = outbox.ask(lambda request, _: File(number, (file.fd, name), request), located=False)
-    reply.when_done(partial(keep, file))  # its descriptor stays open until then, even if the wait is interrupted
+    reply.when_done(partial(keep, file))  # keeps the descriptor open, even if the wait is interrupted
     there = Identity(*(yield reply))
     if there != file.identity:
         raise located(file.failed("has changed while it was loaded; load it again"))
 
 
 def keep(_file: OpenFile) -> None:
-    """Nothing to do: the caller has kept the file."""
+    """Do nothing: the reference to the file is all that is needed."""
 
 
 def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -160,13 +161,13 @@ def defined(core: Core, load: Load, records: Mapping[str, Any]) -> dict[str, Ten
 
 
 def machine_of(core: Core) -> str:
-    """The machine, for an error: by its name, if it is one of several."""
+    """The description of the machine in an error: its name, if it is one of several."""
     return "the machine" if core.cluster is None else core.node
 
 
 @contextmanager
 def forgetting(outbox: Outbox, number: int) -> Iterator[None]:
-    """Have the machine forget the file's number at the end; tensors keep their file."""
+    """At the end of the block, make the machine forget the file's number; tensors keep their file."""
     try:
         yield
     finally:

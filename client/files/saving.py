@@ -1,13 +1,13 @@
 """Saving: the values of tensors as a safetensors file, written by the machine while the program goes on.
 
-The client makes the file, so it belongs to the user and lies where the user may write, and writes its header; the
-machine opens the client's descriptor and writes each value where the header says, as a reader at that place in program
-order; the client then gives the file its name. Until that, whatever was there before is untouched, and an error, or the
-end of this process, leaves it so.
+The client makes the file, so it belongs to the user and lies where the user may write, and writes its header. The
+machine opens the client's descriptor and writes each value at its place, as a reader at that point in program order.
+Then the client gives the file its name. Until then, an existing file is untouched; after an error, or if this process
+ends, it remains.
 
-Of several saves to one path the last one that succeeds stays. Their values may come in another order than the saves, so
-a file whose values come after a later save has succeeded is not given its name (`Commits`). No save waits for another
-one: it might be stuck.
+Of several saves to one path the last one that succeeds remains. Their values may arrive in another order than the
+saves, so a file does not get its name if a later save has already succeeded (`Commits`). No save waits for another one,
+which might be stuck.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write t
 
 
 class Begun(NamedTuple):
-    """A file with its header, beside its place; and a descriptor of the directory."""
+    """A file with its header, next to its final place; and a descriptor of the directory."""
 
     path: Path
     writer: SafetensorsWriter
@@ -65,13 +65,13 @@ class Begun(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The place of the file, whichever path its directory was opened by."""
+        """The identity of the file's final place, by whichever path its directory was opened."""
         status = os.fstat(self.folder)
         return status.st_dev, status.st_ino, self.path.name
 
 
 class Saving(Writing):
-    """A file that is being saved. `path` is where it will be."""
+    """A file that is being saved. `path`: its final path."""
 
     def __init__(self, file: Begun, outbox: Outbox, reply: Reply, keep: Callable[[Saving], None]) -> None:
         super().__init__(outbox, reply)
@@ -80,14 +80,14 @@ class Saving(Writing):
         self._place = file.place
         self._error: TensordError | None = None
         self._ended = threading.Event()
-        self._over = Reply()  # the same, for event loops
+        self._over = Reply()  # the end, for event loops
         keep(self)
         COMMITS.expect(self._place, self)
-        reply.when_done(partial(COMMITS.add, self._commit))  # on a thread that takes answers, and must not wait
+        reply.when_done(partial(COMMITS.add, self._commit))  # on a thread that receives answers, and must not wait
 
     @property
     def done(self) -> bool:
-        """Is the file there, or has saving failed?"""
+        """Return whether the file is complete, or saving has failed."""
         return self._ended.is_set()
 
     @property
@@ -96,9 +96,9 @@ class Saving(Writing):
         return self._error
 
     def wait(self, timeout: float | None = None) -> Path:
-        """Wait until the file, or that of a later save to the path, is there and on the disk; its path.
+        """Wait until this file, or that of a later save to the path, is on the disk; returns its path.
 
-        Raises what has gone wrong. TimeoutError after `timeout` seconds; saving goes on.
+        Raises the error of a failed save. TimeoutError after `timeout` seconds; saving goes on.
         """
         limit = seconds("wait", timeout)
         deadline = None if limit is None else monotonic() + limit
@@ -106,7 +106,7 @@ class Saving(Writing):
             try:
                 self._outbox.await_reply(self._reply, limit)
             except TensordError:
-                if not self._reply.done:  # waiting is impossible here; else `_commit` has the error
+                if not self._reply.done:  # this thread cannot wait; otherwise `_commit` has the error
                     raise
         if not self._ended.wait(None if deadline is None else max(deadline - monotonic(), 0.0)):
             raise TimeoutError(f"{self.path} was not saved within {timeout:g} s")
@@ -120,7 +120,7 @@ class Saving(Writing):
         try:
             yield self._reply
         except TensordError:
-            if not self._reply.done:  # waiting is impossible here; else `_commit` has the error
+            if not self._reply.done:  # this thread cannot wait; otherwise `_commit` has the error
                 raise
         yield self._over
         return self._outcome()
@@ -132,7 +132,7 @@ class Saving(Writing):
         return self.path
 
     def _commit(self) -> None:
-        """All values are written, or an error came."""
+        """Finish the file: all values are written, or an error came."""
         writer = self._file.writer
         try:
             self._reply.result()
@@ -142,7 +142,7 @@ class Saving(Writing):
                 COMMITS.overtake(self._place, self)
         except TensordError as error:
             self._error = without_frames(error)
-        except Exception as error:  # nobody expects one: this save has failed, and others go on
+        except Exception as error:  # unexpected: this save has failed, and others go on
             LOG.exception("%r was not saved, for a fault of its own", self)
             self._error = FileError(f"{self.path}: was not saved: {type(error).__name__}: {error}")
         finally:
@@ -153,9 +153,9 @@ class Saving(Writing):
             self._over.set(None, None)
 
     def give_up(self) -> None:
-        """Leave what was there before. Nothing happens if the file has all its values, and is about to get its name."""
+        """Keep the previous file. Does nothing if all values are written, and the file is about to get its name."""
         if not self._reply.done:
-            self._file.writer.abandon()  # `_commit` finds that out, whenever it comes
+            self._file.writer.abandon()  # `_commit` notices it, whenever it runs
 
     @property
     def _failure(self) -> str:
@@ -196,7 +196,7 @@ def saving(
 
 
 def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Mapping[str, str] | None) -> Begun:
-    """A file with its header, beside its place; and a descriptor of the directory."""
+    """A file with its header, next to its final place; and a descriptor of the directory."""
     try:
         where = Path(path)
         folder = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -215,8 +215,9 @@ def begun(path: str | os.PathLike[str], metas: Mapping[str, Meta], metadata: Map
 
 
 def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: int) -> Reply:
-    """Have the machine write the values to the file. No wait: the answer to the last message has the first error."""
-    writer, shown = file.writer, printable(str(file.path))  # errors of the machine, too, name the whole path
+    """Make the machine write the values to the file. Does not wait: the answer to the last message has the first
+    error."""
+    writer, shown = file.writer, printable(str(file.path))  # the machine's errors show the whole path, too
     with outbox.numbered() as number, outbox.lock:
         announce(outbox, number, writer.fd, shown)
         for start in range(0, len(writer.entries), MOST):
@@ -227,7 +228,7 @@ def issue(outbox: Outbox, file: Begun, tensors: Mapping[str, Tensor], location: 
 
 
 def announce(outbox: Outbox, number: int, fd: int, shown: str) -> None:
-    """Have the machine open the file, by a descriptor of its own that stays open until then."""
+    """Make the machine open the file, by a descriptor of its own that stays open until then."""
     try:
         mine = os.dup(fd)
     except OSError as error:

@@ -1,9 +1,9 @@
 """A session's unfinished writes: files and checkpoints.
 
-Nothing is lost without a word: a session that is closed first waits for what it writes, and so does the end of the
-program. What failed and nobody has waited for is logged then, or when the next one begins.
+No write is lost silently: a session that is closed first waits for its writes, and so does the end of the program. If
+nobody waited for a failed write, the failure is logged at that time, or when the next write begins.
 
-Files get their names on one thread for all sessions of the process (`Commits`), while there is something to do.
+One thread names the files of all sessions of the process (`Commits`), while there are files to name.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..process.forks import FORKS
 from ..requests.printing import EXIT
 from ..transport.replies import Reply
 
-PATIENCE: Final = 5.0  # seconds after which the end of a session says what it waits for
+PATIENCE: Final = 5.0  # seconds after which the end of a session logs what it waits for
 LOG: Final = logging.getLogger("tensord.client")
-KEPT: Final[dict[object, object]] = {}  # what is not on the disk yet, with its session
-FORKS.anew.append(KEPT.clear)  # in a forked child it is the parent's
+KEPT: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
+FORKS.anew.append(KEPT.clear)  # in a forked child they belong to the parent
 
 
 class Writing:
@@ -33,11 +33,11 @@ class Writing:
     def __init__(self, outbox: Outbox, reply: Reply) -> None:
         self._outbox = outbox
         self._reply = reply
-        self._told = False  # has somebody waited for it?
+        self._told = False  # somebody has waited for it
 
     @property
     def done(self) -> bool:
-        """Is it on the disk, or has it failed?"""
+        """Return whether the write is on the disk, or has failed."""
         return self._reply.done
 
     @property
@@ -46,26 +46,26 @@ class Writing:
         return self._reply.error
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait until it is on the disk; raises what has gone wrong. TimeoutError after `timeout` seconds."""
+        """Wait until the write is on the disk; raises its error. TimeoutError after `timeout` seconds."""
         raise NotImplementedError
 
     def give_up(self) -> None:
-        """Leave what was there before, unless all is written."""
+        """Keep the previous contents, unless everything is written."""
 
     def tell_failure(self) -> None:
-        """Log a failure that nobody has waited for."""
+        """Log a failure if nobody has waited for the write."""
         if self.error is not None and not self._told:
             LOG.warning("%s: %s", self._failure, self.error)
 
     @property
     def _failure(self) -> str:
-        """The failure, for the log."""
+        """The failure, as text for the log."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Wait at the end of the session, and log a failure that nobody has waited for."""
+        """Wait at the end of the session, and log a failure if nobody has waited for the write."""
         told = self._told
-        with suppress(TensordError):  # `tell_failure` tells it
+        with suppress(TensordError):  # `tell_failure` logs it
             self._await()
         self._told = told
         self.tell_failure()
@@ -74,7 +74,7 @@ class Writing:
         try:
             self.wait(PATIENCE)
         except TimeoutError:
-            LOG.warning("still waiting for %r; an interrupt (Ctrl-C) gives it up", self)
+            LOG.warning("still waiting for %r; Ctrl-C gives it up", self)
             self.wait()
 
 
@@ -85,7 +85,7 @@ class Savings:
         self._open: dict[Writing, None] = {}
 
     def add(self, writing: Writing, core: object) -> None:
-        """Await a file or a checkpoint, which keeps the session alive. Logs failures of those that have ended."""
+        """Add a file or a checkpoint, which keeps the session alive. Logs failures of writes that have ended."""
         for ended in [one for one in list(self._open) if one.done]:
             ended.tell_failure()
             self._open.pop(ended, None)
@@ -94,17 +94,17 @@ class Savings:
         EXIT.add(self)
 
     def finish(self, deadline: float | None = None) -> None:  # noqa: ARG002 - what is saved is waited for
-        """Wait for all, and log failures. An interrupt gives up what is not written."""
+        """Wait for all writes, and log failures. An interrupt gives up unfinished writes."""
         for writing in list(self._open):
             try:
                 writing.finish()
-            except BaseException:  # of a signal's handler, such as Ctrl-C
+            except BaseException:  # from a signal handler, such as Ctrl-C
                 self.give_up()
                 raise
             self._open.pop(writing, None)
 
     def give_up(self) -> None:
-        """Stop waiting, and log what is not written."""
+        """Stop waiting, and log unfinished writes."""
         for writing in [one for one in self._open if not one.done]:
             writing.give_up()
             KEPT.pop(writing, None)
@@ -116,10 +116,10 @@ Place: TypeAlias = tuple[int, int, str]  # device and inode of a directory, and 
 
 
 class Commits:
-    """Gives files their names, one after the other in the order in which their values were there.
+    """Gives files their names, one after the other, in the order in which their values were complete.
 
-    A save that would replace the file of a later one is left out. `_open` has, for each place and in program order, the
-    saves behind the one that was named last: only those may still get the name.
+    A save does not replace the file of a later save. `_open` has, for each place and in program order, the saves after
+    the last one that got its name: only those may still get the name.
     """
 
     def __init__(self) -> None:
@@ -129,12 +129,12 @@ class Commits:
         self._running = False
 
     def expect(self, place: Place, saving: object) -> None:
-        """Note a save, behind all earlier ones."""
+        """Add a save, after all earlier ones."""
         with self._lock:
             self._open.setdefault(place, []).append(saving)
 
     def is_overtaken(self, place: Place, saving: object) -> bool:
-        """Has a later save to that place succeeded?"""
+        """Return whether a later save to that place has succeeded."""
         with self._lock:
             return saving not in self._open.get(place, ())
 
@@ -154,7 +154,7 @@ class Commits:
                 self._open.pop(place, None)
 
     def add(self, commit: Callable[[], None]) -> None:
-        """Run a commit on a thread that lives while there are some."""
+        """Run a commit on a thread that lives while there are commits."""
         with self._lock:
             self._waiting.append(commit)
             if self._running:

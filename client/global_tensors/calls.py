@@ -1,7 +1,7 @@
-"""Calls on global tensors: each is one call for each part, in one atomic group with what has to move first.
+"""Calls on global tensors: each is one call for each part, in one atomic group with the necessary moves.
 
-The results' metas are inferred on the whole, so that errors raise at the user's line as those of plain tensors do. The
-plan of a kind of call (`plan`) is kept: the second call of the kind looks it up.
+The results' metas are inferred for the whole value, so that errors raise at the user's line, as for plain tensors. The
+plan of a kind of call (`plan`) is kept: a second call of the kind looks it up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SETITEM: Final = REGISTRY["setitem"]
 
 
 class GlobalCalls:
-    """Issues the calls of one session that global tensors take part in."""
+    """Issues a session's calls on global tensors."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -57,23 +57,23 @@ class GlobalCalls:
     def operate_anew(
         self, op: OpDef, x: Tensor, y: Any, attributes: FrozenAttributes, in_place: bool, key: Any = None
     ) -> Tensor:
-        """An op of one operand, or of two, that was not issued before; see `carry_out`."""
+        """An op of one or two operands that was not issued before; see `carry_out`."""
         inputs = (x,) if y is None else (x, y)
         out = (x,) if in_place else None
         invocation = Invocation(x._core.as_session(), op, inputs, attributes, out, None)
         return self.carry_out(x._core, invocation, key)[0]
 
     def again(self, core: Core, key: Any, operands: Sequence[Any], out: Sequence[Any] | None) -> list[Tensor] | None:
-        """Issue a call by name, if it was made before; None if not, or if it has to go the long way."""
+        """Issue a call by name, if it was made before. None if it was not, or has to take the general path."""
         known = self.known.get(core, key)
         if known is None:
             return None
         return self.known.issue(core, known, operands, out, self._outbox.locations.here(2))
 
     def carry_out(self, core: Core, invocation: Invocation, key: Any = None) -> list[Tensor]:
-        """Issue an op, with what has to move first; its results are global tensors, or the targets.
+        """Issue an op, after the necessary moves; its results are global tensors, or the targets.
 
-        The next call with `key`, unless None, is issued by `known` if nothing has to move.
+        If nothing has to move, `known` issues the next call with `key`, unless that is None.
         """
         try:
             return self._carried_out(core, invocation, key)
@@ -83,7 +83,7 @@ class GlobalCalls:
     def _carried_out(self, core: Core, invocation: Invocation, key: Any) -> list[Tensor]:
         placement = placement_of(core, invocation)
         if any(type(each) is Tensor for each in invocation.inputs):
-            key = None  # what brings a plain tensor to each device is none of the calls that `known` issues
+            key = None  # the calls that bring a plain tensor to each device are not among those that `known` issues
         inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
         invocation = invocation._replace(inputs=inputs, device=None)
         if invocation.op is _GETITEM:
@@ -115,7 +115,7 @@ class GlobalCalls:
         return made
 
     def _narrowed(self, core: Core, invocation: Invocation, narrow: Narrowing) -> list[Tensor]:
-        """Index what lies between the first and the last element that is selected."""
+        """Index the region between the first and the last selected element."""
         (given,), ((name, _),) = invocation.inputs, invocation.attributes
         if narrow.moves and core.strict:
             message = f"getitem: placement is strict, and bytes of {given._form} would move; use to_global"
@@ -126,7 +126,7 @@ class GlobalCalls:
             return self._carried_out(core, rest, None)
 
     def _reduced_apart(self, core: Core, invocation: Invocation) -> list[Tensor] | None:
-        """Reduce a tensor part by part, if there is such a way, and it is wanted."""
+        """Reduce a tensor part by part; None if that is impossible or saves nothing."""
         if core.strict or invocation.out is not None or invocation.op.name not in WAYS:
             return None
         with self.grouped(invocation.inputs[0]._form.placement), SHIELD:
@@ -134,7 +134,7 @@ class GlobalCalls:
         return None if found is None else [found]
 
     def _written_into(self, core: Core, invocation: Invocation, into: Writing) -> list[Tensor]:
-        """Write a value to a region of the target: on each device what that has of the region."""
+        """Write a value to a region of the target: each device writes its part of the region."""
         target, value = invocation.inputs
         if into.moves and core.strict:
             message = f"setitem: placement is strict, and bytes of {value._form} would move; use to_global"
@@ -147,8 +147,8 @@ class GlobalCalls:
         return [target]
 
     def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
-        """Issue an op whose results' shapes data decide, and write its results where a target's layout cuts them: wait
-        for the shapes in between, outside of the groups."""
+        """Issue an op whose results' shapes depend on data, then write its results in the targets' layout. Waits for
+        the shapes in between, outside of the groups."""
         placement = plan.asked.placement
         with self.grouped(placement), SHIELD:
             made: list[Any] = self._issue(core, invocation._replace(out=None), plan)
@@ -160,7 +160,7 @@ class GlobalCalls:
         return list(invocation.out or ())
 
     def _note(self, core: Core, key: Any, plan: Plan) -> None:
-        """Have the next such call issued by `known`, if the parts' calls have just been issued as they are."""
+        """Make `known` issue the next such call, if the parts' calls have just been issued without changes."""
         entries = []
         asked, targets = plan.asked, plan.asked.out
         for part, (attributes, home) in enumerate(zip(plan.attributes, asked.placement.names, strict=True)):
@@ -176,7 +176,7 @@ class GlobalCalls:
     def _asked(
         self, core: Core, invocation: Invocation, placement: Placement
     ) -> tuple[CallKind, tuple[Any, ...] | None]:
-        """The kind of a call; and its operands with floats for large ints, if there are such."""
+        """The kind of a call, and its operands with floats for large ints, if there are any."""
         op, inputs, targets = invocation.op, invocation.inputs, invocation.out
         operands = tuple(
             [each._form if type(each) is GlobalTensor else operand_meta(core, op, each) for each in inputs]
@@ -193,7 +193,7 @@ class GlobalCalls:
         return asked, floats
 
     def _plan(self, asked: CallKind) -> Plan:
-        """Plan a kind of call that was not made before."""
+        """Plan a new kind of call."""
         targets = None if asked.out is None else tuple([form.meta for form in asked.out])
         key = SignatureKey(asked.op, asked.metas, asked.attributes, "", targets)
         inferred(CURRENT.infer, key)
@@ -205,7 +205,7 @@ class GlobalCalls:
         return plan
 
     def refuse_moves(self, core: Core, plan: Plan) -> None:
-        """MetadataError if placement is strict: bytes would move that the user has not moved."""
+        """If placement is strict, raise MetadataError for a plan that moves bytes."""
         if core.strict:
             moved = [
                 f"{old} to {new}"
@@ -217,8 +217,8 @@ class GlobalCalls:
             raise MetadataError(f"{name}: placement is strict, and bytes would move: {text}; use to_global", op=name)
 
     def grouped(self, *placements: Placement) -> AbstractContextManager[None]:
-        """A context whose messages travel as one atomic group. It does nothing while a routine is captured, and if the
-        placements have several nodes: a group is taken by one."""
+        """A context whose messages travel as one atomic group. It has no effect while a routine is captured, or if the
+        placements have several nodes, since a group belongs to one node."""
         nodes = {node for one in placements for node in one.nodes}
         if capture_of(self._outbox) is not None or len(nodes) > 1:
             return nullcontext()
@@ -255,14 +255,14 @@ class GlobalCalls:
         return [GlobalTensor(form, parts) for form, parts in zip(plan.outputs, zip(*made, strict=True), strict=True)]
 
     def overwrite(self, target: Any, form: Form, parts: Sequence[Tensor]) -> None:
-        """Write a value, of which these are the parts, to a global tensor."""
+        """Write a value with these parts to a global tensor."""
         for part, value in zip(target._parts, box(parts, form, target._form), strict=True):
             part[...] = value if value.dtype == part.dtype else value.astype(part.dtype)
 
-    # -- made of values, and moves -------------------------------------------------------------------------------
+    # -- uploads, and moves ---------------------------------------------------------------------------------------
 
     def upload(self, core: Core, values: Any, placement: Placement, dtype: Any) -> Tensor:
-        """A global tensor of values, in equal parts."""
+        """A global tensor with these values, in equal parts."""
         return global_tensor(core, values, placement, None, dtype)
 
     def to_global(self, tensor: Any, placement: Any, layout: Any) -> GlobalTensor:
@@ -284,7 +284,7 @@ class GlobalCalls:
         return self.boxed(given if placement is None else without_failed(given), form)
 
     def boxed(self, given: GlobalTensor, form: Form) -> GlobalTensor:
-        """A global tensor of that form, whose parts are its own."""
+        """A global tensor of that form with the same value, and parts of its own."""
         note_move("to_global", given._form, form)
         with self.grouped(given._form.placement, form.placement):
             parts = box(given._parts, given._form, form)
@@ -293,7 +293,7 @@ class GlobalCalls:
         return GlobalTensor(form, parts)
 
     def to_device(self, tensor: Any, device: Any) -> Tensor:
-        """The value on one device, as a plain tensor; on a placement, in equal parts."""
+        """The value on one device, as a plain tensor; with a placement, in equal parts."""
         core = tensor._core
         if isinstance(device, Placement):
             return self.to_global(tensor, device, None)
@@ -303,15 +303,15 @@ class GlobalCalls:
 
 
 def writing_of(asked: CallKind) -> Writing | None:
-    """How to write to a part of a tensor along its split axes, if that is what is asked; MetadataError for a value that
-    does not fit."""
+    """How to write to a part of a tensor along its split axes, if the call does so; MetadataError for a value that does
+    not fit."""
     target, value = asked.operands
     inferred(CURRENT.infer, SignatureKey(asked.op, asked.metas, asked.attributes, "", (target.meta,)))
     return writing(target, asked.attributes[0][1], value if isinstance(value, Form) else None)
 
 
 def placement_of(core: Core, invocation: Invocation) -> Placement:
-    """The one placement of a call; MetadataError if there are several, and for plain targets."""
+    """The placement of a call; MetadataError if there are several, and for plain targets."""
     op, found = invocation.op.name, []
     for each in (*(invocation.out or ()), *invocation.inputs):
         if type(each) is GlobalTensor:
@@ -335,7 +335,7 @@ def placement_of(core: Core, invocation: Invocation) -> Placement:
 
 
 def global_operand(core: Core, op: OpDef, given: Any, placement: Placement) -> Any:
-    """An operand of a call on global tensors: a plain tensor without dimensions counts as one with equal parts."""
+    """An operand of a call on global tensors. A plain tensor without dimensions counts as one in equal parts."""
     if not isinstance(given, Tensor) or type(given) is GlobalTensor:
         return given
     own(beside(core, given), given)
@@ -353,7 +353,7 @@ def spread(op: OpDef, tensor: Tensor, placement: Placement) -> GlobalTensor:
 
 
 def placed(tensor: Any) -> GlobalTensor:
-    """A plain tensor as a global one on its device; a global one as it is."""
+    """A plain tensor as a global one on its device; a global one unchanged."""
     if type(tensor) is GlobalTensor:
         return tensor
     return GlobalTensor(Form.of(tensor._meta, Placement((tensor._home,), (1,)), (BROADCAST,)), [tensor])

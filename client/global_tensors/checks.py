@@ -1,4 +1,4 @@
-"""Checks of arguments: that a placement is one, on devices of the machine."""
+"""Checks that an argument is a placement on devices of the machine."""
 
 from __future__ import annotations
 

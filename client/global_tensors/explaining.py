@@ -1,5 +1,6 @@
-"""Explanations of calls on global tensors and of collectives: the bytes that would move, and why. The calls are noted
-while a function is captured; nothing runs."""
+"""Explanations of calls on global tensors and of collectives: the bytes that would move, and why. A function is
+captured, and its calls are noted; nothing runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .plan import CallKind, Plan, alternatives
 
 
 class Noting(threading.local):
-    """The rows that this thread notes, if it does."""
+    """The rows that this thread notes; None: it notes none."""
 
     rows: list[dict[str, Any]] | None = None
 
@@ -32,11 +33,11 @@ class Explanation:
     """The bytes that a function's calls on global tensors and its collectives move. `rows` has plain data for each
     call; as text, an explanation is a table.
 
-    A row: `op`, `line`, `inputs` and `outputs` (layouts; of a collective of plain tensors the devices), `moves`,
-    `bytes` (of all moves), `seconds` (at the bandwidths that the choice was made with), and `why`. A move: `what`
+    A row: `op`, `line`, `inputs` and `outputs` (layouts; for a collective of plain tensors the devices), `moves`,
+    `bytes` (of all moves), `seconds` (at the bandwidths by which routes are chosen), and `why`. A move: `what`
     (all_gather, all_reduce, reduce_scatter, all_to_all, broadcast, send; slice and zeros move nothing), `of` (an
     operand by number, "its operands", or "result"), `before` and `after` (layouts), `devices`, `bytes`, and
-    `bandwidth`, in bytes a second; `by`, the library that carries out a collective of plain tensors, "" for none.
+    `bandwidth`, in bytes per second; `by`, the library that carries out a collective of plain tensors, "" for none.
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -44,7 +45,7 @@ class Explanation:
 
     @property
     def bytes(self) -> int:
-        """The bytes that go from one device to another, in all."""
+        """The bytes that go from one device to another, in total."""
         return sum(row["bytes"] for row in self.rows)
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ def note(plan: Plan) -> None:
 
 
 def note_move(name: str, before: Form, after: Form, reason: str = AS_IT_SAYS) -> None:
-    """Note a move, by default one that the user has asked for."""
+    """Note a move; by default one that the user has asked for."""
     if NOTING.rows is not None:
         moves = list(moves_of(before, after, 0))
         add_row(name, [spelt(before.layout)], [spelt(after.layout)], moves, reason)
@@ -128,14 +129,14 @@ def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str
 
 
 def note_narrowing(before: Form, step: BoxingStep) -> None:
-    """Note what moves before a tensor is indexed."""
+    """Note the moves before a tensor is indexed."""
     if NOTING.rows is not None:
         reason = "what the index selects of a split axis"
         add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
 
 
 def note_writing(target: Form, steps: Sequence[BoxingStep]) -> None:
-    """Note what moves before a value is written to a region of a tensor."""
+    """Note the moves before a value is written to a region of a tensor."""
     if NOTING.rows is not None:
         given = spelt(steps[0].before.layout) if steps else "number"
         layout, moves = spelt(target.layout), [described(step, "operand 1") for step in steps]
@@ -164,7 +165,7 @@ def described(step: BoxingStep, what: str) -> dict[str, Any]:
 
 
 def why(asked: CallKind, plan: Plan) -> str:
-    """Why these layouts were chosen."""
+    """The reason why these layouts were chosen."""
     others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
     rule = asked.op.layouts
     if plan.moves and (isinstance(rule, str) or not others):

@@ -1,4 +1,4 @@
-"""Forms: the meta, the placement and the layout of a global tensor, as one interned object."""
+"""Forms: the meta, placement and layout of a global tensor, as one interned object."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...interpreter.types.meta import Meta
 class Form:
     """The description of a global tensor without its value; interned by `Form.of`, compared by identity.
 
-    `shares`: what each part is of the value, row-major in the grid, and `metas` the parts' metas; none and None each
-    while data decide the meta.
+    `shares`: the share of the value that each part is, row-major in the grid; `metas`: the parts' metas. While the meta
+    depends on data, there are no shares, and each meta is None.
     """
 
     __slots__ = ("__weakref__", "layout", "meta", "metas", "placement", "shares")
@@ -29,7 +29,7 @@ class Form:
 
     @staticmethod
     def of(meta: Meta | None, placement: Placement, layout: Layout) -> Form:
-        """The one form of these."""
+        """The interned form of these."""
         key = (meta, placement, layout)
         form = _interned.get(key)
         if form is None:
@@ -37,20 +37,20 @@ class Form:
         return form
 
     def laid(self, layout: Layout) -> Form:
-        """The same on the same devices with another layout."""
+        """The form with another layout on the same devices."""
         return Form.of(self.meta, self.placement, layout)
 
     def at(self, dim: int, atom: object) -> Form:
-        """The same with another atom for one dimension of the grid."""
+        """The form with another atom for one dimension of the grid."""
         return self.laid((*self.layout[:dim], atom, *self.layout[dim + 1 :]))  # type: ignore[arg-type]
 
     @property
     def is_partial(self) -> bool:
-        """Are some parts addends, or the like, of others?"""
+        """Return whether some parts are addends, or similar partial values, of others."""
         return any(isinstance(atom, Partial) for atom in self.layout)
 
     def splits(self, axis: int) -> list[int]:
-        """The dimensions of the grid that cut this axis."""
+        """The dimensions of the grid that split this axis."""
         return [dim for dim, atom in enumerate(self.layout) if isinstance(atom, Split) and atom.axis == axis]
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def places(grid: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def groups(grid: tuple[int, ...], dim: int) -> Iterator[list[int]]:
-    """The devices, by number, that differ in their place along one dimension of the grid alone."""
+    """The devices, by number, in groups that differ only along one dimension of the grid."""
     by_rest: dict[tuple[int, ...], list[int]] = {}
     for number, place in enumerate(places(grid)):
         by_rest.setdefault((*place[:dim], *place[dim + 1 :]), []).append(number)

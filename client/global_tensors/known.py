@@ -1,7 +1,7 @@
 """Calls that were made before, and box nothing: one lookup, one message.
 
-The rule is that of `calls`, with the general case cut away: the signatures of the parts' calls have numbers, and all of
-them go into one ATOMIC message. As there, `operate` is the hot path, and written for it.
+The rule is that of `calls`, without the general case: the signatures of the parts' calls have numbers, and all calls go
+into one ATOMIC message. As in `calls`, `operate` is the hot path, and written for speed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KnownCall:
 
 
 class KnownCalls:
-    """The known calls of one session, by whatever keys their callers make."""
+    """The known calls of one session, by the keys that their callers make."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -50,7 +50,7 @@ class KnownCalls:
         self._span = outbox.locations.spans.get
 
     def get(self, core: Core, key: Any) -> KnownCall | None:
-        """What is known of a kind of call; None as well while a handler takes calls, or a thread captures a routine."""
+        """The known call of that key. None also while a handler takes calls, or a thread captures a routine."""
         return self._known.get(key) if core.calls.known else None
 
     def add(self, key: Any, known: KnownCall) -> None:
@@ -89,7 +89,7 @@ class KnownCalls:
             pass
         else:
             location = self._sites.get((id(frame.f_code), frame.f_lasti))
-            if type(location) is not int:  # it is not known, or needs its callers
+            if type(location) is not int:  # unknown, or dependent on its callers
                 location = outbox.locations.site(frame)
         span = self._span()
         if span is not None:
@@ -109,7 +109,7 @@ class KnownCalls:
             else:
                 newest = outbox.ids
                 outbox.ids = newest + known.count
-                made._ids = ids = tuple(range(newest + 1, newest + 1 + known.count))  # before the calls are there
+                made._ids = ids = tuple(range(newest + 1, newest + 1 + known.count))  # before the calls are appended
             calls: list[Any] = []
             for entry, given, id_ in zip(known.entries, operands, ids):  # noqa: B905
                 if not entry.alive:
@@ -132,7 +132,7 @@ class KnownCalls:
     def issue(
         self, core: Core, known: KnownCall, operands: Sequence[Any], out: Sequence[Any] | None, location: int
     ) -> list[Any] | None:
-        """Issue one call for each part; None if it has to go the long way."""
+        """Issue one call for each part; None if the call has to take the general path."""
         if known.integers and any(type(one) is int and not 0 <= one <= SMALL for one in operands):
             return None
         outbox, entries = self._outbox, known.entries
@@ -171,7 +171,7 @@ def new_tensors(core: Core, known: KnownCall, outbox: Outbox) -> list[GlobalTens
 
 
 def forgotten(out: Sequence[Any]) -> list[Any]:
-    """Targets whose values are known no more. The caller holds the lock."""
+    """Targets, whose values are no longer known. The caller holds the lock."""
     for each in out:
         for part in each._handles or ():
             forget(part)
@@ -179,7 +179,7 @@ def forgotten(out: Sequence[Any]) -> list[Any]:
 
 
 def hold(core: Core, made: GlobalTensor) -> None:
-    """Have the innermost context hold the parts of a new tensor."""
+    """Make the innermost context hold the parts of a new tensor."""
     scope = core.innermost()
     if scope is not None:
         for part in made._parts:

@@ -25,7 +25,7 @@ from .tensor import GlobalTensor
 
 
 def global_tensor(core: Core, values: Any, placement: Any, layout: Any, dtype: Any) -> GlobalTensor:
-    """A global tensor of values: each device gets only its part of an array. Of a tensor, what moves does so there."""
+    """A global tensor of values. Each device gets only its part of an array; a tensor is moved within the machine."""
     where = checked(core, placement)
     if isinstance(values, Tensor):
         found = core.global_calls.to_global(
@@ -50,7 +50,7 @@ BROADCASTS = {1: (BROADCAST,), 2: (BROADCAST, BROADCAST)}
 
 
 def host_values(values: Any, dtype: Any) -> Any:
-    """The values as an array on the host, of which parts can be taken; checked where they are uploaded."""
+    """The values as a host array, of which parts can be taken. They are checked when they are uploaded."""
     if isinstance(values, np.ndarray):
         return values
     _, array = copied(plain_of(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
@@ -58,7 +58,7 @@ def host_values(values: Any, dtype: Any) -> Any:
 
 
 def part_of(array: Any, form: Form, number: int) -> Any:
-    """One device's part: its share of the values, or zeros where others have the addend."""
+    """One device's part: its share of the values, or zeros if another device has the addend."""
     begin, shape = form.shares[number]
     share = array[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))]
     place = places(form.placement.grid)[number]
@@ -78,7 +78,8 @@ def form_of(meta: Meta, placement: Placement, layout: Any) -> Form:
 
 
 def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) -> GlobalTensor:
-    """A global tensor of plain tensors that lie on the devices of the placement. Its parts are copies, as values are.
+    """A global tensor of plain tensors that lie on the devices of the placement. Its parts are copies, since values are
+    independent.
 
     MetadataError for parts of the wrong number, home, shape or dtype.
     """

@@ -1,7 +1,7 @@
-"""Basic indices along axes that are split: only what lies between the first and the last selected element moves.
+"""Basic indices along split axes: only the region between the first and the last selected element moves.
 
-The tensor is narrowed to that region first, and then indexed. A slice of a split axis is split again; along an axis
-from which one position is taken each device has that position.
+The tensor is narrowed to that region first, and then indexed. A slice of a split axis is split again. If an index takes
+one position of an axis, each device gets that position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tensor import GlobalTensor
 
 
 class Narrowing(NamedTuple):
-    """The region that a tensor of one form is narrowed to. `cuts`: the intervals kept of each part; `step`: the move
+    """The region to which a tensor of one form is narrowed. `cuts`: the kept intervals of each part; `step`: the move
     that brings them together; `rest`: the index into the region."""
 
     cuts: tuple[tuple[Interval, ...], ...]
@@ -30,7 +30,7 @@ class Narrowing(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Do bytes go from one device to another?"""
+        """Return whether bytes go from one device to another."""
         return any(self.step.received)
 
     def of(self, tensor: GlobalTensor) -> GlobalTensor:
@@ -41,7 +41,7 @@ class Narrowing(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def narrowing(form: Form, index: Index) -> Narrowing | None:
-    """How to narrow a tensor before it is indexed; None where that saves nothing, or the index does not fit."""
+    """How to narrow a tensor before it is indexed; None if that saves nothing, or the index does not fit."""
     meta, axes = form.meta, {atom.axis for atom in form.layout if isinstance(atom, Split)}
     entries = None if meta is None else by_axis(index, meta.shape)
     if meta is None or entries is None:
@@ -75,7 +75,7 @@ def by_axis(index: Index, shape: Shape) -> dict[int, int] | None:
 
 
 def selection(entry: Any, size: int) -> range | None:
-    """The positions that an entry selects; None for one out of bounds."""
+    """The positions that an entry selects; None if it is out of bounds."""
     if isinstance(entry, int):
         position = entry + size if entry < 0 else entry
         return range(position, position + 1) if 0 <= position < size else None
@@ -83,12 +83,12 @@ def selection(entry: Any, size: int) -> range | None:
 
 
 def covered(selected: range) -> Interval:
-    """From the first to the last of these positions."""
+    """The interval from the first to the last of these positions."""
     return (min(selected[0], selected[-1]), max(selected[0], selected[-1]) + 1) if selected else (0, 0)
 
 
 def clipped(form: Form, meta: Meta, region: tuple[Interval, ...]) -> tuple[Form, tuple[tuple[Interval, ...], ...]]:
-    """A form that has of each part what lies in the region, and these cuts of the parts."""
+    """The form of the region, whose parts are the intersections with it, and the cuts of the old parts."""
     cuts = tuple(
         [tuple([clip(*each) for each in zip(region, share.begin, share.shape, strict=True)]) for share in form.shares]
     )
@@ -101,13 +101,13 @@ def clipped(form: Form, meta: Meta, region: tuple[Interval, ...]) -> tuple[Form,
 
 
 def clip(wanted: Interval, begin: int, size: int) -> Interval:
-    """The part of an interval that a part of that begin and size has, counted from its begin."""
+    """The part of an interval within `size` elements from `begin`, counted from `begin`."""
     low = min(max(wanted[0] - begin, 0), size)
     return low, max(min(wanted[1] - begin, size), low)
 
 
 def placed(region: tuple[Interval, ...], share: Share, cuts: tuple[Interval, ...]) -> Share:
-    """Where a cut of a part lies in the region."""
+    """The share of the region that a cut of a part covers."""
     begin = tuple(
         [max(start + low - first, 0) for (first, _), start, (low, _) in zip(region, share.begin, cuts, strict=True)]
     )

@@ -1,4 +1,4 @@
-"""The operators of a global tensor: those of a tensor, but what they issue are calls of parts."""
+"""The operators of a global tensor: those of a tensor, which issue calls of parts."""
 
 from __future__ import annotations
 

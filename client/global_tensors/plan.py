@@ -1,10 +1,9 @@
-"""Plans: which layouts a call on global tensors takes and gives, chosen once for each kind of call.
+"""Plans: the layouts of the operands and results of a call on global tensors, chosen once for each kind of call.
 
-Of the signatures that the op's rule lists, for each dimension of the grid one, those are taken whose boxing takes the
-least time; of equal ones those that box the fewest operands; then those that are listed first. Results that are addends
-have to be summed sometime, which counts as well where operands are boxed, but not where all fit: then nothing moves.
-What cannot be inferred on the shares (a maximum of an empty part) is passed over. The last candidate has everything
-equal everywhere.
+An op's rule lists signatures; one is chosen for each dimension of the grid. The choice minimises the time of boxing;
+then the number of boxed operands; then the position in the list. Results that are addends have to be summed eventually.
+That time counts, too, if operands are boxed, but not if all operands fit: then nothing moves. Candidates that cannot be
+inferred on the shares (a maximum of an empty part) are skipped. In the last candidate, all parts are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .form import Form
 
 
 class CallKind(NamedTuple):
-    """A kind of call. `operands`: the forms of global tensors, the types of numbers; `out`: forms of targets."""
+    """A kind of call. `operands`: the forms of global tensors, and the types of numbers; `out`: forms of targets."""
 
     op: OpDef
     operands: tuple[Any, ...]
@@ -40,7 +39,7 @@ class CallKind(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How such calls are issued. `operands`: the form that each is boxed to, None for a number; `attributes`: those of
+    """How such calls are issued. `operands`: the form to which each is boxed, None for a number; `attributes`: those of
     each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
 
     asked: CallKind
@@ -51,7 +50,7 @@ class Plan(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Do bytes go from one device to another?"""
+        """Return whether bytes go from one device to another."""
         pairs = [*zip(self.asked.operands, self.operands, strict=True)]
         if self.asked.out is not None and not self.direct:
             pairs += zip(self.outputs, self.asked.out, strict=True)
@@ -60,7 +59,7 @@ class Plan(NamedTuple):
 
     @property
     def boxes(self) -> bool:
-        """Is any operand boxed, or a result?"""
+        """Return whether any operand or result is boxed."""
         boxed = self.asked.out is not None and not self.direct
         return boxed or any(
             new is not None and old is not new for old, new in zip(self.asked.operands, self.operands, strict=True)
@@ -76,7 +75,7 @@ class Candidate(NamedTuple):
 
 
 def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
-    """The plan for such calls, whose results are of these metas."""
+    """The plan for such calls, whose results have these metas."""
     for candidate in sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs)):
         plan = tried(asked, candidate, outputs, cache)
         if plan is not None:
@@ -85,13 +84,13 @@ def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache
 
 
 def alternatives(asked: CallKind) -> list[Candidate]:
-    """All ways in the order of their cost."""
+    """All candidates, in the order of their cost."""
     outputs = infer_once(asked.op, asked.metas, asked.attributes)
     return sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs))
 
 
 def candidates(asked: CallKind, outputs: tuple[Meta | None, ...]) -> Iterator[Candidate]:
-    """All ways that the op's rule has, in listed order."""
+    """All candidates of the op's rule, in the listed order."""
     call = OpCall(asked.metas, dict(asked.attributes), outputs)  # type: ignore[arg-type]
     for chosen, calls in chains(asked, (), [call]):
         operands = tuple(
@@ -105,7 +104,7 @@ def candidates(asked: CallKind, outputs: tuple[Meta | None, ...]) -> Iterator[Ca
 def chains(
     asked: CallKind, chosen: tuple[Signature, ...], calls: list[OpCall]
 ) -> Iterator[tuple[tuple[Signature, ...], list[OpCall]]]:
-    """Signatures, one for each dimension of the grid, and the calls of the parts that they lead to."""
+    """Signatures, one for each dimension of the grid, and the resulting calls of the parts."""
     grid = asked.placement.grid
     if len(chosen) == len(grid):
         yield chosen, calls
@@ -116,7 +115,7 @@ def chains(
 
 
 def cost(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None]) -> tuple[float, int]:
-    """Seconds of boxing, and how much is boxed."""
+    """The seconds of boxing, and the number of boxed values."""
     time, count = 0.0, 0
     for given, layout in zip(asked.operands, candidate.operands, strict=True):
         if layout is not None and given.layout != layout:
@@ -130,7 +129,7 @@ def cost(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None]) 
 
 
 def pending(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None]) -> float:
-    """Seconds until results that are addends are summed, to slices where that can be."""
+    """The seconds of later sums of results that are addends, to slices if possible."""
     if asked.out is not None:
         return 0.0
     return sum(
@@ -141,7 +140,7 @@ def pending(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None
 
 
 def reductions(form: Form) -> Iterator[BoxingStep]:
-    """The layouts that may replace addends."""
+    """The steps that may replace addends."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):
             yield Reduction(form, form.at(dim, BROADCAST), dim)
@@ -150,7 +149,7 @@ def reductions(form: Form) -> Iterator[BoxingStep]:
 
 
 def tried(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:
-    """The plan of that way; None if the op cannot be inferred on the shares."""
+    """The plan of a candidate; None if the op cannot be inferred on the shares."""
     pairs = zip(asked.operands, candidate.operands, strict=True)
     operands = tuple(None if layout is None else given.laid(layout) for given, layout in pairs)
     made = tuple(

@@ -1,6 +1,6 @@
-"""Global tensors of parts that came from elsewhere: of a run of a routine, or from under a name.
+"""Global tensors from parts of a routine's run, or of a published name.
 
-What lies how is told by a label (`interpreter/layouts/text`); the devices are the parts' own.
+A label (`interpreter/layouts/text`) says how the parts lie; the devices are the parts' own.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .tensor import GlobalTensor
 
 
 def label_of(form: Form) -> str:
-    """How the parts of such a tensor lie."""
+    """The label of a form: how the parts lie."""
     return spelled(form.placement.grid, form.layout)
 
 
 def of_published(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
-    """The global tensor of these parts; ProtocolError if they are not as the label says."""
+    """The global tensor of these parts; ProtocolError if the label does not describe them."""
     homes = [part._home for part in parts]
     if len(set(homes)) < len(homes) or len(set(map(kind_of, homes))) > 1:
         return brought_together(label, parts)
@@ -33,7 +33,7 @@ def of_published(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
 
 
 def brought_together(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
-    """The value on the first part's device: the parts came to others than they were on, since those are missing."""
+    """The value on the first part's device, if the parts' own devices are missing here and the parts were moved."""
     before = in_form(label, parts, [f"part:{n}" for n in range(len(parts))])._form
     home = parts[0]._home
     after = Form.of(before.meta, Placement((home,), (1,)), (BROADCAST,))
@@ -48,7 +48,7 @@ def brought_together(label: str, parts: Sequence[Tensor]) -> GlobalTensor:
 
 
 def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> GlobalTensor:
-    """The parts on devices of these names."""
+    """The global tensor of parts on devices of these names."""
     try:
         grid, layout = parsed(label)
         rows = names if len(grid) == 1 else [names[n * grid[1] : (n + 1) * grid[1]] for n in range(grid[0])]
@@ -64,7 +64,7 @@ def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> Global
 
 
 def whole_shape(metas: Sequence[Meta], grid: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
-    """The shape of the value of which these are the parts, as far as they fit each other."""
+    """The shape of the value with these parts, as far as they fit each other."""
     shape = list(metas[0].shape)
     for axis in {atom.axis for atom in layout if isinstance(atom, Split) and atom.axis < len(shape)}:
         dims = [dim for dim, atom in enumerate(layout) if atom == Split(axis)]

@@ -1,8 +1,8 @@
-"""Reductions along split axes that no partial result stands for, of which parts are reduced where they lie.
+"""Reductions along split axes whose partial results do not combine by themselves, done part by part.
 
-A product, and the position of an extreme: each device reduces its part, and what the devices find, an element of each
-along the axis, is brought together and reduced once more. A variance: the deviations from the mean are squared and
-summed up. Either moves less than the tensor, which is gathered where it does not.
+For a product, and the position of an extreme, each device reduces its part; these results, one element of each along
+the axis, are brought together and reduced once more. For a variance, the squared deviations from the mean are summed.
+Either moves fewer bytes than the tensor has; otherwise the tensor is gathered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Attributes = Mapping[str, Any]
 
 
 def reduced_apart(name: str, x: GlobalTensor, attributes: Attributes) -> Tensor | None:
-    """The reduction, issued part by part; None if there is no such way, or if it saves nothing."""
+    """The reduction, issued part by part; None if that is impossible or saves nothing."""
     way, meta = WAYS.get(name), x._form.meta
     if way is None or meta is None or x._form.is_partial:
         return None
@@ -35,25 +35,25 @@ def reduced_apart(name: str, x: GlobalTensor, attributes: Attributes) -> Tensor 
 
 
 def saves(form: Form, meta: Meta, axes: Collection[int]) -> bool:
-    """Does it take longer to gather the tensor than to gather twice what is found in its parts?"""
+    """Return whether gathering the tensor takes longer than gathering the parts' results twice."""
     whole, found = gathered(form.layout, axes), found_in_parts(form, meta, axes)
     return seconds(form, form.laid(whole)) > 2 * seconds(found, found.laid(whole))
 
 
 def gathered(layout: Layout, axes: Collection[int]) -> Layout:
-    """The layout that has these axes whole."""
+    """The layout in which these axes are whole."""
     return tuple([BROADCAST if isinstance(atom, Split) and atom.axis in axes else atom for atom in layout])
 
 
 def found_in_parts(form: Form, meta: Meta, axes: Collection[int]) -> Form:
-    """The form of the parts' results, which keep the axes: each device has one element along those that are split."""
+    """The form of the parts' results, which keep the axes: each device has one element along a split axis."""
     grid = form.placement.grid
     shape = [prod(grid[dim] for dim in form.splits(axis)) if axis in axes else n for axis, n in enumerate(meta.shape)]
     return Form.of(Meta.of(tuple(shape), meta.dtype), form.placement, form.layout)
 
 
 def brought_together(parts: Sequence[Tensor], form: Form, axes: Collection[int]) -> GlobalTensor:
-    """The parts' results, on each device for all of the axes. `form`: that of `found_in_parts`."""
+    """The parts' results, gathered along all of the axes on each device. `form`: that of `found_in_parts`."""
     found = Form.of(Meta.of(form.meta.shape, parts[0].dtype), form.placement, form.layout)  # type: ignore[union-attr]
     return GlobalTensor(found, parts).to_global(layout=gathered(form.layout, axes))
 
@@ -65,8 +65,8 @@ def product(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection
 
 
 def position(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor | None:
-    """The first of equal extremes, since those of earlier parts come first. All axes count as one where the first one
-    alone is cut, which then leaves the order of the elements."""
+    """The position of the first of equal extremes: results of earlier parts come first. If only the first axis is
+    split, which preserves the order of the elements, all axes are treated as one."""
     form, meta, flat = x._form, x._known_meta(), attributes["axis"] is None
     cut = {atom.axis for atom in form.layout if isinstance(atom, Split)}
     if (flat and cut != {0}) or any(0 in share.shape for share in form.shares):
@@ -89,7 +89,7 @@ def position(name: str, x: GlobalTensor, attributes: Attributes, axes: Collectio
 
 
 def variance(name: str, x: GlobalTensor, attributes: Attributes, axes: Collection[int]) -> Tensor:
-    """In two passes, as on one device."""
+    """The variance, in two passes, as on one device."""
     meta, axis = x._known_meta(), attributes["axis"]
     dtype = np.dtype(np.float64) if meta.dtype.kind in "biu" else working_dtype(meta.dtype)
     wide = x if dtype == meta.dtype else called("astype", [x], {"dtype": dtype.name})
@@ -106,7 +106,7 @@ def variance(name: str, x: GlobalTensor, attributes: Attributes, axes: Collectio
 
 
 def whole(x: Any) -> Tensor:
-    """The sum of addends, some of which may be larger than any float16 where the sum is not."""
+    """The sum of addends. Some of them may exceed the range of float16 although their sum does not."""
     summed: Tensor = x.to_global(layout=tuple([BROADCAST if isinstance(atom, Partial) else atom for atom in x.layout]))
     return summed
 

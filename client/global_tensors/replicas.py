@@ -1,4 +1,4 @@
-"""Equal parts some of which have failed, on a lost device or a full one: the value is made of the others."""
+"""If some of several equal parts have failed, on a lost or full device, the value is made of the others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .values import at, lock_of, sources
 
 
 def has_replicas(form: Form) -> bool:
-    """Are several parts equal?"""
+    """Return whether several parts are equal."""
     return any(n > 1 and atom == BROADCAST for n, atom in zip(form.placement.grid, form.layout, strict=True))
 
 
 def without_failed(tensor: GlobalTensor) -> GlobalTensor:
-    """Of equal parts one that has not failed, if one has failed; else the tensor as it is. Waits for no value."""
+    """The value without replicas, of parts that have not failed, if one has failed; else the tensor itself. Waits for
+    no value."""
     if not has_replicas(tensor._form) or not tensor._core.outbox.answers():
         return tensor
     failed = on_thread(lock_of(tensor), failures(tensor))
@@ -27,7 +28,7 @@ def without_failed(tensor: GlobalTensor) -> GlobalTensor:
 
 
 def failures(tensor: GlobalTensor) -> Steps[list[bool]]:
-    """Which of the parts have failed so far?"""
+    """For each part, whether it has failed so far."""
     found = []
     for part in tensor._parts:
         error = yield from at(tensor, part, waiting.error_of(part))

@@ -1,7 +1,7 @@
 """GlobalTensor: a handle to a value whose parts lie on several devices.
 
-It has all methods of `Tensor`, and `isinstance` takes it for one, but it is no subclass (as a symbolic tensor), so that
-the hot path of plain tensors, which asks for their very class, costs what it always has.
+The class has all methods of `Tensor`, and `isinstance` accepts it as one, but it is no subclass (like a symbolic
+tensor). So the hot path of plain tensors, which checks their exact class, pays nothing for it.
 """
 
 from __future__ import annotations
@@ -42,41 +42,42 @@ _WAY: Final = "take .numpy(), or one of .parts()"
 
 
 class Itself:
-    """Stands in an expression for itself, on either side."""
+    """Stands for itself in an expression, on either side."""
 
     __slots__ = ()
 
     def as_operand(self, tensor: Tensor) -> Tensor:
-        """The tensor is an operand as it is."""
+        """The tensor: it is an operand as it is."""
         return tensor
 
 
 class GlobalTensor(Base):
     """A tensor in parts on several devices. Made by `session.global_tensor`, and by ops on global tensors.
 
-    `layout` says how the parts lie: slices, equal, or addends of the value; `placement`, which is its `device`, where.
-    An op on it is one op on each device, in one atomic group; what has to move first does so in the machine.
+    `layout` says how the parts lie: as slices, equal parts, or addends of the value. `placement`, which is also its
+    `device`, says where. An op on it is one op on each device, in one atomic group; necessary moves happen within the
+    machine.
 
-    Most results are operands of ops and nothing else, for which the ids of their parts are enough. So handles of the
-    parts are made when they are first asked for (`_parts`). They release the parts; without them the tensor does.
+    Most results are only operands of later ops, for which the ids of their parts suffice. So handles of the parts are
+    made when they are first needed (`_parts`). These handles then release the parts; without them the tensor does.
     """
 
     __slots__ = ("__weakref__", "_core", "_form", "_handles", "_ids")
     _handles: tuple[Tensor, ...] | None
     _ids: tuple[int, ...]  # of parts that have no handles
-    _id = 0  # the parts have ids, and lives of their own
+    _id = 0  # the parts have ids, and lifetimes of their own
     _reading = reading.SHARED
     _symbol = Itself()
 
     def __init__(self, form: Form, parts: Sequence[Tensor]) -> None:
-        self._core: Core = parts[0]._core  # others are of the same session, or of the same cluster
+        self._core: Core = parts[0]._core  # the others are of the same session, or of the same cluster
         self._form = form
         self._handles = tuple(parts)
         self._ids = ()
 
     @redone
     def __del__(self) -> None:
-        # Runs in any thread, inside any lock, so it does nothing else.
+        # May run in any thread, inside any lock, so it does nothing else.
         try:
             for id_ in self._ids:
                 self._core.release(id_)
@@ -89,7 +90,7 @@ class GlobalTensor(Base):
         return self._handles or self._handled()
 
     def _handled(self) -> tuple[Tensor, ...]:
-        """Make handles of the parts, which live as long as the tensor or their own users."""
+        """Make handles of the parts, which live as long as the tensor or as their own users."""
         form = self._form
         with SHIELD:
             ids, handles = self._ids, self._handles
@@ -97,7 +98,7 @@ class GlobalTensor(Base):
                 return handles
             kinds = zip(ids, form.metas, form.placement.names, strict=True)
             made = tuple([handle_of(self._core, id_, meta, home) for id_, meta, home in kinds])
-            if self._handles is None:  # between this line and the next two comes no other thread
+            if self._handles is None:  # no other thread runs between this line and the next two
                 self._handles = made
                 self._ids = ()
             else:
@@ -106,7 +107,7 @@ class GlobalTensor(Base):
             return self._handles
 
     def _part_ids(self) -> tuple[int, ...]:
-        """The ids of its parts; none if one of them was released."""
+        """The ids of the parts; none if a part was released."""
         if self._handles is None:
             return self._ids
         ids = tuple([part._id for part in self._handles])
@@ -114,7 +115,7 @@ class GlobalTensor(Base):
 
     @property
     def _meta(self) -> Meta | None:  # type: ignore[override]
-        """Shape and dtype of the value; None while data decide them."""
+        """Shape and dtype of the value; None while they depend on data."""
         return self._form.meta
 
     @property
@@ -124,10 +125,10 @@ class GlobalTensor(Base):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """Tensor, as which it can be used."""
+        """`Tensor`, for `isinstance`."""
         return Tensor
 
-    # -- where it is -----------------------------------------------------------------------------------------------
+    # -- placement and layout -------------------------------------------------------------------------------------
 
     @property
     def placement(self) -> Placement:
@@ -141,16 +142,17 @@ class GlobalTensor(Base):
 
     @property
     def device(self) -> Any:
-        """The placement. A tensor that is made there is a global tensor, too."""
+        """The placement. A tensor made with `device=` this is a global tensor, too."""
         return self._form.placement
 
     def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
         return on_loop(values.lock_of(self), steps)
 
     def parts(self) -> tuple[Tensor, ...]:
-        """The parts as plain tensors, row-major in the grid. Values are independent: writes to them do not change it.
+        """The parts as plain tensors, row-major in the grid. Values are independent: writes to the parts do not change
+        the tensor.
 
-        They share memory with it until one of the two is written.
+        They share memory with the tensor until one of the two is written.
         """
         with self._core.global_calls.grouped(self._form.placement):
             return tuple([part.copy() for part in self._parts])
@@ -161,7 +163,7 @@ class GlobalTensor(Base):
         Parts that move do so within the machine.
 
         :param placement: The devices; by default those of this tensor.
-        :param layout: How the parts lie; on another placement each device has all of the value by default.
+        :param layout: How the parts lie; on another placement each device has the whole value by default.
         :returns: The global tensor.
         :raises MetadataError: Placement, layout and shape do not fit together.
         """
@@ -170,8 +172,8 @@ class GlobalTensor(Base):
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
         """Make a plain tensor with the whole value.
 
-        :param device: A device; or a placement, for a global tensor that is equal everywhere.
-        :param stream: None: the machine's streams are its own. Part of the array API's signature.
+        :param device: A device; or a placement, for a global tensor with equal parts.
+        :param stream: Must be None, because the machine chooses its own streams. Part of the array API's signature.
         :returns: The tensor.
         :raises MetadataError: The device does not exist, or `stream` was given.
         """
@@ -197,7 +199,7 @@ class GlobalTensor(Base):
         return self._each("unpin")
 
     def evict(self) -> Self:
-        """Let each part leave its home; see `Tensor.evict`."""
+        """Allow each part to leave its home; see `Tensor.evict`."""
         return self._each("evict")
 
     def prefetch(self, device: str | Placement | None = None) -> Self:
@@ -212,7 +214,7 @@ class GlobalTensor(Base):
     # -- its life --------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Release the parts now. Using the handle afterwards is an error; releasing it twice is none."""
+        """Release the parts now. Using the handle afterwards is an error; releasing it twice is not."""
         for part in self._parts:
             part.release()
 
@@ -233,9 +235,9 @@ class GlobalTensor(Base):
     # -- its value -------------------------------------------------------------------------------------------------
 
     def numpy(self) -> NDArray[Any]:
-        """The value as a NumPy array, put together on the host. Waits; raises a failed part's error, with its device.
+        """The value as a NumPy array, assembled on the host. Waits; raises the error of a failed part, with its device.
 
-        Of equal parts one is read: the first that is there.
+        Of equal parts one is read: the first without an error.
         """
         return on_thread(values.lock_of(self), values.value(self))
 
@@ -254,9 +256,9 @@ class GlobalTensor(Base):
         return self._awaiting(values.rows(self))
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until all parts are there.
+        """Wait until all parts are computed.
 
-        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :param timeout: The maximal wait in seconds; by default no limit.
         :returns: The tensor.
         :raises TimeoutError: The time is over.
         :raises TensordError: The error of a part, with its device.
@@ -265,11 +267,11 @@ class GlobalTensor(Base):
         return self
 
     def __await__(self) -> Any:
-        """Wait until all parts are there, as `wait`; gives the tensor."""
+        """Wait until all parts are computed, as `wait` does; gives the tensor."""
         return self._awaiting(values.ready(self)).__await__()
 
     def is_ready(self) -> bool:
-        """Are all parts there, or has one failed? Never waits."""
+        """Return whether all parts are computed, or one has failed. Never waits."""
         return on_thread(values.lock_of(self), values.is_ready(self))
 
     def is_ready_async(self) -> Awaiting[bool]:
@@ -278,7 +280,7 @@ class GlobalTensor(Base):
 
     @property
     def error(self) -> TensordError | None:
-        """The error of the first part that has failed; None if none has, yet. Never waits."""
+        """The error of the first part that has failed; None if none has failed so far. Never waits."""
         return on_thread(values.lock_of(self), values.error_of(self))
 
     def error_async(self) -> Awaiting[TensordError | None]:
@@ -286,7 +288,7 @@ class GlobalTensor(Base):
         return self._awaiting(values.error_of(self))
 
     def residency(self) -> dict[str, str]:
-        """Devices that hold a current copy of a part ("valid"), or will ("planned")."""
+        """Devices that hold a current copy of a part ("valid"), or will hold one ("planned")."""
         return on_thread(values.lock_of(self), values.residency(self))
 
     def residency_async(self) -> Awaiting[dict[str, str]]:
@@ -300,15 +302,15 @@ class GlobalTensor(Base):
         return meta  # type: ignore[no-any-return]
 
     def __dlpack__(self, **_options: Any) -> NoReturn:
-        """BufferError: no other library has arrays in parts."""
+        """BufferError: other libraries have no arrays in parts."""
         raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="__dlpack__"))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """BufferError: it lies on several devices."""
+        """BufferError: the tensor lies on several devices."""
         raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="__dlpack_device__"))
 
     def cupy(self) -> NoReturn:
-        """BufferError: it lies on several devices."""
+        """BufferError: the tensor lies on several devices."""
         raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="cupy"))
 
     def __repr__(self) -> str:

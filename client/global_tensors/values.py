@@ -1,7 +1,7 @@
-"""Waiting for a global tensor, and reading it: the parts' values put together on the host, in steps.
+"""Waits for a global tensor, and reads it: the parts' values are assembled on the host, in steps.
 
-Of equal parts one is read, the first in the grid that has no error: a lost replica is no error of the value. Where
-other sessions may write to the tensor, copies of the parts are taken in one group first: no half of a write is read.
+Of equal parts one is read, the first in the grid that has no error: a lost replica is no error of the value. If other
+sessions may write to the tensor, copies of the parts are made in one group first, so that no half of a write is read.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 
 def value(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
-    """`numpy`."""
+    """The steps of `numpy`."""
     return (yield from over_nodes(tensor) if tensor._form.placement.spans else asked_for(tensor))
 
 
 def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
-    """The value of parts on several nodes, which are asked side by side."""
+    """The value of parts on several nodes, which are asked concurrently."""
     parts, needed = stable(tensor), sources(tensor._form)
     first = [parts[numbers[0]] for numbers in needed.values()]
     told = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
@@ -54,18 +54,18 @@ def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
 
 
 def lock_of(tensor: GlobalTensor) -> Any:
-    """Where procedures about the tensor take their steps: at its session's outbox, or, over nodes, at the gate."""
+    """The object whose lock procedures about the tensor take: its session's outbox, or, over nodes, the gate."""
     core = tensor._core
     return core.cluster.gate if core.cluster is not None and tensor._form.placement.spans else core.outbox
 
 
 def at(tensor: GlobalTensor, part: Tensor, steps: Steps[T]) -> Steps[T]:
-    """A procedure about a part, as one of the tensor's."""
+    """A procedure about a part, run as one of the tensor."""
     return of(part._core.outbox, steps) if tensor._form.placement.spans else steps
 
 
 def asked_for(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
-    """Ask for the value now; the steps that take the answers."""
+    """Ask for the value now; returns the steps that take the answers."""
     parts = stable(tensor)
     needed = sources(tensor._form)
     questions = [tensor._core.answers.question(parts[numbers[0]]) for numbers in needed.values()]
@@ -75,7 +75,7 @@ def asked_for(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
 def answered(
     tensor: GlobalTensor, parts: Sequence[Tensor], needed: Mapping[Place, list[int]], replies: Sequence[Reply]
 ) -> Steps[NDArray[Any]]:
-    """The value, of the answers about its parts."""
+    """The value, assembled from the answers about its parts."""
     found: dict[Place, NDArray[Any]] = {}
     for (place, numbers), reply in zip(needed.items(), replies, strict=True):
         try:
@@ -87,7 +87,7 @@ def answered(
 
 
 def replica(parts: Sequence[Tensor], numbers: Sequence[int], error: TensordError) -> Steps[NDArray[Any]]:
-    """The value of a part that equals one with an error; that error if all have one."""
+    """The value of an equal part, in place of one with an error; raises that error if all have one."""
     for number in numbers[1:]:
         try:
             part = parts[number]
@@ -98,7 +98,7 @@ def replica(parts: Sequence[Tensor], numbers: Sequence[int], error: TensordError
 
 
 def named(error: Failure, home: str) -> Failure:
-    """A copy of the error that says on which device the part lies."""
+    """A copy of the error that names the part's device."""
     if not isinstance(error, TensordError):
         return error
     message = f"{error.message} (the part on {home})"
@@ -108,7 +108,7 @@ def named(error: Failure, home: str) -> Failure:
 
 
 def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
-    """The parts, or copies made at one moment if other sessions may write to the parts."""
+    """The parts; or copies of one moment, if other sessions may write to the parts."""
     parts = tensor._living()._parts
     if all(part._reading is not reading.SHARED for part in parts):
         return parts
@@ -117,7 +117,8 @@ def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
 
 
 def sources(form: Form) -> dict[Place, list[int]]:
-    """The places in the grid whose parts make up the value, each with the numbers of the parts that equal its own."""
+    """The positions in the grid whose parts make up the value, each with the numbers of all parts equal to the one
+    there."""
     found: dict[Place, list[int]] = {}
     for number, place in enumerate(places(form.placement.grid)):
         first = tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(place, form.layout, strict=True))
@@ -126,7 +127,7 @@ def sources(form: Form) -> dict[Place, list[int]]:
 
 
 def whole(form: Form, found: dict[Place, NDArray[Any]]) -> NDArray[Any]:
-    """The value, of the parts' values."""
+    """The value, assembled from the parts' values."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):
             found = combined(found, dim, REDUCED[atom.reduction])
@@ -143,7 +144,7 @@ def whole(form: Form, found: dict[Place, NDArray[Any]]) -> NDArray[Any]:
 
 
 def combined(found: dict[Place, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Place, NDArray[Any]]:
-    """The parts' values with those along one dimension of the grid combined, in its order."""
+    """The parts' values, with those along one dimension of the grid combined in its order."""
     made: dict[Place, NDArray[Any]] = {}
     for place, part in sorted(found.items()):
         rest = (*place[:dim], 0, *place[dim + 1 :])
@@ -170,12 +171,12 @@ def item(tensor: GlobalTensor) -> Steps[Any]:
 
 
 def rows(tensor: GlobalTensor) -> Steps[Any]:
-    """`tolist`."""
+    """The steps of `tolist`."""
     return (yield from value(tensor)).tolist()
 
 
 def ready(tensor: GlobalTensor, timeout: float | None = None) -> Steps[GlobalTensor]:
-    """`wait`, and `await tensor`."""
+    """The steps of `wait`, and of `await tensor`."""
     limit = seconds("wait", timeout)
     parts = tensor._living()._parts
     told = yield from side_by_side((part._core.outbox, ready_part(part, limit)) for part in parts)
@@ -191,7 +192,7 @@ def ready_part(part: Tensor, limit: float | None) -> Steps[None]:
 
 
 def learn(tensor: GlobalTensor) -> None:
-    """Learn the meta from the parts, which are equal if data have decided it."""
+    """Learn the meta from the parts; if it depended on data, the parts are equal."""
     if tensor._meta is None:
         meta = next((part._meta for part in tensor._parts if part._meta is not None), None)
         tensor._form = Form.of(meta, tensor._form.placement, tensor._form.layout)
@@ -207,7 +208,7 @@ def is_ready(tensor: GlobalTensor) -> Steps[bool]:
 
 
 def error_of(tensor: GlobalTensor) -> Steps[TensordError | None]:
-    """`error`."""
+    """The steps of `error`."""
     for part in tensor._living()._parts:
         error = yield from at(tensor, part, waiting.error_of(part))
         if error is not None:
@@ -224,7 +225,7 @@ def residency(tensor: GlobalTensor) -> Steps[dict[str, str]]:
 
 
 def state_of(tensor: GlobalTensor) -> str:
-    """ "ready", "pending", or what is wrong with a part; for `repr`, which waits for no value."""
+    """ "ready", "pending", or the error of a part; for `repr`, which waits for no value."""
     if any(part._id < 0 for part in tensor._parts):
         return "released"
     if any(part._id == 0 for part in tensor._parts):
@@ -237,7 +238,7 @@ def state_of(tensor: GlobalTensor) -> str:
 
 
 def html(tensor: GlobalTensor) -> str:
-    """The summary, and the value if it is there: for notebooks."""
+    """The summary for notebooks, with the value if it is ready."""
     head = f"<code {FONT}>{escape(repr(tensor))}</code>"
     if not repr(tensor).endswith("ready>") or type(tensor._meta) is not Meta:
         return head

@@ -1,6 +1,6 @@
-"""Writes to a part of a tensor along axes that are split: each device writes what it has of the region.
+"""Writes to a region of a tensor along split axes: each device writes its part of the region.
 
-Only the value moves, and of that to each device what is written there; the tensor stays where it is.
+Only the value moves, and each device gets only the piece that it writes; the tensor does not move.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .narrowing import by_axis, narrowing, selection
 
 
 class Writing(NamedTuple):
-    """How a value is written to a region. `indices`: of each part where, None for a part that lies outside; `summing`:
-    the steps that sum addends, and `step`: what brings each device its piece; None of a number."""
+    """How a value is written to a region. `indices`: the place in each part, None for a part outside of the region;
+    `summing`: the steps that sum addends; `step`: brings each device its piece, None for a number."""
 
     indices: tuple[tuple[Any, ...] | None, ...]
     summing: tuple[BoxingStep, ...]
@@ -31,16 +31,16 @@ class Writing(NamedTuple):
 
     @property
     def steps(self) -> tuple[BoxingStep, ...]:
-        """All that moves."""
+        """All steps that move bytes."""
         return self.summing if self.step is None else (*self.summing, self.step)
 
     @property
     def moves(self) -> bool:
-        """Do bytes go from one device to another?"""
+        """Return whether bytes go from one device to another."""
         return any(any(step.received) for step in self.steps)
 
     def pieces(self, value: Any) -> list[Any]:
-        """What is written to each part: of a tensor its piece, None where that is empty; a number as it is."""
+        """The values to write to each part: a tensor's piece, None if that is empty; a number unchanged."""
         if self.step is None:
             return [value] * len(self.indices)
         parts = value._parts
@@ -52,8 +52,8 @@ class Writing(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def writing(form: Form, index: Index, value: Form | None) -> Writing | None:
-    """How to write to a part of a tensor of one form, a value of another one or a number; None where the axes of the
-    index are not split, and where parts are addends. The index and the value fit."""
+    """How to write a value of another form, or a number, to a region of a tensor of one form. None if the indexed axes
+    are not split, and if parts are addends. The index and the value have been checked."""
     meta, given = form.meta, None if value is None else value.meta
     if meta is None or form.is_partial or (value is not None and given is None) or narrowing(form, index) is None:
         return None
@@ -67,8 +67,8 @@ def writing(form: Form, index: Index, value: Form | None) -> Writing | None:
 
 
 def local(index: Index, shape: Shape, share: Share) -> tuple[Index, list[Interval]] | None:
-    """The index into a part of a tensor of that shape, and which elements of the selection lie there, for each axis of
-    the selection; None if there are none."""
+    """The index into a part of a tensor of that shape, and the intervals of the selection that lie in the part, for
+    each of its axes; None if there are none."""
     entries, rest, intervals = by_axis(index, shape) or {}, list(index), []
     for axis, (begin, size, whole) in enumerate(zip(share.begin, share.shape, shape, strict=True)):
         place = entries.get(axis)
@@ -83,7 +83,7 @@ def local(index: Index, shape: Shape, share: Share) -> tuple[Index, list[Interva
 
 
 def within(selected: range, begin: int, size: int) -> Interval:
-    """Which of the positions, by number, lie in a part of that begin and size."""
+    """The positions, by number, that lie within `size` elements from `begin`."""
     count, step = len(selected), selected.step
     if step < 0:
         low, high = within(selected[::-1], begin, size)
@@ -93,13 +93,13 @@ def within(selected: range, begin: int, size: int) -> Interval:
 
 
 def slice_of(selected: range, begin: int) -> tuple[Any, ...]:
-    """The slice that selects these positions of a part of that begin."""
+    """The slice that selects these positions in a part that begins at `begin`."""
     end = selected[-1] + selected.step - begin
     return "slice", selected[0] - begin, None if end < 0 else end, selected.step
 
 
 def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[Interval]) -> list[Interval]:
-    """The intervals of the tensor's axes, as the axes of the selection."""
+    """The intervals along the tensor's axes, as intervals along the axes of the selection."""
     axes = {place: axis for axis, place in entries.items()}
     found: list[Interval] = []
     for place, entry in enumerate(index if "..." in index else (*index, "...")):
@@ -113,7 +113,7 @@ def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[I
 
 
 def share_of(shape: Shape, intervals: list[Interval] | None) -> Share:
-    """What is needed of a value that broadcasts to a selection, of which these elements are wanted; None: nothing."""
+    """The needed share of a value that broadcasts to a selection, for these elements; None: nothing."""
     if intervals is None:
         return Share((0,) * len(shape), (0,) * len(shape))
     ones = [(0, 1)] * (len(shape) - len(intervals))
@@ -123,7 +123,7 @@ def share_of(shape: Shape, intervals: list[Interval] | None) -> Share:
 
 
 def in_shares(form: Form, meta: Meta, shares: Sequence[Share]) -> Form:
-    """A form that has these shares of the value in place of those of its layout."""
+    """The form with these shares of the value in place of those of its layout."""
     found = object.__new__(Form)
     found.meta, found.placement, found.layout = meta, form.placement, form.layout
     found.shares = tuple(shares)

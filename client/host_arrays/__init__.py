@@ -1,7 +1,7 @@
 """From arrays of the host to tensors, and back.
 
-- `uploads`: from values to a tensor, perhaps a larger one
+- `uploads`: from values to a tensor, perhaps with padding
 - `through_blocks`: from an array on the GPU to a tensor of a daemon
-- `host_arrays`: arrays that are uploaded as they lie
-- `host_results`: results that come near the host before they are asked for
+- `host_arrays`: arrays that are uploaded without a copy
+- `host_results`: results that are copied to the host before they are asked for
 """

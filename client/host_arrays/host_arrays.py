@@ -1,6 +1,6 @@
-"""Host arrays: NumPy arrays in memory that the machine reads, and pools of them.
+"""Host arrays: NumPy arrays in memory that the machine reads directly, and pools of them.
 
-`transport/host_readers` says when one can be written. Source of the pools: Glow's `TensorPool`.
+`transport/host_readers` decides when one can be written. Source of the pools: Glow's `TensorPool`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDAr
     """A host array with undefined contents; DeviceMemoryError if this process has no memory for it."""
     try:
         memory = core.transport.memory.host_memory(meta.nbytes)
-        if memory is None:  # the machine reads no memory of this process
+        if memory is None:  # the machine cannot read memory of this process
             return np.empty(meta.shape, meta.dtype)
         array: NDArray[Any] = memory.readers.array(memory, meta.shape, meta.dtype)
     except MemoryError:
@@ -51,22 +51,22 @@ def new_host_array(core: Core, meta: Meta, function: str = "empty_host") -> NDAr
 
 
 def is_handed_over(array: NDArray[Any]) -> bool:
-    """Is the memory of a host array in use by an upload?"""
+    """Return whether an upload is using the memory of a host array."""
     memory = host_memory_of(array)
     return memory is not None and memory.readers.handed_over
 
 
 class HostPool:
-    """Host arrays of one shape and dtype, to be used again and again: `get`, fill, `asarray`, `put`.
+    """Host arrays of one shape and dtype, for repeated use: `get`, fill, `asarray`, `put`.
 
-    Thread-safe. A pool ends with its session, with its block, or with `close`; the arrays that are out stay valid.
+    Thread-safe. A pool ends with its session, with its block, or with `close`; arrays outside of the pool stay valid.
     """
 
     def __init__(self, core: Core, meta: Meta, count: int, *, grow: bool) -> None:
         self._core = core
         self._meta = meta
         self._grow = grow
-        self._lock = RLock()  # a signal handler may come in between
+        self._lock = RLock()  # a signal handler may interrupt a method
         self._in: deque[NDArray[Any]] = deque()
         self._out: dict[int, weakref.ref[NDArray[Any]]] = {}  # by identity
         self._made = self._gets = self._missed = 0
@@ -76,21 +76,20 @@ class HostPool:
     def get(self) -> NDArray[Any] | None:
         """Take an array from the pool. Never waits for an array to be handed back.
 
-        :returns: An array that can be written, with undefined contents: a new one if none is free, or None with
-            ``grow=False``.
+        :returns: A writable array with undefined contents: a new one if none is free, or None with ``grow=False``.
         :raises ProtocolError: The pool is closed.
         """
         return on_thread(self._core.outbox, self._getting())
 
     def get_async(self) -> Awaiting[NDArray[Any] | None]:
-        """`array = await pool.get_async()`: as `get`, which may ask the machine; the loop goes on meanwhile."""
+        """`array = await pool.get_async()`: like `get`, but may ask the machine, while the loop goes on."""
         return on_loop(self._core.outbox, self._getting())
 
     def _getting(self) -> Steps[NDArray[Any] | None]:
         self._check_open()
         array = self._take()
         if array is None and self._in and self._core.outbox.answers():
-            yield self._core.answers.ask_to_catch_up()  # what has been handed back by now is known then
+            yield self._core.answers.ask_to_catch_up()  # the answer comes after everything handed back so far
             array = self._take()
         with self._lock:
             self._gets += 1
@@ -104,10 +103,11 @@ class HostPool:
         return array
 
     def put(self, array: NDArray[Any]) -> None:
-        """Give an array back. An array that is still handed over is there for `get` once it has been handed back.
+        """Give an array back. If it is still handed over, `get` returns it only after it was handed back.
 
         :param array: An array from `get`.
-        :raises MetadataError: `get` has not returned this array, as with a view, or the array was given back already.
+        :raises MetadataError: `get` has not returned this array, for example a view, or the array was given back
+            already.
         """
         with self._lock, SHIELD:
             found = self._out.pop(id(array), None)
@@ -132,8 +132,8 @@ class HostPool:
     def stats(self) -> dict[str, int]:
         """Count the arrays of the pool.
 
-        :returns: `made` in all; `free` to be taken; `out`, in the program's hands; `handed_over` of all; `bytes` of
-            all; `gets`, and how many of them found none (`missed`).
+        :returns: `made` in all; `free` for `get`; `out`, with the program; `handed_over` of all; `bytes` of all;
+            `gets`, and the number of them that found none (`missed`).
         """
         with self._lock:
             mine = list(self._in)
@@ -150,7 +150,7 @@ class HostPool:
             }
 
     def close(self) -> None:
-        """Let go of the arrays that are in the pool. Closing twice is fine."""
+        """Drop the arrays in the pool. Closing twice is fine."""
         with self._lock:
             self._closed = True
             self._in.clear()

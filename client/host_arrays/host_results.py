@@ -1,4 +1,4 @@
-"""Blocks whose results come near the host while later ones are computed, so that a fetch finds them there.
+"""Blocks whose results are copied to the host while later ones are computed, so that a fetch finds them there.
 
 Source: Glow's `ensureOnHost` and its graphs' outputs, which are copied back unless they are left on the device.
 """
@@ -20,7 +20,7 @@ from ..tensor.tensor import Tensor
 
 
 class HostResults:
-    """The results of the ops that the session issues inside come near the host. See `Session.host_results`.
+    """A block: results of ops that the session issues inside are copied to the host. See `Session.host_results`.
 
     MetadataError if the machine has no cpu device; CaptureError while a routine is captured.
     """
@@ -29,11 +29,11 @@ class HostResults:
         refuse_captured(core.outbox, "what is brought to the host is decided for each call")
         check_host(core)
         self._core = core
-        self._moves = not all(kind_of(name) == "cpu" for name in core.devices)  # else nothing has to
+        self._moves = not all(kind_of(name) == "cpu" for name in core.devices)  # otherwise all results are on the host
         self._inside = False
 
     def leave(self, tensor: Tensor) -> Tensor:
-        """Leave a result where it is, and return it: `h = results.leave(f(x))`. Earlier results are unaffected."""
+        """Do not copy a result to the host; returns it: `h = results.leave(f(x))`. Earlier results are unaffected."""
         outbox = self._core.outbox
         own(self._core, tensor)
         with outbox.lock:

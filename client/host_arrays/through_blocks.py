@@ -1,9 +1,9 @@
-"""From an array on the GPU to a tensor of a daemon, through a block of the daemon's that this process fills.
+"""From an array on the GPU to a tensor of a daemon, through a block of the daemon's memory that this process fills.
 
-The daemon opens no memory of a client's: one that was freed meanwhile, with its process or without, would cost the
-device. It makes a block for the client instead (`vm/admission/shares`), which the client opens and fills, in the order
-of CuPy's current stream. The client waits until that is done, since the daemon does not wait for a client's kernels,
-which may never end. Then the daemon copies the value out of the block, on the device.
+The daemon never opens memory of a client: if the client freed it meanwhile, or died, the device would be lost. It makes
+a block for the client instead (`vm/admission/shares`), which the client opens and fills, in the order of CuPy's current
+stream. The client waits until that is done, since a client's kernels may never end, and the daemon must not wait for
+them. Then the daemon copies the value out of the block, on the device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..device_arrays.given import complete
 from ..device_arrays.lent import borrowed, over
 from ..tensor.tensor import Tensor
 
-WORTHWHILE: Final = 1 << 20  # bytes from which on a block takes less time than the way through the host
+WORTHWHILE: Final = 1 << 20  # bytes from which a block is faster than a copy through the host
 
 
 def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | None:
@@ -30,7 +30,7 @@ def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | Non
     (empty,) = call(core, "empty", (), {"shape": flat.shape, "dtype": flat.dtype.name}, device=home)
     try:
         block = borrowed(outbox, empty._id, home)
-    except TensordError:  # no memory, no share of it, no handles: the host is a way
+    except TensordError:  # no memory, no share of it, no handles: copy through the host
         return None
     filled = Tensor(core, block.export, flat, home)
     try:
@@ -39,4 +39,4 @@ def through_block(core: Core, array: Any, meta: Meta, home: str) -> Tensor | Non
         (copied,) = call(core, "concat", [filled], {"axis": 0})
         return copied.reshape(meta.shape)
     finally:
-        filled._id = 0  # the block is released when the array over it is gone
+        filled._id = 0  # the end of the array over the block releases the block

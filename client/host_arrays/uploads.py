@@ -1,4 +1,4 @@
-"""From the user's values to an upload: a copy of the values, and a message that carries it."""
+"""From the user's values to an upload: a copy of the values, and the message that carries it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .through_blocks import through_block
 
 
 def as_tensor(core: Core, values: ArrayLike | Tensor, device: Device | None = None, dtype: Any = None) -> Tensor:
-    """A tensor with a copy of those values; what `Session.asarray` gives."""
+    """A tensor with a copy of the values; the implementation of `Session.asarray`."""
     given: Any = values
     home = given.device if device is None and type(values) in GLOBALS else home_of(core, device)
     if isinstance(values, Tensor):
@@ -48,7 +48,7 @@ def as_tensor(core: Core, values: ArrayLike | Tensor, device: Device | None = No
 
 
 def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
-    """A tensor with a copy of an array of CuPy: through the host, unless its home is the array's own device."""
+    """A tensor with a copy of a CuPy array: through the host, unless its home is the array's own device."""
     if core.transport.memory.gpu(home) != array.device.id or not array.size:
         return upload(core, to_host(array), home, dtype)
     try:
@@ -65,14 +65,15 @@ def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
 
 
 def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
-    """Upload the values, copied to memory that the machine reads unless they lie there; the new tensor."""
+    """Upload the values, copied to memory that the machine reads unless they lie there already; returns the new
+    tensor."""
     memory = core.outbox.transport.memory
     meta, array = memory.lend(values, dtype) or copied(values, dtype, memory.new_array)
     return send_upload(core, meta, home, array)
 
 
 def send_upload(core: Core, meta: Meta, home: str, array: NDArray[Any] | GpuPayload) -> Tensor:
-    """Send an array that is the machine's now; the new tensor."""
+    """Send an array that the machine now owns; returns the new tensor."""
     outbox = core.outbox
     if meta.nbytes > outbox.transport.inline_work:
         outbox.make_way()
@@ -105,7 +106,7 @@ def unmasked(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
-    """The values as an array; TypeError or OverflowError unless they are numbers, even where NumPy would make some."""
+    """The values as an array; TypeError or OverflowError unless they are numbers, even if NumPy would accept them."""
     if dtype is not None and type(values) in SCALARS:
         return np.asarray(values, dtype=dtype)
     found = np.asarray(values)
@@ -116,7 +117,7 @@ def numbers_of(values: Any, dtype: Any) -> NDArray[Any]:
 
 
 def unfit(found: NDArray[Any]) -> Exception:
-    """The error for elements that are no numbers: the first such element, and what to do."""
+    """The error for elements that are no numbers: it names the first such element, and the remedy."""
     unsupported = f"dtype {found.dtype} is not supported"
     if found.dtype.kind in "US":
         return TypeError(f"text is not a number: {unsupported}; convert it with int() or float()")
@@ -134,7 +135,7 @@ def unfit(found: NDArray[Any]) -> Exception:
 
 
 def is_number(value: Any) -> bool:
-    """Can Python make a number of the value?"""
+    """Return whether Python can convert the value to a number."""
     return any(hasattr(value, name) for name in ("__float__", "__complex__", "__index__"))
 
 
@@ -176,7 +177,7 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
     if found is NotImplemented:
         raise MetadataError(f"{type(fill).__name__} is no number")
     number: Scalar = found
-    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes each but 0 for True
+    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` converts every other int than 0 to True
     if type(number) in SCALARS and (no_bool or is_beyond(number, dtype)):
         text = str(number) if type(number) is complex else shown(number)
         raise MetadataOverflowError(f"{text} does not fit {dtype.name}")
@@ -184,7 +185,7 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
 
 
 def is_beyond(number: Scalar, dtype: np.dtype[Any]) -> bool:
-    """Is a finite number infinite in that floating-point dtype?"""
+    """Return whether a finite number would be infinite in that floating-point dtype."""
     if dtype.kind not in "fc":
         return False
     try:

@@ -1,8 +1,8 @@
 """A linked program that is called while a routine is captured: its steps become steps of the capture.
 
-They are what a run of it stands for: the same ops on the same devices, on the variables behind its arguments and the
-tensors that it captures, with the lines that they were captured at; prints and effects on their chains. Random draws
-take the calls of the session's random numbers that the run would have taken.
+The steps have the effect of a run: the same ops on the same devices, on the variables of its arguments and on its
+captured tensors, with their original lines; prints and effects keep their chains. Random draws take the calls of the
+session's random numbers that the run would have taken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .linked import ProgramBinding
 
-PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # what arithmetic raises
+PYTHONS: Final = (ArithmeticError, ValueError, TypeError)  # errors of arithmetic
 
 
 def capture_for(core: Core, name: str) -> Capture | None:
@@ -44,7 +44,7 @@ def capture_for(core: Core, name: str) -> Capture | None:
 def inlined(
     capture: Capture, linked: ProgramBinding, tensors: Sequence[Tensor], values: Sequence[Any], name: str
 ) -> list[Tensor]:
-    """Record the steps of a run; its results. `values`: of the program's numbers, by slot (`evaluated`)."""
+    """Record the steps of a run; returns its results. `values`: the program's numbers, by slot (`evaluated`)."""
     captured = [still_there(capture.core, tensor, name) for tensor in linked.captured]
     inlining = Inlining(capture, linked, values, name)
     with LOCATED:
@@ -77,8 +77,8 @@ def uncomputable(error: Exception) -> MetadataError:
 def evaluated(
     capture: Capture, program: Program, given: Iterable[Any], ints: Iterable[tuple[str, int, Any, Any]]
 ) -> list[Any]:
-    """The value of each number of the program: plain, or one that the runs of the capture compute. In a block, a draw
-    of an op is two numbers, in a tuple: that of the random call, and its part; a draw of control flow is the former,
+    """The value of each number of the program: plain, or one that runs of the capture compute. In a block, a draw of an
+    op is a tuple of two numbers: that of the random call, and its part. A draw of control flow is the former alone,
     since its own blocks have the parts. `ints`: the ints that are operands of ops."""
     rest, values = iter(given), list[Any]()
     with LOCATED:
@@ -110,7 +110,7 @@ def drawn(capture: Capture, *, of_op: bool) -> Any:
 
 
 def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
-    """The value of a number that is neither a parameter nor a draw."""
+    """The value of a number other than a parameter or a draw."""
     if number.op == CONSTANT:
         return number.value
     if number.op == SEED:
@@ -124,8 +124,8 @@ def value_of(capture: Capture, number: Number, earlier: Sequence[Any]) -> Any:
 
 
 def check_draws(program: Program) -> None:
-    """CaptureError unless the program, which a block calls, draws as captures do: the number of a random call is that
-    of ops which draw, and of blocks which add a part of their own. Elsewhere it would be the same in each round."""
+    """CaptureError unless a program that a block calls draws as captures do: the number of a random call is used only
+    by ops that draw, and by blocks that add a part of their own. Otherwise each round would draw the same numbers."""
     draws = {slot for slot, number in enumerate(program.numbers) if number.op == DRAW}
     computed = {slot for number in program.numbers for slot in number.operands}
     if draws & computed or uses_otherwise(program, draws, inside=False):
@@ -136,7 +136,7 @@ def check_draws(program: Program) -> None:
 
 
 def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) -> bool:
-    """Do steps use the draws for anything but drawing? `inside`: in a block."""
+    """Return whether steps use the draws for anything but drawing. `inside`: in a block."""
     for step in program.steps:
         if not step.blocks:
             if not all(~n not in draws or draws_by(program, step, n, inside=inside) for n in step.operands):
@@ -152,7 +152,8 @@ def uses_otherwise(program: Program, draws: Collection[int], *, inside: bool) ->
 
 
 def draws_by(program: Program, step: Step, operand: int, *, inside: bool) -> bool:
-    """Is the operand the call of a random stream: the last one, after the seed, or before the part if there is one?"""
+    """Return whether the operand is the call of a random stream: the last operand after the seed, or before the part if
+    there is one."""
     place = step.operands.index(operand)
     rest = step.operands[place + 1 :]
     after_seed = place > 0 and step.operands[place - 1] < 0
@@ -174,7 +175,7 @@ class Inlining:
         self._devices = linked.devices
         self._values = values
         self._name = name
-        self._variables: dict[int, int] = {}  # of the program -> of the capture
+        self._variables: dict[int, int] = {}  # variables of the program -> of the capture
         self._line = user_line()
         with LOCATED:
             self._slots = Slots(
@@ -227,7 +228,7 @@ class Inlining:
         return self._builder.newest[self._variables[self._program.variables[value]]]
 
     def _operand(self, operand: int, step: Step) -> Iterable[int]:
-        """The values or numbers (n < 0) that stand for an operand: two for an op's draw in a block."""
+        """The values or numbers (n < 0) of an operand: two for an op's draw in a block."""
         if operand >= 0:
             return (self._newest(operand),)
         value = self._values[~operand]

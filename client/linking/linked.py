@@ -1,4 +1,4 @@
-"""A linked program: a routine of the machine's, run by one message."""
+"""A linked program: a routine of the machine, which one message runs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from ..waiting.steps import Steps
 class Report(dict[str, Any]):
     """The report as a dict; as text, for people.
 
-    `ops`: of the program; `passes`: what each pass has done to it: how many ops, calls, values or bytes there were
-    `before` and `after`; `without_passes`: runs that could not be those of the program after passes. All else is about
-    what they have left. `pieces`: what runs one after the other: a segment, which is one instruction, or a step by
-    itself, with the reason (`why`), and with the pieces of each of its `blocks` if it is control flow. Of a segment its
-    device, the number of calls, the bytes of its arena, the steps of each fusion, which are computed together, on a GPU
-    the `graph` of its launches (nodes, copies, bytes, or `why` there is none), how many runs went op by op and why
-    (`turned_away`), and, if that was asked for, its generated `kernels`. `values`: the memory mode of each value
-    ("virtual", "local", "on device") and why; `metas`: what each is.
+    `ops`: of the program; `passes`: the effect of each pass: the number of ops, calls, values or bytes `before` and
+    `after`; `without_passes`: runs that could not use the program after passes. All else describes the program after
+    passes. `pieces`: its parts in order: each is a segment, which is one instruction, or a single step with the reason
+    (`why`), and with the pieces of each of its `blocks` if it is control flow. A segment has its device, the number of
+    calls, the bytes of its arena, the steps of each fusion, which are computed together, on a GPU the `graph` of its
+    launches (nodes, copies, bytes, or `why` there is none), the number of runs that went op by op and why
+    (`turned_away`), and, if requested, its generated `kernels`. `values`: the memory mode of each value ("virtual",
+    "local", "on device") and why; `metas`: the meta of each.
     """
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Report(dict[str, Any]):
 
 
 def piece_lines(piece: Mapping[str, Any]) -> Iterator[str]:
-    """One piece, and what belongs to it."""
+    """The lines of one piece."""
     steps = f"steps {piece['first']} to {piece['last']}"
     if piece["how"] == "segment":
         fusions = "".join(f", fusion of {len(fusion)} steps" for fusion in piece["fusions"])
@@ -85,7 +85,7 @@ def kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def graph_text(graph: Mapping[str, Any]) -> str:
-    """`, a graph of 34 nodes with 2.0 KiB`, or why it is none; nothing where there are no graphs."""
+    """`, a graph of 34 nodes with 2.0 KiB`, or why there is none; empty if the device makes no graphs."""
     if "why" in graph:
         return f", no graph: {graph['why']}"
     return f", a graph of {graph['nodes']} nodes with {size(graph['bytes'])}" if graph else ""
@@ -101,13 +101,13 @@ def pass_line(row: Mapping[str, Any]) -> str:
     return f"  {row['pass']}: {before} to {after} {of}"
 
 
-PENDING: Final = 1 << 20  # elements that a value counts as whose shape data decide
+PENDING: Final = 1 << 20  # the assumed number of elements of a value whose shape depends on data
 RECORDS: Final = 64  # of a program, in one message
 
 
 class Bindings(NamedTuple):
-    """The bindings of a program: a device for each of its slots, the tensors that it captures; and chains and
-    callbacks of its side effects, by slot."""
+    """The bindings of a program: a device for each of its slots, the tensors that it captures, and chains and callbacks
+    of its side effects, by slot."""
 
     devices: Sequence[str]
     captured: Sequence[Tensor] = ()
@@ -116,9 +116,10 @@ class Bindings(NamedTuple):
 
 
 class ProgramBinding:
-    """A program with what it is bound to; it keeps the tensors that it captures alive.
+    """A program with its bindings. It keeps the tensors that it captures alive.
 
-    `name` is what records show; `passes` may change the program. Dropping it releases the routine.
+    `name`: shown in records; `passes`: the passes that may change the program. Dropping the object releases the
+    routine.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class ProgramBinding:
         self.devices = tuple(devices)
         self.captured = tuple(captured)
         self._core = core
-        self._id = 0  # so that it can be dropped at any time
+        self._id = 0  # set first, so that the object can be dropped at any time
         self._written = program.written
         known = core.effects.known
         self.chains = tuple([known(chains[n] if n < len(chains) else None) for n in range(program.chains)])
@@ -146,7 +147,7 @@ class ProgramBinding:
         self._id = self._link(core)
 
     def _link(self, core: Core) -> int:
-        """Send the program and link it; the routine's id."""
+        """Send the program and link it; returns the routine's id."""
         outbox = core.outbox
         with outbox.lock, SHIELD:
             program_id, location = outbox.new_id(), outbox.locations.here(3)
@@ -160,13 +161,13 @@ class ProgramBinding:
                 link = Link(id_, program_id, self.devices, ids, location, self.name, self.passes)
                 outbox.messages.append(encode_message(link))
                 self._drop = partial(outbox.release, id_)
-            finally:  # a full group takes a part of a program, and no more
+            finally:  # a full group takes only a part of a program
                 outbox.release(program_id)
         outbox.appended()
         return id_
 
     def _effect(self, step: Step, repeats: bool) -> tuple[int, AtLine]:
-        """The chain and the callback of a step that prints or calls back, once or repeatedly."""
+        """The chain and the callback of a step that prints or calls back. `repeats`: it may do so several times."""
         attributes = dict(step.attributes)
         if step.op == HOST_CALL:
             chain = self._core.effects.chain_of_calls() if repeats else 0
@@ -179,7 +180,7 @@ class ProgramBinding:
         return chain, AtLine(callback, step.location, repeats=repeats)
 
     def _function(self, step: Step, number: int) -> HostFunction:
-        """The function that a host call calls."""
+        """The function of a host call."""
         function = self.callbacks[number]
         if isinstance(function, HostFunction):
             return function
@@ -199,7 +200,8 @@ class ProgramBinding:
         return list(wire_records(self.program, number))
 
     def run(self, inputs: Sequence[Tensor], numbers: Sequence[Scalar] = ()) -> list[Tensor]:
-        """Issue one run; its results. `inputs` fit the program's parameters; `numbers` has a value for each number."""
+        """Issue one run; returns its results. `inputs` fit the program's parameters; `numbers` has a value for each
+        number."""
         core = self._core
         outbox = core.outbox
         if self._asks and outbox.is_inside():
@@ -230,7 +232,7 @@ class ProgramBinding:
         return Report((yield self._core.answers.ask("routine", *asked)))
 
     def _requested(self, prints: list[Reply]) -> tuple[tuple[int, AtLine, int], ...]:
-        """Chain, callback and request of each side effect. `prints` gets the replies of those that print."""
+        """Chain, callback and request of each side effect. The replies of prints are added to `prints`."""
         found = []
         for op, chain, callback in self._effects:
             request = 0
@@ -244,7 +246,7 @@ class ProgramBinding:
 
 
 def shown_name(name: str) -> str:
-    """A name as records show it: the end of a long one, without enclosing functions."""
+    """A name as records show it: the end of a long name, without enclosing functions."""
     found = name.replace("<locals>.", "")
     return "".join(letter if letter.isprintable() else "_" for letter in found[-NAME:])
 

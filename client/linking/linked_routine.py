@@ -1,4 +1,4 @@
-"""One capture of a routine as a function of its own: what is published, and what a look-up gives."""
+"""One capture of a routine as a function of its own: publishing sends it, and a look-up returns one."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from .runs import Reported, Runs
 
 
 class LinkedRoutine(Reported):
-    """A routine for one kind of arguments: called as its function is, it runs the program, and returns what that would.
+    """A routine for one kind of arguments. It is called like its function, runs the program, and returns the same
+    results.
 
-    `routine.link(*arguments)` makes one, and so does `session.lookup` of a routine that was published. Arguments of
-    another kind raise MetadataError: there is nothing that could be captured anew.
+    `routine.link(*arguments)` makes one, and so does `session.lookup` of a published routine. Arguments of another kind
+    raise MetadataError, since nothing can be captured anew.
     """
 
     def __init__(self, linked: ProgramBinding, convention: Convention) -> None:
         self.program: Program = linked.program
         self._core = Runs(linked, convention)
         self._convention = convention
-        self.flat = LinkedProgram(linked)  # the same on tensors by position and numbers by name
+        self.flat = LinkedProgram(linked)  # takes tensors by position and numbers by name
         self._make = maker(convention.result, captured=linked.captured)
 
     @hides
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run it. MetadataError for arguments that do not fit, before anything is sent.
 
-        In a routine its steps become steps of that one, with the same effects.
+        Within a routine that is captured, its steps become steps of that routine, with the same effects.
         """
         capture = None if CURRENT.capture is None else capture_for(self._core.core, self._convention.name)
         given = Bound(self._core.core, self.program, self._convention, args, kwargs)
@@ -47,7 +48,7 @@ class LinkedRoutine(Reported):
         return self._make(results, given.tensors, values)
 
     def bound(self) -> LinkedRoutine:
-        """The routine without its first argument, the object whose method it is."""
+        """The routine without its first argument, the object of the method."""
         convention = self._convention
         name, first = convention.positional[0]
         if not (isinstance(first, Fixed) and isinstance(first.value, Other)):

@@ -28,8 +28,8 @@ from .runs import Reported, Runs
 class LinkedProgram(Reported):
     """A program linked to devices and tensors: `(y,) = f(x)`, one message for each call.
 
-    Takes the program's parameters by position, in their order, and its numbers by name; a number without a name is
-    `n` and its slot. Returns a tuple of tensors, at once.
+    The program's parameters are passed by position, its numbers by name; the name of a number without one is `n` and
+    its slot. Returns a tuple of tensors, at once.
     """
 
     def __init__(self, linked: ProgramBinding) -> None:
@@ -41,7 +41,7 @@ class LinkedProgram(Reported):
 
     @hides
     def __call__(self, /, *tensors: Tensor, **numbers: Scalar) -> tuple[Tensor, ...]:
-        """Run it. MetadataError for other tensors than the parameters', and for numbers that are none of it."""
+        """Run it. MetadataError for tensors that do not fit the parameters, and for unknown numbers."""
         core, program, name = self._core.core, self.program, self._core.linked.name or "the program"
         capture = None if CURRENT.capture is None else capture_for(core, name)
         given = [own(core, tensor) for tensor in tensors]
@@ -105,8 +105,8 @@ def names_of_passes(passes: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def link_one(core: Core, program: Program, wanted: LinkOptions) -> LinkedProgram:
-    """Link a program: slots without a device get those of the session, in their order; tensors that are not given are
-    looked up in the contexts around. The program calls the first of the callbacks, as many as it needs."""
+    """Link a program: slots without a device get the session's devices, in order; tensors that are not given are looked
+    up in the surrounding contexts. The program calls the first callbacks, as many as it needs."""
     homes = [chosen_device(core, slot, wanted.devices) for slot in range(program.devices)]
     for slot in wanted.devices:
         if slot not in {f"d{number}" for number in range(program.devices)}:

@@ -1,4 +1,4 @@
-"""A linked program is run, or becomes a part of the routine that is being captured."""
+"""Runs a linked program, or makes it a part of the routine that is being captured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .linked import ProgramBinding, Report
 
 
 class Runs:
-    """The core of a linked program, and of a linked routine, which has a convention, too."""
+    """The common core of a linked program, and of a linked routine, which also has a convention."""
 
     def __init__(self, linked: ProgramBinding, convention: Convention | None = None) -> None:
         self.core = linked._core
@@ -34,10 +34,10 @@ class Runs:
     def issue(
         self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
     ) -> tuple[list[Tensor], Sequence[Any]]:
-        """Run it, or make its steps part of the current capture; the results, and the program's numbers."""
+        """Run it, or make its steps part of the current capture; returns the results, and the program's numbers."""
         if capture is None:
             for tensor in self.linked.captured:
-                if tensor._id <= 0:  # it was released, as with the context that it was made in
+                if tensor._id <= 0:  # released, for example with its context
                     tensor._check_living()
             values = self.values(numbers)
             return self.linked.run(tensors, values), values
@@ -61,7 +61,7 @@ class Runs:
 
 
 class Reported:
-    """A linked program, or a linked routine, as users hold it: it reports on the machine's work on it."""
+    """A linked program or linked routine, as users hold it, with the report of its compiled form."""
 
     _core: Runs
 
@@ -81,8 +81,8 @@ make_public(Reported)
 
 
 def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
-    """Op, slot, metas and attributes of each int that is an operand of an op, in blocks, too, where `slots` says which
-    number of the program around a number is."""
+    """The op, slot, metas and attributes of each int that is an operand of an op, including blocks; `slots`: a block's
+    number -> the number of the surrounding program."""
     for step in program.steps:
         for block, taken in numbers_given(step) if step.blocks else ():
             yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})

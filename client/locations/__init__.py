@@ -1,7 +1,7 @@
 """Locations in the user's code, and tracebacks that end there.
 
-- `locations`: the lines that issue calls, and `spans`: sent once, then named by number
-- `frames`: whose code a frame runs, and what people call that code
+- `locations`: the lines that issue calls, and `spans`: both are sent once, and then named by number
+- `frames`: the owner of a frame's code, and its description for people
 - `telemetry`: spans as those of OpenTelemetry
-- `tracebacks`: errors that end at the user's line
+- `tracebacks`: errors whose traceback ends at the user's line
 """

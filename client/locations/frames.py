@@ -1,11 +1,11 @@
-"""Whose code a frame runs, and which frames say where a call came from.
+"""Finds the owner of the code that a frame runs, and the frames that describe the origin of a call.
 
-A file of code belongs to this package, to what is installed (Python's own library and site-packages), or to the user's
+A file of code belongs to this package, to installed code (Python's own library and site-packages), or to the user's
 program. Frames are found by walking outwards from one of this package's own, never by counting: a call may come from a
 function in C with no Python frame below it, so the walk may find none. That is no error: a location is then empty.
 
-The nearest frame outside this package is where the call was made. Where that is installed code, which the user did not
-write, its callers matter: they are followed to the first line of the program, which is always shown.
+The nearest frame outside this package made the call. If it is installed code, which the user did not write, its callers
+matter: they are followed to the first line of the program, which is always shown.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import Final, TypeAlias
 from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.locations import CALLED_BY
 
-Line: TypeAlias = tuple[CodeType, int]  # and the number of the line
+Line: TypeAlias = tuple[CodeType, int]  # a line number in the code
 LONGEST = Limits().text  # characters of a location
-FURTHEST = 16  # frames outside the package that are looked at: each costs a lookup at each call
-FILES = 1 << 14  # whose owners are remembered: each cell of a notebook is a file
+FURTHEST = 16  # frames outside the package that are examined: each costs a lookup at each call
+FILES = 1 << 14  # whose owners are cached: each cell of a notebook is a file
 
 _HERE = str(Path("client", "locations", "frames.py"))
 _ROOT = (lambda: None).__code__.co_filename.removesuffix(_HERE)
-_COMPILED = str(Path("src", "tensord", ""))  # the sources of compiled modules, as their builds named them
+_COMPILED = str(Path("src", "tensord", ""))  # the sources of compiled modules, as the build named them
 _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and what NumPy puts in front of its functions
+_GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and NumPy's wrappers of its functions
 
 
 class Owner(IntEnum):
-    """Whose code it is."""
+    """The owner of code."""
 
     PACKAGE = auto()
     INSTALLED = auto()
@@ -66,7 +66,7 @@ def owner_of(file: str) -> Owner:
 
 
 def shorter(file: str) -> str:
-    """The name of an installed file as its package has it: "sklearn/base.py", "asyncio/events.py"."""
+    """The name of an installed file within its package: "sklearn/base.py", "asyncio/events.py"."""
     for folder in _INSTALLED:
         if folder in file:
             return file.rpartition(folder)[2]
@@ -74,14 +74,14 @@ def shorter(file: str) -> str:
 
 
 def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[list[FrameType], list[FrameType | None]]:
-    """Up to `count` frames, the nearest first, of which the last is the program's, if the program has any.
+    """Up to `count` frames, nearest first. The last one is the program's, if the program has any.
 
     They end at the program's nearest frame, or with `every` go on from there. Also returns the path to them: all frames
-    up to the last one, or the whole stack, with None behind it, if that had to be looked at.
+    up to the last one, or the whole stack, followed by None, if all of it was examined.
     """
     found: list[FrameType] = []
     path: list[FrameType | None] = []
-    reached = count == 1  # the program
+    reached = count == 1  # the program's frame
     left = FURTHEST
     while left:
         path.append(frame)
@@ -98,7 +98,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
             if reached and (not every or len(found) == count):
                 return found, path
         frame = frame.f_back
-    if not reached:  # the nearest lines alone say where it was
+    if not reached:  # then the nearest lines have to suffice
         del path[path.index(found[-1]) + 1 :]
     return found, path
 
@@ -122,7 +122,8 @@ def describe(frames: Iterable[FrameType]) -> str:
 
 
 def lines_of(frames: Iterable[FrameType]) -> list[Line]:
-    """The present lines of the frames, to be described later, if at all: that costs ten times as much."""
+    """The present lines of the frames, to be described later, if at all, since a description costs ten times as
+    much."""
     return [(frame.f_code, frame.f_lineno) for frame in frames]
 
 
@@ -179,11 +180,11 @@ def cell_of(file: str) -> str:
 
 
 def asked_of_ipython(file: str) -> str:
-    """The name that the shell of this process gives it; "" without a shell, or if the shell does not know it.
+    """The name that this process's IPython shell gives the cell; "" without a shell, or if the shell does not know it.
 
-    IPython, and so Jupyter's kernel, is asked as its own tracebacks ask it: the shell's compiler knows which run of
-    which cell the code is of. Nothing is imported for that, and no answer is relied on: a line is described while
-    something else has failed.
+    IPython, and so Jupyter's kernel, is asked in the same way as its own tracebacks ask: the shell's compiler knows the
+    cell and the run of the code. Nothing is imported, and every error is ignored: a line is described while something
+    else has failed.
     """
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if get_shell is None:

@@ -1,13 +1,13 @@
 """Locations: where the user's code issued a call. Captured as (code, instruction offset), resolved to text once.
 
 Reading a frame's line number walks the code's line table; the offset is one attribute. So each call site is looked up
-by its offset, and only a site never seen before is resolved, named and sent. A line of the program's own is a site by
-itself: one lookup. A line of installed code is a site together with its callers, up to the program's line (`frames`):
-one lookup each. `frames=` gives every site that many callers.
+by its offset, and only a new site is resolved, named and sent. A line of the program is a site by itself: one lookup. A
+line of installed code is a site together with its callers, up to the program's line (`frames`): one lookup each.
+`frames=` gives every site that many callers.
 
-What a handler issues counts as issued where the op was called that it handles (`Handled`), not in the handler.
+Ops that a handler issues count as issued at the line of the op that it handles (`Handled`), not in the handler.
 
-A location number is that of the line, and above it that of the open spans (`spans`).
+A location number consists of the number of the line and, in its upper bits, the number of the open spans (`spans`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .spans import Spans
 Raised = TypeVar("Raised", bound=TensordError)
 LIMIT = 1 << 14
 NUMBERS = 4 * LIMIT
-TEXTS = LINE - NUMBERS  # lines of programs, whose numbers are above: a routine may live longer than a site
-RETRY = 1024  # lines without a number, after which it is looked anew for numbers that are free
+TEXTS = LINE - NUMBERS  # lines of programs, whose numbers come after those of sites: a routine may outlive a site
+RETRY = 1024  # lines without a number after which freed numbers are searched for again
 VARIABLE = "TENSORD_FRAMES"
 FRAMES = 4  # lines of a location, unless another number is set
 MOST = 16
@@ -46,8 +46,8 @@ class Numbered(Protocol):
 
 
 class Handled(threading.local):
-    """The frame of this package around which each thread's handlers were called, if they are at work; and the line of
-    the program for which the thread takes a later step, if it does (`waiting`)."""
+    """For each thread: the frame of this package that has called its handlers, if any is active, and the line of the
+    program for which the thread takes a later step, if it does (`waiting`)."""
 
     frame: FrameType | None = None
     line: str | None = None
@@ -59,20 +59,21 @@ Callers: TypeAlias = dict[Any, Any]  # (id of code, instruction offset) -> a num
 
 
 class Locations:
-    """The call sites of one session, by number. Looked up without the session's lock, added under it.
+    """The call sites of one session, by number. Lookups need no lock; additions hold the session's lock.
 
-    `sites` is a tree: a line of the program has a number, a line of a library the lines that have called it, and so on.
-    Where the stack ends with no line of the program, the key is None. Code is kept, so that its id is not used again.
+    `sites` is a tree: a line of the program has a number, a line of a library has the lines that called it, and so on.
+    If the stack ends without a line of the program, the key is None. Code objects are kept, so that their ids are not
+    reused.
     """
 
     def __init__(self, lock: AbstractContextManager[bool], frames: int | None = None) -> None:
         self.lock = lock
         self.sites: Callers = {}
-        self.size = 0  # keys in the tree, or somewhat more
+        self.size = 0  # keys in the tree, or slightly more
         self._codes: dict[int, CodeType] = {}
         self._texts: dict[str, int] = {}  # lines of programs
-        self._users: WeakSet[Numbered] = WeakSet()  # the programs
-        self._given = 0  # numbers for their lines; beyond TEXTS those that are free are used again
+        self._users: WeakSet[Numbered] = WeakSet()  # their programs
+        self._given = 0  # numbers given to their lines; beyond TEXTS, free numbers are reused
         self._free: list[int] = []
         self._missed = 0
         self.newest = 0
@@ -80,12 +81,12 @@ class Locations:
         self.spans = Spans(self)
         self._count = FRAMES if frames is None else frames
         self._every = frames is not None
-        self.command = ""  # of the command line, which is where all was issued then
+        self.command = ""  # of the command line, which then counts as the place of all calls
 
     def here(self, ours: int = 1) -> int:
-        """The number of the place where the program has called into this package; 0 if it is not known.
+        """The number of the line at which the program has called into this package; 0 if it is unknown.
 
-        `ours`: the callers of this method that are certainly of this package, and need not be looked at.
+        `ours`: the number of callers of this method that certainly belong to this package, and need not be examined.
         """
         try:
             frame = sys._getframe(ours + 1)  # noqa: SLF001 - the interpreter's own
@@ -102,7 +103,7 @@ class Locations:
         return self.site(HANDLED.frame) | self.spans.bits()
 
     def numbered(self, text: str, user: Numbered) -> int:
-        """A number for the text of a line while the user lives; 0 if none is left. The caller holds the lock."""
+        """A number for the text of a line while its user lives; 0 if none is left. The caller holds the lock."""
         number = self._texts.get(text, 0)
         if not number and (number := self._free_number()):
             self._texts[text] = number
@@ -112,7 +113,7 @@ class Locations:
         return number
 
     def _free_number(self) -> int:
-        """A number that no living user's line has; 0 if there is none."""
+        """A number that no line of a living user has; 0 if there is none."""
         if self._given < TEXTS:
             self._given += 1
             return NUMBERS + self._given
@@ -127,7 +128,7 @@ class Locations:
         return self._free.pop()
 
     def place(self, number: int) -> str:
-        """`train.py:12`, the line of a site; "" if it is gone. Looks at all sites; the caller holds the lock."""
+        """`train.py:12`, the line of a site; "" if it is gone. Searches all sites; the caller holds the lock."""
         found = [(self._codes[key[0]], key[1]) for key in path_to(self.sites, number) if key is not None]
         ours = (each for each in found if OWNERS[each[0].co_filename] is PROGRAM)
         return describe_place(*next(ours, found[-1])) if found else ""
@@ -149,12 +150,12 @@ class Locations:
     def _add(self, nearest: FrameType | None) -> int:
         frames, path = lines_from(nearest, self._count, every=self._every)
         text = self.command or describe(frames)
-        with self.lock:  # in such an order that an exception from outside does no harm: a number may be lost
+        with self.lock:  # ordered so that an exception from outside does no harm: at worst a number is lost
             if self.size >= LIMIT:
                 self.sites.clear()
                 self._codes.clear()
                 self.size = 0
-            self.newest = self.newest % NUMBERS + 1  # used again, the oldest first, so that no table grows with history
+            self.newest = self.newest % NUMBERS + 1  # the oldest is reused first, so that no table grows with history
             self.unsent.append([LOCATION, self.newest, text])
             self._keep(path)
             return self.newest
@@ -168,7 +169,7 @@ class Locations:
                 callers[key] = {}
                 self.size += 1
             callers = callers[key]
-            if type(callers) is int:  # another thread has been here
+            if type(callers) is int:  # another thread has added it
                 return
         self.size += last not in callers
         callers[last] = self.newest
@@ -180,7 +181,7 @@ class Locations:
 
 
 def path_to(callers: Callers, number: int) -> list[Any]:
-    """The keys that lead to a number in a tree of call sites, nearest line first; none if it is not there."""
+    """The keys that lead to a number in a tree of call sites, nearest line first; empty if it is not there."""
     for key, found in callers.items():
         rest = path_to(found, number) if type(found) is dict else []
         if rest or found == number:

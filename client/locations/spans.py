@@ -1,8 +1,9 @@
-"""Spans: names for parts of a program, which the instructions issued inside them have in the trace.
+"""Spans: names for parts of a program. In the trace, instructions carry the names of the spans in which they were
+issued.
 
-Open spans belong to a context: a thread, or a task of asyncio. A span gets a number, and is sent, when an instruction
-first needs it, so one in which nothing happens costs nothing. The number is a part of the instruction's location, so
-instructions cost the same inside a span and outside, on the wire and in the machine.
+Open spans belong to a context: a thread, or an asyncio task. A span gets a number, and is sent, when an instruction
+first needs it, so an empty span costs nothing. The number is a part of the instruction's location, so instructions cost
+the same inside a span and outside, on the wire and in the machine.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from .telemetry import TELEMETRY, Opened, begin, end
 
 
 class Unsent(Protocol):
-    """The call sites of a session: what has to be sent before the next batch, under its lock."""
+    """The call sites of a session: messages to send before the next batch, under its lock."""
 
     lock: AbstractContextManager[bool]
     unsent: list[list[Any]]
 
 
 class Spans:
-    """The spans of one session. `current` is a context's innermost open span, `get` gives it."""
+    """The spans of one session. `current`: a context's innermost open span, which `get` returns."""
 
     def __init__(self, locations: Unsent) -> None:
         self._locations = locations
@@ -40,7 +41,7 @@ class Spans:
 
     @property
     def used(self) -> bool:
-        """Was any instruction issued inside a span?"""
+        """Return whether any instruction was issued inside a span."""
         return self._newest > 0
 
     def bits(self) -> int:
@@ -49,13 +50,13 @@ class Spans:
         return 0 if span is None else span.bits or self.number(span)
 
     def number(self, span: Span) -> int:
-        """Number the span and send it; its part of a location."""
+        """Number the span and send it; returns its part of a location."""
         with self._locations.lock, SHIELD:
-            if not span.bits:  # else another thread has been here
+            if not span.bits:  # otherwise another thread has numbered it
                 self._newest = self._newest % (SPANS - 1) + 1
                 former = self._numbered.get(self._newest)
                 if former is not None:
-                    former.bits = 0  # it is still open, and gets another number when it needs one
+                    former.bits = 0  # it is still open, and gets another number when needed
                 self._numbered[self._newest] = span
                 self._locations.unsent.append([SPAN, self._newest, span.path])
                 span.bits = self._newest << LINE_BITS
@@ -65,8 +66,8 @@ class Spans:
 class Span:
     """A span: open while its block runs, in one context at a time. Of a path of more than 32 names, the first 32 count.
 
-    `bits` is its part of a location, 0 until it has a number. `told`: is it one of OpenTelemetry's, too, if there
-    are any?
+    `bits`: its part of a location, 0 until it has a number. `told`: it is also opened as a span of OpenTelemetry, if
+    those are in use.
     """
 
     __slots__ = ("__weakref__", "_opened", "_spans", "_token", "_told", "bits", "name", "path")
@@ -106,7 +107,7 @@ class Span:
             token, self._token = self._token, None
             opened, self._opened = self._opened, None
             if token is not None:
-                with suppress(ValueError):  # closed in another context than it was opened in, which keeps it open
+                with suppress(ValueError):  # closed in another context, which leaves it open in the one that opened it
                     self._spans.current.reset(token)
         if opened is not None:
             end(opened, error)

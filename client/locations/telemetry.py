@@ -1,6 +1,6 @@
-"""Spans as those of OpenTelemetry, once a program has asked for that (`tensord.use_opentelemetry`).
+"""Opens spans as spans of OpenTelemetry, too, once a program has asked for that (`tensord.use_opentelemetry`).
 
-While nobody has, a span looks at one attribute. Nothing here imports OpenTelemetry before.
+Until then, a span reads one attribute, and OpenTelemetry is not imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EXTRA = 'OpenTelemetry is not installed: pip install "tensord[otel]"'
 
 
 class Telemetry:
-    """`tracer`: makes the spans; None for none."""
+    """`tracer`: makes the spans; None: no spans are made."""
 
     def __init__(self) -> None:
         self.tracer: Tracer | None = None
@@ -32,14 +32,14 @@ TELEMETRY = Telemetry()
 
 
 class Opened(NamedTuple):
-    """An open span of OpenTelemetry, and what was current before."""
+    """An open span of OpenTelemetry, and the previous current one."""
 
     span: Span
     before: Token[Context]
 
 
 def use(provider: TracerProvider | None, *, on: bool) -> None:
-    """Open spans from now on, or none any more."""
+    """Begin to open spans, or stop."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -50,7 +50,7 @@ def use(provider: TracerProvider | None, *, on: bool) -> None:
 
 
 def begin(path: Sequence[str]) -> Opened | None:
-    """Open a span inside the current one; None if nobody has asked for any. `path`: names, its own last."""
+    """Open a span inside the current one; None if spans are not in use. `path`: names, its own last."""
     tracer = TELEMETRY.tracer
     if tracer is None:
         return None
@@ -62,7 +62,7 @@ def begin(path: Sequence[str]) -> Opened | None:
 
 
 def end(opened: Opened, error: BaseException | None) -> None:
-    """End a span, with the error that leaves its block."""
+    """End a span, with the error that leaves its block, if any."""
     from opentelemetry.context import detach
     from opentelemetry.trace import Status, StatusCode
 

@@ -1,11 +1,11 @@
-"""Tracebacks that end at the user's line: the frames of this package are taken off the errors that it raises.
+"""Tracebacks that end at the user's line: the frames of this package are removed from the errors that it raises.
 
-An exception gets an entry for each frame that it leaves. The outermost frame of this package takes the package's
-entries off again, and its bare `raise` adds none, so the next entry is the caller's. Each public entry has such a
-clause: those on the hot path by hand, where it costs nothing, and the others through `public`, which is one more call.
+An exception gets an entry for each frame that it leaves. The outermost frame of this package removes the package's
+entries again, and its bare `raise` adds none, so the next entry is the caller's. Each public entry has such a clause:
+on the hot path it is written by hand, where it costs nothing; others use `public`, which costs one more call.
 
-`TENSORD_TRACEBACK=full` leaves everything as it is. Errors that are not meant for users, from a fault of this package,
-keep their entries in any case.
+`TENSORD_TRACEBACK=full` leaves everything as it is. Errors that are not meant for users, from a bug of this package,
+always keep their entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE: Final = "TENSORD_TRACEBACK"
 DEBUG: Final = "TENSORD_DEBUG"  # of the command line, which then shows tracebacks
 _COUNTED: Final = re.compile(r"takes (?:from (\d+) to )?(\d+) positional arguments? but (\d+) ")
 Kinds: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
-MEANT: Final = (TensordError, TimeoutError)  # for users, who need their own line alone
+MEANT: Final = (TensordError, TimeoutError)  # for users, who need only their own line
 
 
 def hide(error: BaseException) -> None:
@@ -63,14 +63,14 @@ def public(function: C, meant: Kinds = MEANT) -> C:
             inside = None if here is None else here.tb_next
             if inside is None and type(error) is TypeError:
                 error.args = (as_called(function, str(error)),)
-            error.__traceback__ = inside  # for wrong arguments, the caller's entry alone
+            error.__traceback__ = inside  # for wrong arguments, only the caller's entry
             raise
 
     return entry  # type: ignore[return-value]
 
 
 def refusing(function: C) -> C:
-    """Make the function an entry that refuses: any error of it is for users."""
+    """Make the function an entry that refuses: all its errors are for users."""
     return public(function, Exception)
 
 
@@ -105,15 +105,15 @@ def public_property(found: property) -> property:
 
 
 def hides(function: C) -> C:
-    """Mark a function that hides its frames by a clause of its own."""
+    """Mark a function that hides its frames by its own clause."""
     function.hides = True  # type: ignore[attr-defined]
     return function
 
 
 def signed(function: C) -> C:
-    """Leave `*more` out of a function's signature: it catches arguments too many, which Python would count with self.
+    """Leave `*more` out of a function's signature: it catches surplus arguments, which Python would count with self.
 
-    `public` could mend Python's message, but costs a call; this costs some 30 ns.
+    `public` could correct Python's message, but costs a call; this costs some 30 ns.
     """
     found = signature(function)
     kept = [each for each in found.parameters.values() if each.kind is not each.VAR_POSITIONAL]
@@ -122,7 +122,7 @@ def signed(function: C) -> C:
 
 
 def make_public(kind: type, names: frozenset[str] = frozenset()) -> None:
-    """Make entries of a class's public functions and properties, and of those with these names."""
+    """Make entries of a class's public functions and properties, and of the given names."""
     for name, value in list(vars(kind).items()):
         if name.startswith("_") and name not in names:
             continue

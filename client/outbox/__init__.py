@@ -1,9 +1,9 @@
 """Unsent messages.
 
-- `outbox`: the messages of one session until they leave; `atomic`: a block that leaves as one message
-- `batches`: the lists of messages of such a block, and of a closed session, whose length is limited
-- `current`: which capture a thread is in, and what is refused there
+- `outbox`: the messages of one session until they are sent; `atomic`: a block that is sent as one message
+- `batches`: the limited lists of messages of such a block, and of a closed session
+- `current`: the capture of each thread, and refusals during a capture
 - `cancellation`: cancelling and restarting
-- `callbacks`: keeps side effects' callbacks from issuing
-- `releases`: where in a batch dropped handles are released; `host_results`: which results are brought near the host
+- `callbacks`: keeps callbacks of side effects from issuing ops
+- `releases`: the places of releases of dropped handles in a batch; `host_results`: results that are copied to the host
 """

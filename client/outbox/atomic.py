@@ -1,4 +1,4 @@
-"""Atomic blocks: what is issued inside leaves as one message.
+"""Atomic blocks: ops issued inside are sent as one message.
 
 A block holds the outbox's lock from its first line to its last, so the messages of other threads come after the group.
 """
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class AtomicBlock:
-    """A block of one outbox, entered once. An exception from outside finds it begun, or not begun."""
+    """A block of one outbox, entered once. An exception from outside finds it begun or not begun, never half-way."""
 
     __slots__ = ("__weakref__", "_leaves", "_lock", "_outbox")
 
     def __init__(self, outbox: Outbox, *, leaves: bool = True) -> None:
         self._outbox = outbox
         self._leaves = leaves
-        self._lock: Lock | None = None  # which the block holds
+        self._lock: Lock | None = None  # held by the block
 
     def __enter__(self) -> None:
         outbox = self._outbox
         try:
-            with outbox.lock, SHIELD:  # another thread's block may be open: that is not waited for in a region
+            with outbox.lock, SHIELD:  # another thread's block may be open; that wait is not in a region
                 lock = outbox.lock
                 outbox.begin_group(leaves=self._leaves)
                 lock.acquire()
@@ -47,7 +47,7 @@ class AtomicBlock:
 
     @ends_block
     def _end(self) -> bool:
-        """End the block if it was begun; was anything sent?"""
+        """End the block if it was begun; returns whether anything was sent."""
         with SHIELD:
             lock, self._lock = self._lock, None
             if lock is None:

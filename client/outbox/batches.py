@@ -1,4 +1,4 @@
-"""Batches with limits: those of a closed session, and of an atomic block."""
+"""Lists of messages with limits: of a closed session, and of an atomic block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUP = Limits().batch  # messages in an atomic group
 
 
 class Group(list[list[Any]]):
-    """The messages of an atomic block: they leave together, so their number is limited."""
+    """The messages of an atomic block. They are sent together, so their number is limited."""
 
     def append(self, message: list[Any]) -> None:
         """Add a message. If the group is full, raise ProtocolError at the user's line instead."""
@@ -22,7 +22,7 @@ class Group(list[list[Any]]):
         super().append(message)
 
     def add(self, messages: list[list[Any]]) -> None:
-        """Add several messages, or none of them."""
+        """Add all messages, or none of them."""
         if len(self) + len(messages) > GROUP:
             raise full()
         self.extend(messages)
@@ -33,7 +33,7 @@ def full() -> ProtocolError:
 
 
 class Closed(list[list[Any]]):
-    """The messages of a session that has ended, and takes no more; `error` says how."""
+    """The messages of a session that has ended, which accepts no more; `error` says why it has ended."""
 
     def __init__(self, error: TensordError | None = None) -> None:
         super().__init__()

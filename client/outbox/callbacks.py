@@ -1,9 +1,9 @@
-"""Callbacks of side effects may neither issue nor wait: what they must not use is locked for their thread.
+"""Callbacks of side effects may neither issue ops nor wait: the outbox is locked for their thread.
 
-Every op takes the outbox's lock, so no op has to ask whether a callback runs. While one does, the session has another
+Every op takes the outbox's lock, so no op has to check whether a callback runs. While one runs, the session has another
 lock in its place, which refuses the callback's thread. Both stand for the same lock: other threads go on, whichever of
-the two they have taken hold of. Asking at each op was rejected for its cost, and asking when a batch is sent for being
-too late: the callback would have returned.
+the two they hold. Rejected: a check at each op, for its cost; a check when a batch is sent, which is too late, since
+the callback would have returned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..locations.locations import user_line
 if TYPE_CHECKING:
     from .outbox import Outbox
 
-SLICE: Final = 0.1  # seconds of a wait in which nothing is raised: a signal may arrive at another thread, and wake none
+SLICE: Final = 0.1  # seconds of a wait without checks: a signal may arrive at another thread, and wake none
 REFUSED = "a side effect's callback, or a signal handler there, may neither submit nor wait"
 
 
@@ -33,10 +33,10 @@ class Refusing:
         self.thread = get_ident()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As an RLock; ProtocolError at the user's line on the callback's thread.
+        """Acquire as an RLock does; ProtocolError at the user's line on the callback's thread.
 
-        C alone takes an RLock. Here an exception could come once the lock is taken, so it is taken in a region, and
-        raised between slices of the wait.
+        An RLock acquires in C, without interruption. Here an exception could come after the lock is taken, so the lock
+        is taken in a region, and exceptions are raised between slices of the wait.
         """
         if get_ident() == self.thread:
             raise ProtocolError(REFUSED, location=user_line())
@@ -66,7 +66,7 @@ Lock: TypeAlias = "RLock | Refusing"
 
 
 def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The callback, during which its thread can use nothing of the session."""
+    """The callback, wrapped so that its thread cannot use the session meanwhile."""
 
     def call(*values: Any) -> Any:
         before = outbox.lock
@@ -74,7 +74,7 @@ def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]
         try:
             return callback(*values)
         finally:
-            if outbox.lock is inside:  # else this is a forked child, which has a new one
+            if outbox.lock is inside:  # otherwise this is a forked child, which has a new lock
                 outbox.lock = before
 
     return call

@@ -1,4 +1,4 @@
-"""Cancelling a session's instructions, and taking instructions again."""
+"""Cancels a session's instructions, and accepts instructions again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .outbox import Outbox
 
 
 class Cancellation:
-    """Counts a session's cancellations, and with `era` also its restarts: each invalidates remembered values."""
+    """Counts a session's cancellations, and in `era` also its restarts: each invalidates remembered values."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -20,7 +20,7 @@ class Cancellation:
         self._lock = threading.RLock()  # a signal handler may cancel, too
 
     def cancel(self) -> None:
-        """Cancel pending instructions, and those issued until `restart`. Overtakes the messages sent before."""
+        """Cancel pending instructions, and those issued until `restart`. Takes effect before messages sent earlier."""
         refuse_captured(self._outbox, "nothing can be cancelled")
         transport = self._outbox.transport
         with SHIELD:
@@ -30,7 +30,8 @@ class Cancellation:
             transport.cancel()
 
     def restart(self) -> None:
-        """Take instructions again. The message carries the number of cancellations so far: a later one stays valid."""
+        """Accept instructions again. The message carries the number of cancellations so far, so a later one stays
+        valid."""
         with self._outbox.lock, SHIELD:
             self._outbox.refuse_inside()
             self._outbox.messages.append(encode_message(Restart(self._cancels)))

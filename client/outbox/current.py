@@ -1,8 +1,8 @@
-"""Which capture this thread is in. The rest of the client asks here, off the hot path.
+"""The capture of this thread, if any. The rest of the client asks here, off the hot path.
 
-A capture belongs to one thread and one session. Whatever that thread does with that session meanwhile is recorded,
-also what a signal handler or a `__del__` does: nothing tells it from what the function does. Other threads, and other
-sessions, go on as ever.
+A capture belongs to one thread and one session. All actions of that thread on that session are recorded meanwhile, even
+those of a signal handler or a `__del__`, which cannot be told from the function's own. Other threads, and other
+sessions, are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Current(threading.local):
-    """The state of each thread: the capture that it is in, if it is in one."""
+    """The capture of each thread, if any."""
 
     capture: Capture | None = None
 
@@ -31,7 +31,7 @@ CURRENT = Current()
 
 
 def capture_of(outbox: Any) -> Capture | None:
-    """This thread's capture, if it is one of the session with that outbox."""
+    """This thread's capture, if it belongs to the session with that outbox."""
     capture = CURRENT.capture
     return capture if capture is not None and capture.outbox is outbox else None
 

@@ -1,9 +1,9 @@
-"""Which results are to be brought near the host: those of the ops that are issued while a block is open.
+"""Finds the results to copy to the host: those of ops that are issued while a block is open.
 
-A hint for each of them follows its op one batch later. By then a temporary of an expression is gone, its release has
-been sent, and it does not move; and the next ops are on their way, which the transfer is to overlap with. Results are
-found in the batches as they leave, so ops cost what they cost outside of blocks, and a run that stands for calls has
-results of its own. Only new ids count: an op that writes in place makes none.
+A hint for each of them follows its op one batch later. By then a temporary of an expression was dropped and its release
+sent, so it does not move; and the next ops, with which the transfer is to overlap, have been sent. Results are found in
+the batches when they are sent, so ops cost the same as outside of blocks, and a run in place of calls has results of
+its own. Only new ids count: an op that writes in place makes none.
 
 Guarded by the outbox's lock.
 """
@@ -16,22 +16,22 @@ from typing import Any
 from ...interpreter.wire.fields import HOST
 from ...interpreter.wire.messages import ATOMIC, CALL, RUN, Hint, encode_message
 
-OUTPUTS = {CALL: 3, RUN: 4}  # where a message has the ids of its results; its location is the last field
+OUTPUTS = {CALL: 3, RUN: 4}  # the position of the result ids in a message; its location is the last field
 
 
 class HostResults:
-    """The hints of one session. `due`: results whose hints leave next."""
+    """The hints of one session. `due`: results whose hints are sent next."""
 
     def __init__(self) -> None:
         self.due: dict[int, int] = {}  # id -> location of the op
-        self._open = 0  # blocks, in any thread
+        self._open = 0  # open blocks, in any thread
         self._blocks: list[list[int]] = []  # the newest id before a block, and the last one in it; -1 while it is open
-        self._newest = 0  # among the results that have left
-        self._left: set[int] = set()  # to be left where they are
-        self._gone: set[int] = set()  # released in the batch that leaves
+        self._newest = 0  # among the results that were sent
+        self._left: set[int] = set()  # not to be copied
+        self._gone: set[int] = set()  # released in the batch that is sent
 
     def begin(self, newest: int) -> None:
-        """Begin a block: results with later ids are brought near the host."""
+        """Begin a block: results with later ids are copied to the host."""
         self._open += 1
         if self._open == 1:
             self._blocks.append([newest, -1])
@@ -42,7 +42,7 @@ class HostResults:
             self._blocks[-1][1] = newest
 
     def leave(self, id_: int) -> None:
-        """Leave a result where it is, unless its hint has been sent."""
+        """Do not copy a result, unless its hint has been sent."""
         if self.due.pop(id_, None) is None and self._is_inside(id_):
             self._left.add(id_)
 
@@ -51,7 +51,7 @@ class HostResults:
         self._gone.update(ids)
 
     def hints(self, batch: Sequence[Any], whole: bool) -> list[list[Any]]:
-        """The hints to send behind a batch. `whole`: the batch holds everything issued before."""
+        """The hints to send after a batch. `whole`: the batch holds everything issued before."""
         due, gone = self.due, self._gone
         self.due, self._gone = {}, set()
         for id_, location in self._made(batch):

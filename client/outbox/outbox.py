@@ -1,18 +1,18 @@
 """The outbox: the messages that a session has issued and not yet sent.
 
-A batch leaves when it is full, before every wait, when a second heavy op joins it, or when it has lain idle for some
-milliseconds. For another process, batches size themselves: an op that is issued after a pause leaves at once, and the
-more ops follow without a pause, the more of them travel together (1, 8, 64, 256 messages). A program that issues an op
-and asks for its result, again and again, would pay for two messages where one is enough; so its first few small ops
-wait for the question and travel with it (docs/decisions/0012). Handles dropped by then are released in the batch
-(`releases`). A group (`atomic`) leaves as one message when its block ends.
+A batch is sent when it is full, before every wait, when a second heavy op joins it, or after some idle milliseconds.
+For another process, batches adapt their size: an op that is issued after a pause is sent at once, and the more ops
+follow without a pause, the more of them are sent together (1, 8, 64, 256 messages). A program that issues an op and
+asks for its result, again and again, would pay for two messages instead of one; so its first few small ops wait for the
+question and are sent with it (docs/decisions/0012). Handles dropped by then are released in the batch (`releases`). A
+group (`atomic`) is sent as one message when its block ends.
 
 Threads. `lock` guards the messages and the session's tables. The lock is re-entrant, since a signal handler may issue
-ops on the very thread that has it. No thread waits while it holds the lock. A message and what goes with it are added
-in a region, or the handle first (`interpreter/concurrency/interrupts`): an exception of a signal's handler finds no
-message without its handle. An atomic block holds the lock from its first line to its last, so the messages of other
-threads come after the group. A handle may be dropped anywhere, also inside the lock, so its finaliser only puts the
-id on a `queue.SimpleQueue`.
+ops on the thread that has it. No thread waits while it holds the lock. A message and its handle are added in a region,
+or the handle first (`interpreter/concurrency/interrupts`): an exception of a signal handler finds no message without
+its handle. An atomic block holds the lock from its first line to its last, so the messages of other threads come after
+the group. A handle may be dropped anywhere, also inside the lock, so its finaliser only puts the id on a
+`queue.SimpleQueue`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .releases import add_releases, releases
 
 BATCH = 256
 GROWTH = 8
-PROMPT = 0.0005  # seconds after which a question no longer counts as asked right after an op
+PROMPT = 0.0005  # seconds after which a question no longer counts as following an op at once
 
 # Builds a question from its request number and the number of the user's line.
 Build: TypeAlias = Callable[[int, int], NamedMessage]
@@ -50,9 +50,8 @@ Build: TypeAlias = Callable[[int, int], NamedMessage]
 class Outbox:
     """The unsent messages of one session, and its transport.
 
-    `scalars` maps a signature's number to flags: which of its operands are scalars, not ids. `captured` are the ids of
-    tensors that routines capture: a run uses them, and does not name them. `files`: numbers of files that are being
-    loaded.
+    `scalars`: a signature's number -> flags for its operands: a scalar, not an id. `captured`: the ids of tensors that
+    routines capture, which a run uses without naming them. `files`: numbers of files that are being loaded.
     """
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
@@ -64,25 +63,25 @@ class Outbox:
         self.captured: set[int] = set()
         self.files: set[int] = set()
         self.locations = Locations(lock, frames)
-        self.ids = 0  # the newest id: they rise and are never reused
+        self.ids = 0  # the newest id: ids rise and are never reused
         self.heavy = False
-        self.host_results: HostResults | None = None  # once there was a block
-        self._released: SimpleQueue[int | Last] = SimpleQueue()  # ids of handles that were dropped, and exports
+        self.host_results: HostResults | None = None  # set by the first block
+        self._released: SimpleQueue[int | Last] = SimpleQueue()  # ids of dropped handles, and exports
         self.release = self._released.put
         transport.memory.release_exports_with(self.release)
         transport.tell_loss_to(self.lost)
         transport.flush_with(self.idle_flush)
         self._first = 1 if transport.eager else BATCH
-        self.limit = self._first  # messages at which the next batch leaves
-        self._expects = False  # a question is expected before a batch leaves
-        self._left = 0.0  # when a batch last left because it was full
+        self.limit = self._first  # messages at which the next batch is sent
+        self._expects = False  # a question is expected before a batch is sent
+        self._left = 0.0  # when a full batch was last sent
         self._flushes = 0
         self._seen_flushes = -1
         FORKS.inherited.add(self)
-        self._before: list[list[Any]] | None = None  # what a group is to be put behind
-        self.depth = 0  # of atomic blocks, one inside the other
-        self._riding = True  # may releases be marked on the calls of this batch?
-        if transport.eager:  # nothing is unsent, but handles will be dropped
+        self._before: list[list[Any]] | None = None  # the messages before a group
+        self.depth = 0  # nesting of atomic blocks
+        self._riding = True  # releases may be marked on the calls of this batch
+        if transport.eager:  # no message stays unsent, but handles will be dropped
             self.waker.rouse()
 
     def enter(self) -> Lock:
@@ -100,7 +99,7 @@ class Outbox:
 
     @contextmanager
     def numbered(self) -> Iterator[int]:
-        """A number for a file, free again afterwards."""
+        """A number for a file, which is free again afterwards."""
         number = 0
         try:
             with self.lock, SHIELD:
@@ -111,15 +110,15 @@ class Outbox:
             self.files.discard(number)
 
     def join(self, messages: list[list[Any]]) -> None:
-        """Add messages to the group of the atomic block that this thread is in: all, or none if they do not fit."""
+        """Add messages to the group of this thread's atomic block: all, or none if they do not fit."""
         group = self.messages
         if type(group) is Group:
             group.add(messages)
         else:
-            group.append(messages[0])  # closed inside: this raises why
+            group.append(messages[0])  # closed inside the block: this raises the reason
 
     def appended(self) -> None:
-        """Handle an added message: send a full batch, or have the background send it soon."""
+        """Handle an added message: send a full batch, or make the background send it soon."""
         size = len(self.messages)
         if self.depth:
             return
@@ -131,22 +130,22 @@ class Outbox:
             self.waker.rouse()
 
     def rouse(self) -> None:
-        """Have the background release dropped handles soon. Raises nothing."""
+        """Make the background release dropped handles soon. Raises nothing."""
         if not (self._released.empty() or self.waker.awake):
             self.waker.rouse()
 
     def make_way(self) -> None:
-        """Make room for a heavy op: an earlier heavy op leaves first, and starts while this one is prepared.
+        """Prepare for a heavy op: an earlier heavy op is sent first, and starts while this one is prepared.
 
-        The newest heavy op stays until the next one comes, since its caller drops operands only after the call. So
-        their release can ride on the op, and the result can take over their memory.
+        The newest heavy op stays unsent until the next one comes, since its caller drops operands only after the call.
+        So their release can ride on the op, and the result can take over their memory.
         """
         if self.heavy:
             self.flush()
         self.heavy = True
 
     def flush(self, *, patient: bool = True) -> None:
-        """Send all unsent messages. Never waits for results; if `patient`, waits until the machine takes more."""
+        """Send all unsent messages. Never waits for results; if `patient`, waits until the machine accepts more."""
         with self.lock:
             transport = self.transport
             sent = self.send()
@@ -165,7 +164,8 @@ class Outbox:
         return True
 
     def send(self) -> bool:
-        """Hand over the unsent messages, but no unfinished group. Were there any? The caller holds the lock.
+        """Send the unsent messages, except an unfinished group; returns whether there were any. The caller holds the
+        lock.
 
         Runs in a region: an exception between taking the batch and handing it over would lose the batch.
         """
@@ -175,7 +175,7 @@ class Outbox:
             return self._send_all()
 
     def _send_all(self) -> bool:
-        """`send` in a region, and in no block."""
+        """`send`, called in a region and outside of blocks."""
         batch, self.messages = self.messages, Closed(self.messages.error) if type(self.messages) is Closed else []
         self.heavy = self._expects = False
         self._flushes += 1
@@ -184,7 +184,8 @@ class Outbox:
         return self._deliver(batch)
 
     def _deliver(self, batch: list[list[Any]]) -> bool:
-        """Send a batch behind the lines that it names, and hints behind it. Was there anything to send?"""
+        """Send a batch after the lines that it names, and then its hints; returns whether there was anything to
+        send."""
         if self.host_results is not None:
             batch += self.host_results.hints(batch, not self.messages)
         if self.locations.unsent:
@@ -203,7 +204,7 @@ class Outbox:
 
     def renumber(self) -> None:
         """Send all calls with a signature's number before the number is reused. The caller holds the lock."""
-        self._riding = not self.depth  # the numbers of a group's calls may mean another signature when it is sent
+        self._riding = not self.depth  # when a group is sent, the numbers of its calls may denote other signatures
         self.send()
 
     def atomic(self) -> AbstractContextManager[None]:
@@ -212,9 +213,9 @@ class Outbox:
         return AtomicBlock(self)
 
     def grouped(self) -> AbstractContextManager[None]:
-        """Have the messages issued inside travel as one, at their place in the batch, which leaves when it is due.
+        """Make the messages issued inside travel as one, at their place in the batch, which is sent when it is due.
 
-        Inside an atomic block they belong to that.
+        Inside an atomic block they belong to that block.
         """
         return AtomicBlock(self, leaves=False)
 
@@ -229,7 +230,7 @@ class Outbox:
         self.depth += 1
 
     def end_group(self) -> bool:
-        """End an atomic block, and send it unless it is nested. Was anything sent?"""
+        """End an atomic block, and send it unless it is nested; returns whether anything was sent."""
         self.depth -= 1
         if self.depth or type(self.messages) is Closed:  # closed inside
             return False
@@ -240,7 +241,7 @@ class Outbox:
         return False
 
     def _join_group(self) -> None:
-        """Put the group behind the messages that were there before. It leaves now if numbers were given anew inside."""
+        """Append the group to the earlier messages. It is sent now if signature numbers were reused inside."""
         group, before, self._before = self.messages, self._before, None
         self.messages = [] if before is None else before
         if len(group) > 1:
@@ -252,7 +253,7 @@ class Outbox:
         self.appended()
 
     def _send_riding_again(self) -> None:
-        """Send a group; the calls after it have the numbers of their own signatures."""
+        """Send a group; calls after it use the numbers of their own signatures."""
         try:
             self.send()
         finally:
@@ -290,10 +291,11 @@ class Outbox:
         if self._riding:
             add_releases(batch, released - behind if behind else released, self.scalars)
         if behind:
-            list.extend(batch, releases(behind))  # also a group that is full
+            list.extend(batch, releases(behind))  # also to a full group
 
     def idle_flush(self) -> bool:
-        """Send messages unsent since the last call. Were there any? The transport calls this again and again."""
+        """Send messages unsent since the last call; returns whether there were any. The transport calls this
+        repeatedly."""
         hints = self.host_results is not None and bool(self.host_results.due)
         if not self.messages and self._released.empty() and not hints:
             self.limit = self._first
@@ -310,20 +312,20 @@ class Outbox:
         return True
 
     def tell(self, build: Callable[[int], NamedMessage]) -> Reply | None:
-        """Send a message; its reply. In an atomic block, only add the message; None."""
+        """Send a message; returns its reply. In an atomic block, only add the message; None."""
         with self.lock:
-            refuse_captured(self, "nothing can be made known to others")
+            refuse_captured(self, "nothing can be published")
             if self.depth:
                 self.messages.append(encode_message(build(0)))
                 return None
             return self.ask(lambda request, _: build(request), located=False)
 
     def ask(self, build: Build, *, located: bool = True) -> Reply:
-        """Ask a question behind all unsent messages. `build` gets its request and location, 0 unless `located`."""
+        """Send a question after all unsent messages. `build` gets its request and location, 0 unless `located`."""
         return self.ask_all([build], located=located)[0]
 
     def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
-        """`ask` several questions in one batch. Its caller's caller is of this package, too."""
+        """`ask` several questions in one batch. The caller's caller belongs to this package, too."""
         replies: list[Reply] = []
         expects = self._expects or monotonic() - self._left < PROMPT
         with self.lock, SHIELD:
@@ -331,7 +333,7 @@ class Outbox:
             location = self.locations.here(3) if located else 0
             for build in builds:
                 number, reply = self.transport.request()
-                question = build(number, location)  # no group
+                question = build(number, location)  # not a group
                 self.messages.append([KINDS[type(question)], *question])
                 replies.append(reply)
             self._send_all()  # a question needs no credit
@@ -340,7 +342,8 @@ class Outbox:
         return replies
 
     def answers(self) -> bool:
-        """Can questions be asked now? Not in an atomic block or a capture, nor after the session's end."""
+        """Return whether questions can be asked now: not in an atomic block or a capture, nor after the session's
+        end."""
         return not (self.depth or self.transport.lost or capture_of(self) is not None)
 
     def is_inside(self) -> bool:
@@ -371,15 +374,15 @@ class Outbox:
         try:
             raise reply.error.reraisable()
         except TensordError as error:
-            located(error)  # unless it has a line: then an earlier call was at fault, not the request
+            located(error)  # unless it has a line: then an earlier call caused the error, not the request
             raise
 
     def stats(self) -> dict[str, Any]:
-        """Figures of its own; none."""
+        """The outbox's own counters: none."""
         return {}
 
     def close(self) -> None:
-        """End the session; everything afterwards raises ConnectionLost."""
+        """End the session; every later use raises ConnectionLost."""
         transport = self.transport
         transport.ending()
         with SHIELD:
@@ -392,12 +395,14 @@ class Outbox:
             transport.close()
 
     def lost(self, error: TensordError) -> None:
-        """Refuse further messages: the machine is gone. Called inside any lock; a concurrent message may slip in."""
+        """Refuse further messages, because the machine is gone. Called inside any lock; a concurrent message may slip
+        in."""
         if type(self.messages) is not Closed:
             self.messages = Closed(without_frames(error))
 
     def inherit(self) -> None:
-        """Close in a forked child: the session is the parent's, and a lock of another thread would stay locked."""
+        """Close in a forked child: the session belongs to the parent, and a lock of another thread would stay
+        locked."""
         self.lock = self.locations.lock = threading.RLock()
         self.transport = ClosedTransport(self.transport.devices, FORKED)
         self.messages = Closed(ConnectionLost(FORKED))

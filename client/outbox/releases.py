@@ -1,9 +1,9 @@
 """Releases of dropped handles within a batch, as early as their last use allows.
 
-A release *rides* on the last call of the batch that uses the tensor: one bit of the call, and the machine may give the
-result the operand's memory. A call has bits for its first operands only; a release of the others, and of tensors that
-another message uses last, follows that message. A tensor that nothing in the batch uses is released in front of it, so
-that its memory can serve the first message already.
+A release *rides* on the last call of the batch that uses the tensor: it is one bit of the call, and the machine may
+give the operand's memory to the result. A call has bits for its first operands only. A release of other operands, or of
+a tensor that another message uses last, follows that message. A tensor that nothing in the batch uses is released
+before the batch, so that its memory can serve the first message already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...interpreter.wire.messages import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message
-RIDERS = 64  # operands that a call has bits for
+RIDERS = 64  # operands for which a call has bits
 
 
 def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[int, Sequence[bool]]) -> None:
@@ -26,14 +26,14 @@ def add_releases(batch: list[list[Any]], released: set[int], scalars: Mapping[in
 
 
 def add_to_uses(batch: list[list[Any]], released: set[int], scalars: Mapping[int, Sequence[bool]]) -> None:
-    """Release those of the ids that a message of the batch uses, and leave the others in the set."""
+    """Release the ids that a message of the batch uses, and leave the others in the set."""
     for position in range(len(batch) - 1, -1, -1):
         message = batch[position]
         kind = message[0]
         if kind == CALL:
             _, number, inputs, outputs, _, _ = message
             count = len(inputs)
-            if 0 < count <= 2 and len(outputs) == 1:  # most calls, without a set of their ids
+            if 0 < count <= 2 and len(outputs) == 1:  # most calls; needs no set of their ids
                 bits = 0
                 if inputs[0] in released and not scalars[number][0]:
                     released.remove(inputs[0])
@@ -69,7 +69,7 @@ def add_to_uses(batch: list[list[Any]], released: set[int], scalars: Mapping[int
 
 
 def releases(ids: set[int]) -> list[list[Any]]:
-    """RELEASE messages for these ids, none of them too long to be sent."""
+    """RELEASE messages for these ids, each short enough to be sent."""
     if len(ids) == 1:
         return [[RELEASE, tuple(ids)]]
     ordered = sorted(ids)
@@ -81,7 +81,7 @@ def ride(
 ) -> set[int]:
     """Mark the operands of a call whose handles were released; in a backward walk, this is their last use.
 
-    Returns the ids that the call has no bit for, which are to be released behind it.
+    Returns the ids for which the call has no bit, which are to be released after it.
     """
     behind: set[int] = set()
     bits = 0

@@ -1,4 +1,4 @@
-"""Ops of users, as the client calls them.
+"""Ops that users define.
 
 - `op`: `tensord.op`, and the op that it makes of a function
 """

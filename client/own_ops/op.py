@@ -1,4 +1,6 @@
-"""An op that a user defines: called with tensors it is issued as any op is, called with arrays it is the function."""
+"""An op that a user defines: called with tensors, it is issued like any op; called with arrays, it calls the
+function.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Op(Generic[P, R]):
-    """An op of a user. Made by `tensord.op`; called as the function is, with tensors of a session.
+    """An op of a user. Made by `tensord.op`; called like the function, with tensors of a session.
 
-    `name`, `version`, `digest`: what client and machine compare. `session.call(op.name, ...)` is the same call, and
+    `name`, `version`, `digest`: compared between client and machine. `session.call(op.name, ...)` is the same call, and
     takes `device=`.
     """
 
@@ -36,23 +38,23 @@ class Op(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name under which it is registered: "package.function"."""
+        """The registered name: "package.function"."""
         return self._defined.op.name
 
     @property
     def version(self) -> str:
-        """The version: as stated, else the version of the package."""
+        """The version: as given, else the version of the package."""
         return self._defined.own.version
 
     @property
     def digest(self) -> str:
-        """Of name, version, signature, and the source of its functions."""
+        """A digest of the name, version, signature, and the source of its functions."""
         return self._defined.own.digest
 
     def kernel(self, *kinds: str) -> Callable[[F], F]:
         """Define another function for devices of some kinds, before the op is first used: ``@op.kernel("cuda")``.
 
-        The function takes the same operands and attributes, and may have an `out` where the op's function has none.
+        The function takes the same operands and attributes, and may have an `out` even if the op's function has none.
 
         :param kinds: The kinds of devices.
         :returns: A decorator, which returns the function as it is.
@@ -80,7 +82,7 @@ class Op(Generic[P, R]):
         return result  # type: ignore[no-any-return]
 
     def _sorted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The operands that are there, and the attributes; MetadataTypeError if the function takes other arguments."""
+        """The operands that are given, and the attributes; MetadataTypeError if the function takes other arguments."""
         if kwargs.keys().isdisjoint(self._defined.schema.operands) and not any(each is None for each in args):
             operands, attributes = args, dict(kwargs)
         else:
@@ -129,23 +131,23 @@ def op(function: Any = None, /, **stated: Any) -> Any:
             return (x + y) * scale
 
     The function is called with arrays of the device: NumPy's, or CuPy's. Positional parameters are operands, those
-    behind a `*` attributes. A parameter `out` is filled by the function; without one its result is copied.
+    after a `*` attributes. The function fills a parameter `out`; without one its result is copied.
 
     :param function: The function; without one, a decorator is returned.
-    :param infer: From the operands' metas and the attributes to the meta of the result, a `Meta` or (shape, dtype), or
-        a tuple of them. It is called in the client and in the machine.
+    :param infer: A function from the operands' metas and the attributes to the meta of the result: a `Meta` or (shape,
+        dtype), or a tuple of them. It is called in the client and in the machine.
     :param name: By default the name of the package and the function.
     :param version: By default the version of the package.
-    :param elementwise: Each element of the result depends on the operands' elements at its place alone, which are
-        broadcast. The dtypes are promoted unless `infer` says otherwise.
-    :param dynamic: The data decide a shape, for which `infer` gives None.
+    :param elementwise: Each element of the result depends only on the elements of the operands, after broadcasting, at
+        the same place. The dtypes are promoted unless `infer` says otherwise.
+    :param dynamic: A shape depends on the data; `infer` gives None for it.
     :param bounded: The time is bounded by the size of the operands, so that small calls may run at once, on the thread
         that drives the machine.
-    :param total: No data of these operands make the function raise.
+    :param total: The function raises for no data of these operands.
     :param layouts: Layouts of global tensors with which each device computes its part, such as ``[((td.split(0),
-        td.broadcast), td.split(0))]``; otherwise each device computes all.
+        td.broadcast), td.split(0))]``; otherwise each device computes the whole result.
     :param kinds: The kinds of devices that the function is for; all by default.
-    :param work: The number of element operations, as a function of the metas of operands, those of results, and
+    :param work: The number of element operations, as a function of the metas of operands, the metas of results, and the
         attributes.
     :param scratch: The bytes of temporaries, as such a function.
     :returns: The op, which is called with tensors and attributes.

@@ -1,4 +1,4 @@
-"""The periods that a session knows, found by the calls that they begin with."""
+"""The periods that a session knows, found by their first calls."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from .period import Period, PeriodForm
 
 PERIODS: Final = 32
-STEPS: Final = 1 << 13  # of all their programs together
+STEPS: Final = 1 << 13  # of all programs together
 
 
 class Catalogue:
-    """Periods by the token of their first call, the longest first. `room`: the most new tensors that one makes."""
+    """Periods by the token of their first call, longest first. `room`: the most new tensors that a period makes."""
 
     def __init__(self) -> None:
         self.starts: dict[int, list[Period]] = {}
@@ -29,7 +29,8 @@ class Catalogue:
         return period in self._order
 
     def has(self, form: PeriodForm) -> bool:
-        """Is the form known; or are its calls those of a good period that begins elsewhere in the loop?"""
+        """Return whether the form is known, or its calls are those of a good period that begins elsewhere in the
+        loop."""
         tokens = sorted(form.tokens)
         return any(
             period.form == form or (not period.missed and tokens == sorted(period.tokens))
@@ -71,14 +72,14 @@ class Catalogue:
         return next((place for place in range(at, len(tokens)) if tokens[place] in starts), len(tokens))
 
     def begun(self, tokens: list[int]) -> Period | None:
-        """A period that begins with all of these tokens, or is the first of them."""
+        """A period that begins with all of these tokens, or is a beginning of them."""
         for period in self.starts.get(tokens[0], ()):
             if period.tokens[: len(tokens)] == tokens[: len(period)]:
                 return period
         return None
 
     def whole(self, tokens: list[int]) -> Period | None:
-        """The longest period that these tokens begin with."""
+        """The longest period with which these tokens begin."""
         for period in self.starts.get(tokens[0], ()):
             if period.tokens == tokens[: len(period)]:
                 return period

@@ -1,13 +1,13 @@
-"""The history of a session's stream of calls, in which stretches that repeat are found.
+"""The history of a session's stream of calls, in which repetitions are found.
 
-Each call is compared with the one a *distance* before it. While they are equal, the stream repeats with that distance;
-where they differ, the distance is that to the last call of the same number. So a loop is found when its second round
-is over: as soon as one of its calls is the only one of its number. It costs a comparison and an entry in a dictionary
-per call. The idea is that of Legion's Apophenia (Yadav et al., Automatic Tracing in Task-Based Runtime Systems, 2025);
-its suffix arrays would find rounds with irregular parts between them, too, and cost a thread.
+Each call is compared with the call a *distance* before it. While they are equal, the stream repeats with that distance.
+Where they differ, the distance is set to that of the last call with the same number. So a loop is found at the end of
+its second round: as soon as a call occurs that is the only one of its number in the loop. This costs a comparison and a
+dictionary entry per call. The idea is that of Legion's Apophenia (Yadav et al., Automatic Tracing in Task-Based Runtime
+Systems, 2025), whose suffix arrays would find rounds with irregular parts between them, too, and cost a thread.
 
-What is no call is a break (`BREAK`): a loop that asks for a value in each round repeats with it. Pieces between
-breaks are what can be sent as a run.
+A message that is no call is a break (`BREAK`): a loop that asks for a value in each round repeats with the break. Only
+the pieces between breaks can be sent as a run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LOCATION: Final = itemgetter(5)
 
 
 def tokens_of(messages: Iterable[Message]) -> list[int]:
-    """The number of each message: of a call its signature and its line, without the spans around.
+    """The number of each message: for a call, its signature and its line, without the surrounding spans.
 
-    A call that was made ready to be sent, and could not be, has its releases already: it is taken for no call.
+    A call that was prepared for sending, but could not be sent, has its releases already, and counts as no call.
     """
     return [m[1] << LINE_BITS | m[5] & LINE if m[0] == CALL and not m[4] else BREAK for m in messages]
 
@@ -55,7 +55,7 @@ def flat(operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]) ->
 
 
 def used_in(messages: Iterable[Message]) -> set[Any]:
-    """The ids in the messages. Scalars of calls may be among them."""
+    """The ids in the messages; scalars of calls may be among them."""
     found: set[Any] = set()
     for message in messages:
         if message[0] == CALL:
@@ -77,18 +77,18 @@ def newest_in(messages: Iterable[Message], before: int) -> int:
 
 
 LONGEST: Final = 1024  # calls of a period
-SHORTEST: Final = 8  # calls that are worth a run
-SHORT: Final = 16  # calls of a round that is taken several times
+SHORTEST: Final = 8  # calls that make a run worthwhile
+SHORT: Final = 16  # calls of a round that is combined with further rounds
 SEVERAL: Final = 64  # calls of such rounds together
-KEPT: Final = 4 * LONGEST  # calls that are remembered, at the most; half as many at the least
+KEPT: Final = 4 * LONGEST  # the most calls that are remembered; at least half as many are
 
 
 NEVER: Final = 1 << 60  # a position that no call has
-NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is none, laid out as a call
+NO_CALL: Final[Message] = (BREAK, 0, (), ())  # in place of a message that is no call, laid out as a call
 
 
 class CallSequence(NamedTuple):
-    """Calls in a row: the token, operands and results of each, as tuples, at which no garbage collector looks."""
+    """Consecutive calls: the token, operands and results of each, as tuples, which the garbage collector ignores."""
 
     tokens: Sequence[int]
     operands: Sequence[Sequence[Any]]
@@ -103,11 +103,11 @@ class Rounds(NamedTuple):
 
 
 class History:
-    """The newest calls, and with which distance they repeat.
+    """The newest calls, and the distance with which they repeat.
 
-    `_matched`: how many calls in a row were equal to those a distance before. `_due`: where two rounds are over.
-    `_last`: the newest position of each token, up to `_noted`; behind that only where rounds differ.
-    `_vain`: the distances that were given up.
+    `_matched`: the number of consecutive calls that equal those a distance before. `_due`: the end of two rounds.
+    `_last`: the newest position of each token, up to `_noted`; after that only where rounds differ. `_vain`: distances
+    that were given up.
     """
 
     def __init__(self) -> None:
@@ -120,12 +120,12 @@ class History:
         self._last: dict[int, int] = {}  # token -> its newest position
         self._distance = self._matched = self._due = self._noted = 0
         self._vain: set[int] = set()
-        self._span = 0  # around the newest call
+        self._span = 0  # of the newest call
 
     def add(
         self, tokens: Sequence[int], operands: Iterable[Sequence[Any]], results: Iterable[Sequence[int]]
     ) -> list[Rounds]:
-        """Add calls; the repetitions found."""
+        """Add calls; returns the repetitions found."""
         if len(self._tokens) >= KEPT:
             self._drop()
         known, last, distance, matched = self._tokens, self._last, self._distance, self._matched
@@ -164,7 +164,8 @@ class History:
             self._due = NEVER
 
     def calls_in(self, messages: Sequence[Message], tokens: Sequence[int]) -> tuple[list[Message], list[int]]:
-        """The messages and tokens without signatures, with breaks where spans change, one for several in a row."""
+        """The messages and tokens without signatures, with breaks where spans change; several breaks in a row become
+        one."""
         calls: list[Message] = []
         kept: list[int] = []
         newest = self._tokens[-1] if self._tokens else BREAK
@@ -183,12 +184,12 @@ class History:
         return calls, kept
 
     def interrupt(self) -> None:
-        """Note a break: something else was sent here."""
+        """Note a break: another message was sent here."""
         if self._tokens and self._tokens[-1] != BREAK:
             self.add((BREAK,), ((),), ((),))
 
     def _repeated(self, distance: int, matched: int, end: int) -> Iterator[CallSequence]:
-        """The two rounds that end there, cut at breaks, if they are complete; else sets when to look again."""
+        """The two rounds that end at `end`, cut at breaks, if they are complete; otherwise sets when to check again."""
         tokens = self._tokens
         size, newest = distance, tokens[end - distance : end]
         if BREAK not in newest:

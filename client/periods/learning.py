@@ -1,4 +1,4 @@
-"""Learning which calls repeat, from those that leave one by one."""
+"""Learns which calls repeat, from calls that are sent one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .history import BREAK, INPUTS, KEPT, OUTPUTS, CallSequence, History, line_i
 from .linking import Building
 from .period import Period, PeriodForm, form_of
 
-LISTENS: Final = 2 * KEPT  # messages among which it looks for periods, before it pauses
+LISTENS: Final = 2 * KEPT  # messages in which it looks for periods before it pauses
 GIVEN_UP: Final = 64  # forms that are known to be no periods
 NEVER: Final = 1 << 60
 
@@ -23,8 +23,8 @@ NEVER: Final = 1 << 60
 class Learning:
     """Finds periods for a catalogue, and forgets them. `signatures`: SIGNATURE messages by number.
 
-    `_given_up`: how often forms have to come until they are tried again. `_unheard`: messages that left since a period
-    was found or sent, or a signature was new. `_release` takes the id of a routine.
+    `_given_up`: how often forms must occur before they are tried again. `_unheard`: messages sent since a period was
+    found or sent, or a signature was new. `_release` takes the id of a routine.
     """
 
     def __init__(self, periods: Catalogue, locations: Locations, release: Callable[[int], None]) -> None:
@@ -45,7 +45,7 @@ class Learning:
         self._unheard = 0
 
     def forget(self, period: Period, often: int = 0) -> None:
-        """Forget a period, and learn its form again once it has come `often` times."""
+        """Forget a period, and learn its form again only after it has occurred `often` times."""
         self._periods.remove(period)
         for linked in period.programs.values():
             self._release(linked.id)
@@ -53,8 +53,8 @@ class Learning:
             self._give_up(period.form, often)
 
     def learn(self, messages: Sequence[Message]) -> None:
-        """Add to the history what leaves one by one; note the periods that are found by that. Not all the time: if
-        nothing was found for long, and no call was new, it looks at every fourth stretch of calls."""
+        """Add messages that are sent one by one to the history; note the periods found. If nothing was found for long,
+        and no call was new, only every fourth stretch of calls is examined."""
         self._unheard += len(messages)
         if self._unheard > LISTENS:
             if self._unheard > 4 * LISTENS:
@@ -71,13 +71,14 @@ class Learning:
                 self._history.give_up(distance)
 
     def _add_repeated(self, stretches: Sequence[CallSequence]) -> int:
-        """Make periods of forms that occur twice in two rounds; their number."""
+        """Make periods of forms that occur twice in two rounds; returns their number."""
         forms = Counter([form_of(stretch, self.signatures) for stretch in stretches])
         new = [form for form, count in forms.items() if count > 1 and self._is_new(form)]
         return sum(map(self._add, new))
 
     def _is_new(self, form: PeriodForm) -> bool:
-        """Is it neither a known period, nor one that was given up and has not come often since?"""
+        """Return whether the form is neither a known period, nor one that was given up and has not occurred often
+        since."""
         if self._periods.has(form):
             return False
         often = self._given_up.get(form)
@@ -87,7 +88,7 @@ class Learning:
         return False
 
     def _give_up(self, form: PeriodForm, often: int) -> None:
-        """Do not learn a form until it has come `often` times."""
+        """Do not learn a form until it has occurred `often` times."""
         self._given_up.pop(form, None)
         self._given_up[form] = often
         if len(self._given_up) > GIVEN_UP:
@@ -112,7 +113,7 @@ class Learning:
             self.forget(surplus)
 
     def note_signatures(self, batch: Sequence[Message]) -> None:
-        """Note the meaning of signature numbers, and forget what a former meaning was used for."""
+        """Note the meaning of signature numbers, and forget everything that used an earlier meaning."""
         for message in batch:
             if message[0] == ATOMIC:
                 self.note_signatures(message[1])

@@ -30,7 +30,7 @@ RECORDS = 64  # of a program, in one message
 
 
 class LinkedPeriod:
-    """A routine of the session's: a period's program with these results. `is_ready` once the machine has taken it."""
+    """A routine of the session: a period's program with these results. `is_ready` once the machine has accepted it."""
 
     __slots__ = ("_reply", "id", "results")
 
@@ -41,14 +41,14 @@ class LinkedPeriod:
 
     @property
     def is_ready(self) -> bool:
-        """Can it be run? The machine refuses what is over the session's quotas."""
+        """Return whether it can be run. The machine refuses a routine that exceeds the session's quotas."""
         return self._reply.done and self._reply.error is None
 
 
 def link(
     outbox: Outbox, period: Period, results: Results, signatures: Signatures
 ) -> tuple[LinkedPeriod, list[list[Any]]]:
-    """A routine of a period, and the messages that make it, which go last. The caller holds the lock."""
+    """A routine of a period, and the messages that make it, which are sent last. The caller holds the lock."""
     program, devices = Building(period, signatures).program(results)
     program_id, records = outbox.new_id(), list(wire_records(program))
     parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]
@@ -61,7 +61,8 @@ def link(
 
 
 class Building:
-    """Makes the program of a period. Raises what `Builder` does, and MetadataError for what data decide."""
+    """Makes the program of a period. Raises the errors of `Builder`, and MetadataError for shapes that depend on
+    data."""
 
     def __init__(self, period: Period, signatures: Signatures) -> None:
         self._form = period.form
@@ -85,7 +86,7 @@ class Building:
         return program, list(self._devices)
 
     def _add_sources(self) -> None:
-        """Add the parameters, as the calls that use them first describe them."""
+        """Add the parameters, with the metas in the first calls that use them."""
         sources: dict[int, tuple[Any, str]] = {}
         for number, operands, outputs in self._form.places():
             signature = self._signatures[number]

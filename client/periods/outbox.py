@@ -1,22 +1,22 @@
-"""An outbox that finds periods in what it sends, and sends a run of a program in place of each.
+"""An outbox that finds periods in its messages, and sends a run of a program in place of each.
 
-Theory of operation. Calls are issued and queued as ever. What leaves op by op goes through the history, which finds
-what repeats. Once a period is known, its calls are held back from the first one on, until the call behind the last one
-comes (by then the handles of what was only needed in between have been dropped); or until the batch leaves for another
-reason, whole period or not: a question, another thread's, an idle moment, a group. As the batch leaves, the calls of
-each whole period are replaced by one RUN message, if they have its form. New tensors that still have a handle, or that
-a later message uses, are the run's results. What is no period leaves as it is. So a held call is an unsent message, as
-there have always been, and nothing else has to know of it.
+Theory of operation. Calls are issued and queued as in any outbox. Calls that are sent op by op go through the history,
+which finds repetitions. Once a period is known, its calls are held back from the first one on, until the call after the
+last one comes (by then the handles of intermediate values have been dropped); or until the batch is sent for another
+reason, with the period complete or not: a question, another thread's, an idle moment, a group. When the batch is sent,
+the calls of each complete period are replaced by one RUN message, if they have its form. New tensors that still have a
+handle, or that a later message uses, are the run's results. All other messages are sent unchanged. So a held call is an
+ordinary unsent message, and nothing else has to know of it.
 
-A period's program is linked behind everything that was issued, since ids rise, and once for each set of results. It is
-run when the machine has answered that it took it: with a quota in the way, calls leave op by op.
+A period's program is linked after everything that was issued, since ids rise, and once for each set of results. It is
+run once the machine has answered that it accepted the program: if a quota is exceeded, calls are sent op by op.
 
 Ids. The machine numbers a run's inner values from its newest id on, below the run's results (`vm/routines`), but the
-client has numbered the results before it knows of a run. So room is left in front of a call that a period may begin
-with: `ids` jumps by as many as the longest period makes. A run without room leaves op by op.
+client has numbered the results before it knows of a run. So a gap is left before a call with which a period may begin:
+`ids` jumps by as many as the longest period makes. A run without a gap is sent op by op.
 
-Threads. Everything here is guarded by the outbox's lock. A signal handler that interrupts the replacement on its own
-thread may issue, but not send: the order of messages would not be that of their ids.
+Threads. The outbox's lock guards everything here. A signal handler that interrupts the replacement on its own thread
+may issue, but not send: the order of messages would not be that of their ids.
 """
 
 from __future__ import annotations
@@ -36,20 +36,19 @@ from .learning import Learning
 from .linking import LinkedPeriod, link
 from .period import Period, Results
 
-STRIDE: Final = 64  # messages between two looks at what is held back
-PATIENCE: Final = 8  # times in a row that a period may begin and not become a run
+STRIDE: Final = 64  # messages between two checks of held messages
+PATIENCE: Final = 8  # the times in a row that a period may begin without becoming a run
 VARIANTS: Final = 8  # programs of a period
 SIGNED: Final = frozenset((SIGNATURE, ATOMIC))  # kinds of messages that hold signatures
-OUTPUTS_OF_RUN: Final = 4  # their place in the message
+OUTPUTS_OF_RUN: Final = 4  # their position in the message
 
 
 class PeriodicOutbox(Outbox):
-    """See above. `periods` are those that are known; `runs` and `ops_in_runs` count what was sent as runs.
+    """The outbox described above. `periods`: the known ones; `runs` and `ops_in_runs` count what was sent as runs.
 
-    `_whole` are the periods among the messages that are over, with their starts; `_period` has begun at `_start`. The
-    first `_seen` messages were looked at. `_usual`: the limit of the batch as any outbox has it, unless another was set
-    in place of `_set`. `_kept`: dropped handles that messages use which are held back. `_newest`: no id that was sent
-    is above it.
+    `_whole`: the complete periods among the messages, with their starts; `_period` has begun at `_start`. The first
+    `_seen` messages were checked. `_usual`: the limit of the batch in any outbox, unless another limit replaced `_set`.
+    `_kept`: dropped handles that held messages use. `_newest`: no id that was sent is above it.
     """
 
     def __init__(self, transport: Any, frames: int | None = None) -> None:
@@ -67,8 +66,8 @@ class PeriodicOutbox(Outbox):
         self._learning = Learning(self.periods, self.locations, self.release)
 
     def stats(self) -> dict[str, Any]:
-        """How many periods are known, the programs that are linked for them, and what was sent as runs; and each period
-        by itself, the one that was sent last at the end."""
+        """The number of known periods and of programs linked for them, and of ops sent as runs; and each period by
+        itself, with the one sent last at the end."""
         with self.lock:
             rows = [
                 {"name": each.name, "calls": len(each), "programs": len(each.programs), "runs": each.runs}
@@ -81,7 +80,7 @@ class PeriodicOutbox(Outbox):
 
     def appended(self) -> None:
         """As in any outbox, but wait for the rest of a period that has begun."""
-        if self._sending:  # by this thread, which a signal handler has interrupted: the message leaves later
+        if self._sending:  # by this thread, which a signal handler has interrupted: the message is sent later
             return
         if not self._looks():
             super().appended()
@@ -100,7 +99,7 @@ class PeriodicOutbox(Outbox):
             self.waker.rouse()
 
     def _append(self) -> None:
-        """Act as any outbox: no period has begun. Look again after some messages, or after one that is no call."""
+        """Act as any outbox: no period has begun. Check again after some messages, or after one that is no call."""
         if len(self.messages) >= self._usual:
             self.limit = self._usual
             super().appended()
@@ -126,11 +125,11 @@ class PeriodicOutbox(Outbox):
         super().make_way()
 
     def _looks(self) -> bool:
-        """Is any period known, and may calls be held back?"""
+        """Return whether any period is known, and calls may be held back."""
         return bool(self.periods.starts) and not self.depth and type(self.messages) is list
 
     def _follow(self) -> None:
-        """Look at the messages since the last look: did a period begin, continue, or end?"""
+        """Check the messages since the last check for periods that begin, continue, or end."""
         messages, first = self.messages, self._seen
         tokens = tokens_of(messages[first:] if first else messages)
         self._seen = len(messages)
@@ -160,13 +159,14 @@ class PeriodicOutbox(Outbox):
         return start + len(period)
 
     def _is_due(self) -> bool:
-        """Should a complete period leave? If the machine works beside the program; else the batch may grow as usual."""
+        """Return whether a complete period is due: if the machine works concurrently with the program. Otherwise the
+        batch may grow as usual."""
         if not self._whole:
             return False
         return self.transport.eager or self.heavy or len(self.messages) >= self._usual
 
     def _wait(self) -> bool:
-        """Set when to look again at a period that has begun; False if there is none."""
+        """Set when to check a begun period again; False if there is none."""
         if self._period is None:
             return False
         size, end = len(self.messages), self._end(self._start, self._period)
@@ -176,11 +176,11 @@ class PeriodicOutbox(Outbox):
         return True
 
     def _make_room(self) -> None:
-        """Skip ids, for the inner values of a run."""
+        """Skip ids for the inner values of a run."""
         self.ids += self.periods.room
 
     def _miss(self, period: Period) -> None:
-        """Note that a period began but was not completed; forget a period to which that often happens."""
+        """Note that a period began but was not completed; forget a period that often fails."""
         period.missed += 1
         if period.missed > PATIENCE and period in self.periods:
             self._learning.forget(period, PATIENCE)
@@ -188,7 +188,7 @@ class PeriodicOutbox(Outbox):
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def _send_all(self) -> bool:
-        """As in any outbox, with runs in place of whole periods."""
+        """Send as any outbox does, with runs in place of complete periods."""
         return self._send(len(self.messages)) if type(self.messages) is list else super()._send_all()
 
     def _send(self, count: int) -> bool:
@@ -200,7 +200,7 @@ class PeriodicOutbox(Outbox):
             return sent
 
     def _made_ready(self, count: int) -> list[list[Any]]:
-        """Take the first `count` messages, with releases, and runs in place of periods."""
+        """Take the first `count` messages, with releases, and with runs in place of periods."""
         if self._sending:
             message = "a signal handler that interrupts the sending of messages may neither submit nor wait"
             raise ProtocolError(message, location=user_line())
@@ -217,7 +217,7 @@ class PeriodicOutbox(Outbox):
             self._sending = False
 
     def _finish(self, count: int) -> None:
-        """Settle the period that has begun, if the first `count` messages leave now."""
+        """Settle the begun period, if the first `count` messages are sent now."""
         self._follow()
         begun, self._period, self._seen = self._period, None, 0
         if begun is not None and self._start < count:
@@ -247,7 +247,7 @@ class PeriodicOutbox(Outbox):
         return ready
 
     def _remainder(self) -> list[list[Any]]:
-        """The messages that were to stay: they leave before a program, since ids rise."""
+        """The messages that should have stayed: they are sent before a program, since ids rise."""
         held, self.messages = self.messages, []
         self.heavy = False
         self._learning.learn(held)
@@ -256,7 +256,7 @@ class PeriodicOutbox(Outbox):
     def _replaced(
         self, batch: list[list[Any]], whole: Sequence[tuple[int, Period]], dropped: set[int]
     ) -> list[list[Any]]:
-        """The batch with runs in place of periods. The inner values of runs leave `dropped`."""
+        """The batch with runs in place of periods. The inner values of runs are removed from `dropped`."""
         ready: list[list[Any]] = []
         done = 0
         for start, period, values, gone in reversed(list(self._matched(batch, whole, dropped))):
@@ -277,7 +277,7 @@ class PeriodicOutbox(Outbox):
     def _matched(
         self, batch: list[list[Any]], whole: Sequence[tuple[int, Period]], dropped: set[int]
     ) -> Iterator[tuple[int, Period, list[Any], set[int]]]:
-        """The periods whose form the calls have, the last first: start, values, new tensors that nothing later uses."""
+        """The periods whose form the calls have, last first: start, values, and new tensors that nothing later uses."""
         later, behind = used_in(self.messages), len(batch)
         for start, period in reversed(whole):
             end = start + len(period)
@@ -291,8 +291,8 @@ class PeriodicOutbox(Outbox):
             behind = start
 
     def _run(self, period: Period, values: list[Any], gone: set[int], newest: int) -> list[Any] | None:
-        """The run in place of a period, without its location; None if the calls have to leave one by one."""
-        if period not in self.periods:  # given up for another one that was found in this batch
+        """The run in place of a period, without its location; None if the calls have to be sent one by one."""
+        if period not in self.periods:  # replaced by another period that was found in this batch
             return None
         made = period.made(values)
         linked = self._program(period, tuple([id_ not in gone for id_ in made]))

@@ -1,8 +1,8 @@
-"""Periods: repeated calls whose tensors and numbers are left open.
+"""Periods: repeated calls with tensors and numbers as variables.
 
-A *place* is a position among all operands and results of the calls (`history.values_in`). Two stretches of calls have
-the same *form* if their signatures and lines are the same, and their tensors are the same ones at the same places: made
-by the same call of the stretch, or from outside. Which tensors come from outside is open, and so are the numbers.
+A *place* is a position among all operands and results of the calls (`history.values_in`). Two sequences of calls have
+the same *form* if their signatures and lines are the same, and the same places share a tensor: one made by the same
+call of the sequence, or one from outside. The tensors from outside, and the numbers, may differ.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .history import LOCATION, CallSequence, flat, signature_in, values_in
 
 Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
 Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
-Results: TypeAlias = tuple[bool, ...]  # for each new tensor, whether it has a handle when the period is over
-NUMBER = -1  # in place of the first place: a number
+Results: TypeAlias = tuple[bool, ...]  # for each new tensor: it has a handle at the end of the period
+NUMBER = -1  # instead of the first place, for a number
 
 OP, ATTRIBUTES, METAS, DEVICE, TARGETS = range(2, 7)  # of a SIGNATURE message
 
 
 class PeriodForm(NamedTuple):
-    """`tokens` of the calls; `counts`: operands and results of each; `first`: for each place the place where its tensor
-    came first in program order, or `NUMBER`."""
+    """The form of calls. `tokens`: of the calls; `counts`: operands and results of each; `first`: for each place, the
+    first place of its tensor in program order, or `NUMBER`."""
 
     tokens: tuple[int, ...]
     counts: tuple[tuple[int, int], ...]
@@ -56,7 +56,7 @@ def form_of(stretch: CallSequence, signatures: Signatures) -> PeriodForm:
 
 
 class Places(NamedTuple):
-    """The places of tensors from outside, where they come first, of numbers, and of new tensors; in program order."""
+    """The places of outside tensors (where they occur first), of numbers, and of new tensors; in program order."""
 
     outside: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -64,11 +64,12 @@ class Places(NamedTuple):
 
 
 class Period:
-    """A form that is expected to come again. `outside`, `numbers`, `made` give what is at these places of the values.
+    """A form that is expected to occur again. `outside`, `numbers`, `made`: functions that get the values at these
+    places.
 
-    `programs`: what is linked for it, by which of the new tensors are results. `seen`: how often the others were
-    wanted. `missed`: how many times in a row it began and did not become a run; `runs`: how often it became one. `name`
-    is for people.
+    `programs`: the linked programs, by the set of new tensors that are results. `seen`: how often the other sets were
+    wanted. `missed`: how many times in a row it began and did not become a run; `runs`: how often it became one.
+    `name`: for people.
     """
 
     def __init__(self, form: PeriodForm, signatures: Signatures) -> None:
@@ -111,7 +112,7 @@ def getter(places: Sequence[int]) -> Get:
 
 
 def is_in_one_span(calls: Sequence[Message]) -> bool:
-    """Were the calls issued in one span, or all outside of spans?"""
+    """Return whether all calls were issued in one span, or all outside of spans."""
     locations = list(map(LOCATION, calls))
     if max(locations) < LINES:
         return True

@@ -1,4 +1,4 @@
-"""A model in stages on several devices, through which the pieces of a batch follow each other.
+"""Pipelines: a model in stages on several devices, through which the microbatches of a batch pass one after the other.
 
-- `pipeline`: the stages, the pieces, and what bounds how many of these are alive
+- `pipeline`: the stages, the microbatches, and the limit of live microbatches
 """

@@ -1,13 +1,13 @@
-"""Pipeline parallelism: stages on several devices, and the microbatches of a batch one behind the other.
+"""Pipeline parallelism: stages on several devices, and the microbatches of a batch one after the other.
 
 Nothing schedules the stages while they work. A stage starts as soon as the edges of its operands allow, in the order in
-which its ops were issued: its stream is in order. So the ops are issued in the order "one forward, one backward"
-(`order`). By themselves, devices that run what is ready would let the first stage get ahead with all microbatches,
-whose saved tensors all have to be kept. So a stage has credits (`most_alive`). Its forward pass of a microbatch comes
-`after` its backward pass of the one so many before, which is one more edge.
+which its ops were issued, since its stream is in order. So the ops are issued in the order "one forward, one backward"
+(`order`). Devices that run whatever is ready would let the first stage run ahead with all microbatches, whose saved
+tensors would all have to be kept. So a stage has credits (`most_alive`): its forward pass of a microbatch comes `after`
+its backward pass of the microbatch that many before, which is one more edge.
 
 Sources: D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019 (1F1B); Y. Zhuang et
-al., On Optimizing the Communication of Model Parallelism, 2023 (one more microbatch, behind which copies hide).
+al., On Optimizing the Communication of Model Parallelism, 2023 (one more microbatch, which hides copies).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Loss: TypeAlias = Callable[..., tuple[Any, Tensor]]
 class Stage(NamedTuple):
     """A stage of a pipeline, on a device or on a placement.
 
-    `forward(x)` gives the stage's result, and what its backward pass needs besides: any object. `backward(dy, saved)`
-    gives the gradient by x; the first stage, which nobody asks for that, gives any tensor that it makes at last.
-    Gradients by parameters are added up in place, in the order of the microbatches. `layout`: that of x and dy on a
-    placement, by default each device has some of the rows.
+    `forward(x)` returns the stage's result, and any object that its backward pass needs. `backward(dy, saved)` returns
+    the gradient by x; the first stage, whose gradient nobody needs, returns any tensor that it makes last. Gradients by
+    parameters are added up in place, in the order of the microbatches. `layout`: that of x and dy on a placement; by
+    default each device has some of the rows.
     """
 
     device: str | Placement
@@ -71,8 +71,8 @@ class Pipeline:
     def __call__(self, x: Tensor, *targets: Tensor, loss: Loss) -> list[Any]:
         """Run a batch forward and backward; returns the loss of each microbatch, at once.
 
-        x and the targets are cut alike along their first axis, as numpy.array_split cuts. `loss(y, *targets)` gives a
-        value, which is kept, and the gradient by y, the last stage's result. MetadataError for fewer rows than
+        x and the targets are split alike along their first axis, as numpy.array_split does. `loss(y, *targets)` returns
+        a value, which is kept, and the gradient by y, the last stage's result. MetadataError for fewer rows than
         microbatches.
         """
         if not callable(loss):
@@ -97,22 +97,22 @@ make_public(Pipeline, frozenset({"__call__"}))
 
 
 class Batch:
-    """One batch on its way through the stages. `values`: the loss of each microbatch that has come to the end."""
+    """One batch on its way through the stages. `values`: the losses of the microbatches that have reached the end."""
 
     def __init__(self, stages: Sequence[Stage], cut: Sequence[Sequence[Tensor]], loss: Loss) -> None:
         self.values: list[Any] = []
         self._stages = stages
         self._loss = loss
         self._targets = deque(targets for _, *targets in cut)
-        self._arriving: list[deque[Tensor]] = [deque() for _ in stages]  # what each stage's forward passes are given
-        self._returning: list[deque[Tensor]] = [deque() for _ in stages]  # what its backward passes are given
+        self._arriving: list[deque[Tensor]] = [deque() for _ in stages]  # the inputs of each stage's forward passes
+        self._returning: list[deque[Tensor]] = [deque() for _ in stages]  # the inputs of its backward passes
         self._begun = [0] * len(stages)
         self._saved: list[deque[Any]] = [deque() for _ in stages]
-        self._passed: list[deque[Tensor]] = [deque() for _ in stages]  # what its backward passes have given
+        self._passed: list[deque[Tensor]] = [deque() for _ in stages]  # the results of its backward passes
         self._arriving[0].extend(x for x, *_ in cut)
 
     def forward(self, number: int) -> None:
-        """Issue the forward pass of a stage's next microbatch; of the last stage the loss, too."""
+        """Issue the forward pass of a stage's next microbatch; for the last stage also the loss."""
         stage, alive = self._stages[number], most_alive(len(self._stages), number)
         x = stage.take(self._arriving[number].popleft())
         if self._begun[number] >= alive:
@@ -143,7 +143,7 @@ class Batch:
 
 def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
     """The passes of all stages, each with whether it is a forward pass. In each round a stage has one pass: backward if
-    it can, else forward if one more microbatch may be alive there."""
+    possible, else forward if one more microbatch may be alive there."""
     forward, backward = [0] * stages, [0] * stages
     while backward[0] < microbatches:
         arrived = [microbatches, *forward]
@@ -158,17 +158,17 @@ def order(stages: int, microbatches: int) -> Iterator[tuple[int, bool]]:
 
 
 def most_alive(stages: int, number: int) -> int:
-    """How many microbatches may be alive on a stage: as many as there are stages from it to the end, and one more.
+    """The most microbatches that may be alive on a stage: the number of stages from it to the end, plus one.
 
-    Without that one a stage waits in each round for two copies: of its result to the next stage, and of a gradient back
-    from there. The last stage waits for none.
+    Without the additional one, a stage would wait in each round for two copies: of its result to the next stage, and of
+    a gradient back from there. The last stage waits for none.
     """
     behind = stages - number - 1
     return behind + 2 if behind else 1
 
 
 def rows_of(operands: Sequence[Any]) -> int:
-    """The length of the first axis that all have."""
+    """The common length of the first axes."""
     for each in operands:
         if not isinstance(each, Tensor):
             raise located(MetadataTypeError(f"pipeline: a batch is a tensor, not {type(each).__name__}; use asarray"))
@@ -181,7 +181,7 @@ def rows_of(operands: Sequence[Any]) -> int:
 
 
 def check_there(core: Core, device: str | Placement) -> None:
-    """MetadataError unless the session has the devices, on whichever node."""
+    """MetadataError unless the session has the devices, on any node."""
     if isinstance(device, Placement):
         placement_of(core, device)
     else:
@@ -202,7 +202,7 @@ def check_tensor(given: Any, what: str) -> None:
 
 
 def checked(stages: Sequence[Any]) -> list[Stage]:
-    """The stages; MetadataTypeError for what is none."""
+    """The stages; MetadataTypeError for anything else."""
     if not isinstance(stages, Sequence) or not stages:
         raise located(MetadataTypeError("pipeline: stages are a list of at least one tensord.Stage"))
     for each in stages:
@@ -218,11 +218,11 @@ def checked(stages: Sequence[Any]) -> list[Stage]:
 def pipeline(stages: Sequence[Stage], microbatches: int) -> Pipeline:
     """Make a pipeline of stages, each on a device: ``losses = pipeline(stages, 16)(x, targets, loss=loss)``.
 
-    The stages work at the same time, on one microbatch each: "one forward, one backward". On a stage with n behind it,
-    at most n + 2 microbatches are alive; on the last one, one. See docs/pipelines.md.
+    The stages work at the same time, on one microbatch each: "one forward, one backward". On a stage with n stages
+    after it, at most n + 2 microbatches are alive; on the last one, one. See docs/pipelines.md.
 
     :param stages: The stages in their order.
-    :param microbatches: How many parts a batch is cut into.
+    :param microbatches: The number of parts into which a batch is split.
     :returns: The pipeline, which is called with a batch.
     :raises MetadataTypeError: A stage is no `Stage`.
     :raises MetadataError: The number of microbatches is below 1.

@@ -1,1 +1,1 @@
-"""`forks`: what a fork, and the end of the process, do to sessions."""
+"""`forks`: the effects of a fork, and of the end of the process, on sessions."""

@@ -1,14 +1,14 @@
 """The effects of a fork, and of the end of the process, on sessions.
 
-The child of a fork may use none of them: sockets, locks and threads are the parent's.
+A forked child may use none of its parent's sessions: their sockets, locks and threads belong to the parent.
 
 A lock that another thread held at the fork stays locked in the child for ever. So each outbox gets a new lock there,
-and a transport whose error names the fork. In the parent, a mapped result may now be read by the child, too, and the
-parent cannot know for how long. So its export is kept until the session ends. Host arrays may lie in memory that the
-child shares with its parent, so the child cannot write them.
+and a transport whose error names the fork. In the parent, a mapped result may now also be read by the child, for an
+unknown time, so its export is kept until the session ends. Host arrays may lie in memory that the child shares with its
+parent, so the child cannot write them.
 
-At the end of the process, sessions that were not closed say goodbye. Without a goodbye the daemon logs a client that
-has died, and over tcp keeps its tensors until the lease is over. So it goes with a process that is killed.
+At the end of the process, sessions that were not closed say goodbye. Without a goodbye, as when the process is killed,
+the daemon logs a client that has died, and over tcp keeps its tensors until the lease is over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mapped(Protocol):
 
 
 class Inherited(Protocol):
-    """Property of the parent: an outbox, a connection, lent memory."""
+    """An object that belongs to the parent: an outbox, a connection, lent memory."""
 
     def inherit(self) -> None:
         """Give it up in the child."""
@@ -44,7 +44,7 @@ class Inherited(Protocol):
 
 
 class Forks:
-    """The objects of this process that a fork concerns."""
+    """The objects of this process that a fork affects."""
 
     def __init__(self) -> None:
         self.mapped: WeakSet[Mapped] = WeakSet()
@@ -92,10 +92,10 @@ PATIENCE: Final = 1.0  # seconds for other threads that use the sessions
 
 
 class Closing(Protocol):
-    """A transport, which is closed at the end."""
+    """A transport, which is closed at the end of the process."""
 
     def close(self, patience: float) -> None:
-        """Close it, if that takes no longer than so many seconds."""
+        """Close it, if that takes at most `patience` seconds."""
 
     def __hash__(self) -> int: ...
 
@@ -107,7 +107,7 @@ FORKS.anew.append(_open.clear)  # a child closes no session of its parent
 def close_at_exit(transport: Closing) -> None:
     """Close the transport of a session at the normal end of the process, unless it is closed by then.
 
-    Also if its session is gone: the transport's own thread closes it then, and may need some time.
+    This also holds if its session is gone: the transport's own thread is then closing it, and may need some time.
     """
     if not _open:
         AT_END.do(close_sessions)

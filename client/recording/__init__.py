@@ -1,5 +1,5 @@
-"""Recording values: what a machine tells its recorder, written to a file.
+"""Recordings with values: what a machine notes for its recorder, written to a file.
 
-- `recorder`: fetches entries and writes them; `left_out`: which values are to be taken out again
+- `recorder`: fetches entries and writes them; `left_out`: finds values that must be removed again
 - `session_recording`: a session that records itself
 """

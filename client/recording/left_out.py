@@ -1,6 +1,6 @@
-"""Values that a recording is not to hold: of tensors with certain names, or uploaded at certain lines.
+"""Values that a recording must not contain: of tensors with certain names, or uploaded at certain lines.
 
-A name is published after its value was uploaded, so the value is in the file by then, and is taken out of it again.
+A name is published after its value was uploaded, so the value is in the file by then, and is removed again.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ WHY: Final = "left out (--without)"
 
 
 class LeftOut:
-    """Looks at each entry that is written. `patterns`: of names, and of lines (`train.py:12`)."""
+    """Examines each written entry. `patterns`: of names, and of lines (`train.py:12`)."""
 
     def __init__(self, writer: Writer, patterns: Sequence[str]) -> None:
         self.writer = writer
         self.patterns = patterns
-        self.count = 0  # of values that were taken out
+        self.count = 0  # values that were removed
         self._pieces: dict[int, list[tuple[int, int]]] = {}  # by value: offsets and lengths
-        self._of: dict[tuple[int, int], list[int]] = {}  # by session and id: the values
-        self._asked: dict[tuple[int, int], tuple[int, int]] = {}  # by session and request: the tensor
+        self._of: dict[tuple[int, int], list[int]] = {}  # values by session and id
+        self._asked: dict[tuple[int, int], tuple[int, int]] = {}  # tensors by session and request
         self._lines: dict[tuple[int, int], str] = {}
-        self._names: set[tuple[int, int]] = set()  # tensors that are left out
+        self._names: set[tuple[int, int]] = set()  # tensors to leave out
 
     def look(self, body: bytes, offset: int) -> None:
-        """Look at an entry that was written at that offset."""
+        """Examine an entry that was written at that offset."""
         entry = decode_entry(body)
         kind = entry[0]
         if kind == VALUE:
@@ -75,7 +75,7 @@ class LeftOut:
         return any(fnmatchcase(text, pattern) for pattern in self.patterns)
 
     def _has(self, tensor: tuple[int, int], number: int) -> None:
-        """A tensor has that value."""
+        """Note that a tensor has that value."""
         if tensor in self._names:
             self._blank(number)
         elif number:

@@ -1,6 +1,7 @@
 """The recorder of values: fetches what the machine has noted, and writes it to a file, up to a limit.
 
-A value that would go beyond the limit is dropped; the recording ends where a message would."""
+A value that would exceed the limit is dropped; a message that would exceed it ends the recording.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +16,17 @@ from ...interpreter.recordings.writer import Writer
 from .left_out import LeftOut
 
 LIMIT: Final = 1 << 30  # bytes of a file
-PATIENCE: Final = 5.0  # seconds without anything new, for values that are still being computed at the end
+PATIENCE: Final = 5.0  # seconds without a new entry, at the end, for values that are still being computed
 _PAUSE: Final = 0.02
-_BOUND: Final = 1 << 30  # bytes of values that wait in the machine
+_BOUND: Final = 1 << 30  # bytes of values that may wait in the machine
 
 Query = Callable[..., Any]
 
 
 class ValueRecorder:
-    """Records sessions, all for none, into `path`. `query` asks the machine. A context manager, which completes the
-    file. `full`: was the limit reached? `values`: how many were met, of which so many were `lost`. Raises OSError with
-    the path; MetadataError and ProtocolError of the machine.
+    """Records sessions, none for all, into `path`. `query` asks the machine. A context manager, which completes the
+    file. `full`: the limit was reached. `values`: the values seen, of which `lost` were not written. Raises OSError
+    with the path; MetadataError and ProtocolError of the machine.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class ValueRecorder:
         self.limit = limit
         self.full = self.over = False
         self.noted_lost = 0
-        self._dropped = False  # are the next pieces those of a value that was dropped?
+        self._dropped = False  # the next pieces belong to a dropped value
         self.values = 0
         about = query("record", list(sessions), _BOUND)
         try:
@@ -49,7 +50,7 @@ class ValueRecorder:
         self._left_out = LeftOut(self.file, without) if without else None
 
     def take(self) -> int:
-        """Write what is new; how many entries that was. At the limit the machine records no more."""
+        """Write new entries; returns their number. At the limit the machine stops recording."""
         if self.full:
             return 0
         count = self._write(self.query("recorded") or ())
@@ -73,7 +74,7 @@ class ValueRecorder:
         return len(entries)
 
     def _drop_beyond(self, value: Any) -> None:
-        """Drop a value that the limit leaves no room for. All else goes on."""
+        """Drop a value for which the limit leaves no room. All else is recorded."""
         _, number, _, _, nbytes = value
         if self.file.nbytes + nbytes > self.limit:
             self._dropped = True
@@ -90,7 +91,7 @@ class ValueRecorder:
 
     @property
     def lost(self) -> int:
-        """How many values are not in the file."""
+        """The number of values that are not in the file."""
         return self.noted_lost + (0 if self._left_out is None else self._left_out.count)
 
     def finish(self) -> None:
@@ -101,7 +102,7 @@ class ValueRecorder:
             self.complete()
 
     def end(self) -> None:
-        """End the recording, once what is being read for it is there."""
+        """End the recording, once pending reads for it are complete."""
         if self.full:
             return
         until = time.monotonic() + PATIENCE
@@ -114,7 +115,7 @@ class ValueRecorder:
             self._write(self.query("unrecord") or ())
 
     def complete(self, trace: IO[bytes] | None = None) -> None:
-        """Complete the file with what it has. A machine that has ended is not asked any more."""
+        """Complete the file with its present contents. A machine that has ended is not asked any more."""
         if self.over:
             return
         self.over = True

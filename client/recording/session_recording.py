@@ -1,7 +1,7 @@
 """`with session.record(path):` a session that records itself.
 
-A thread fetches what the machine has noted, so that little of it waits there. It stops at the first error, which the
-end of the block raises; the file is complete then as far as it goes.
+A thread fetches what the machine has noted, so that little of it accumulates there. The thread stops at the first
+error, which the end of the block raises; the file is then complete up to that point.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from .recorder import ValueRecorder
 
-PAUSE: Final = 0.05  # seconds between two looks
+PAUSE: Final = 0.05  # seconds between two checks
 
 
 class SessionRecording:

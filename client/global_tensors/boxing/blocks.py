@@ -1,6 +1,6 @@
-"""Which pieces of the old parts a new part is made of.
+"""Finds the pieces of old parts that make up a new part.
 
-The pieces of a new part form a grid, since every layout cuts a value along whole axes. So a new part is put together by
+The pieces of a new part form a grid, since every layout cuts a value along whole axes. So a new part is assembled by
 joining pieces along one axis after the other.
 """
 
@@ -19,7 +19,7 @@ Interval = tuple[int, int]
 
 
 class Piece(NamedTuple):
-    """A part's piece: the number of the part, and the intervals in it, () for all of it."""
+    """A piece of a part: the number of the part, and the intervals in it, () for the whole part."""
 
     source: int
     cut: tuple[Interval, ...]
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 class NewPart(NamedTuple):
-    """A new part: its pieces, row-major in a grid with so many along each axis."""
+    """A new part: its pieces, row-major in a grid, and their number along each axis."""
 
     counts: tuple[int, ...]
     pieces: tuple[Piece, ...]
@@ -35,8 +35,8 @@ class NewPart(NamedTuple):
 
 @lru_cache(maxsize=512)
 def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
-    """The new parts, of the old ones. A piece that a device has is not taken from another one, and of equal pieces one
-    on a device that stays is taken: a program leaves a lost device."""
+    """The new parts, made of old ones. A device never fetches a piece that it has. Of equal pieces, one on a device
+    that also has a new part is preferred, so that a program can leave a lost device."""
     staying = set(after.placement.names)
     kept = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
     lines = [tuple(place[dim] for dim in kept) for place in places(before.placement.grid)]
@@ -51,7 +51,7 @@ def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
 
 
 def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> NewPart:
-    """One new part, of the parts with these numbers, the preferred one first."""
+    """One new part, made of the parts with these numbers; the preferred part comes first."""
     if not prod(share.shape):
         return NewPart((0,) * len(share.shape), ())
     ends = [begin + size for begin, size in zip(share.begin, share.shape, strict=True)]
@@ -70,14 +70,14 @@ def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> NewPart
 def whole_if_one_has_it(
     cuts: list[Interval], parts: tuple[Share, ...], sources: list[int], axis: int
 ) -> list[Interval]:
-    """The intervals along an axis, as one if the preferred part has all of it."""
+    """The intervals along an axis; a single one if the preferred part covers all of them."""
     first, end = cuts[0][0], cuts[-1][1]
     begin, size = parts[sources[0]].begin[axis], parts[sources[0]].shape[axis]
     return [(first, end)] if begin <= first and end <= begin + size else cuts
 
 
 def piece(parts: tuple[Share, ...], sources: list[int], cell: tuple[Interval, ...]) -> Piece:
-    """A cell of the value as a piece of the first part that has it."""
+    """A cell of the value as a piece of the first part that contains it."""
     for n in sources:
         part = parts[n]
         inside = all(

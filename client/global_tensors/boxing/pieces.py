@@ -1,4 +1,4 @@
-"""Pieces of plain tensors: cut out, joined, and reduced."""
+"""Cuts, joins and reduces pieces of plain tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cut(tensor: Tensor, intervals: tuple[Interval, ...]) -> Tensor:
 
 
 def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors on one device, one behind the other along an axis."""
+    """Tensors on one device, concatenated along an axis."""
     if len(tensors) == 1:
         return tensors[0]
     core = tensors[0]._core
@@ -39,7 +39,7 @@ def reduced(parts: Sequence[Tensor], reduction: str, home: str) -> Tensor:
 
 
 def put_together(parts: Sequence[Tensor], block: NewPart, home: str) -> Tensor:
-    """A new part on its device. At least one piece is there."""
+    """A new part on its device, assembled from at least one piece."""
     pieces = [
         cut(parts[piece.source], piece.cut).to_device(home)
         if parts[piece.source]._home != home

@@ -1,8 +1,8 @@
-"""From one form of a value to another: which steps lead there.
+"""Chooses the steps from one form of a value to another.
 
-Addends are summed first, then slices and copies move, then what is an addend elsewhere is filled up with zeros. To a
-placement with a grid of the same shape parts may go one to one, and become others before or afterwards: what takes the
-least time is done, and of ways that take equally long the one on which the fewest bytes go to other devices' placement.
+Addends are summed first, then slices and copies move, then new addends are filled up with zeros. If the other placement
+has a grid of the same shape, parts may move one to one, and change their layout before or afterwards. The way that
+takes the least time is chosen; of equally fast ways, the one that sends the fewest bytes to the other placement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def route(before: Form, after: Form) -> tuple[BoxingStep, ...]:
 
 
 def sliced(form: Form) -> Iterator[Form]:
-    """The same with slices in place of addends, along an axis that is not cut yet: sums that are sent go once."""
+    """The form with slices in place of addends, along an axis that is not cut yet, so that sums are sent once."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial) and form.meta is not None:
             yield from (form.at(dim, Split(axis)) for axis in range(form.meta.ndim) if not form.splits(axis))
@@ -43,7 +43,7 @@ def cost(way: tuple[BoxingStep, ...]) -> tuple[float, int, int]:
 
 
 def straight(before: Form, after: Form) -> tuple[BoxingStep, ...]:
-    """The steps without a stop between two placements."""
+    """The steps of a way without an intermediate form between two placements."""
     steps: list[BoxingStep] = []
     at, here = before, before.placement == after.placement
     if before is after or before.meta is None:
@@ -62,7 +62,7 @@ def straight(before: Form, after: Form) -> tuple[BoxingStep, ...]:
 
 
 def reduced_to(at: Form, after: Form, dim: int, *, here: bool) -> Atom:
-    """The layout that replaces addends along a dimension of the grid: the slices that are wanted, if possible."""
+    """The layout that replaces addends along a dimension of the grid: the wanted slices, if possible."""
     wanted = after.layout[dim] if here else BROADCAST
     if isinstance(wanted, Split) and not at.splits(wanted.axis) and after.splits(wanted.axis) == [dim]:
         return wanted
@@ -70,7 +70,7 @@ def reduced_to(at: Form, after: Form, dim: int, *, here: bool) -> Atom:
 
 
 def moved(at: Form, after: Form, *, here: bool) -> list[Atom]:
-    """The layout that is wanted, with copies in place of new addends."""
+    """The wanted layout, with copies in place of new addends."""
     return [
         BROADCAST if isinstance(new, Partial) and not (here and at.layout[dim] == new) else new
         for dim, new in enumerate(after.layout)
@@ -78,12 +78,12 @@ def moved(at: Form, after: Form, *, here: bool) -> list[Atom]:
 
 
 def seconds(before: Form, after: Form) -> float:
-    """Seconds that boxing takes at the bandwidths of `links`."""
+    """The seconds that boxing takes at the rates of `links`."""
     return cost(route(before, after))[0]
 
 
 def box(parts: Sequence[Tensor], before: Form, after: Form) -> list[Tensor]:
-    """Issue the steps; the new parts, some of which may be the old ones."""
+    """Issue the steps; returns the new parts, some of which may be old ones."""
     made = list(parts)
     for step in route(before, after):
         made = step.issue(made)

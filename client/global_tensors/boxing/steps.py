@@ -1,4 +1,4 @@
-"""The steps of boxing: what each moves, how long that takes, and how it is issued."""
+"""The steps of boxing: the bytes that each moves, its time, and how it is issued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .pieces import put_together, zeros
 
 @dataclass(frozen=True, slots=True)
 class BoxingStep:
-    """One step, from a form to another. `received`: the bytes that each device gets from others."""
+    """One step, from one form to another. `received`: the bytes that each device gets from others."""
 
     before: Form
     after: Form
@@ -35,7 +35,7 @@ class BoxingStep:
 
     @property
     def seconds(self) -> float:
-        """How long it takes: as long as the device that receives the most."""
+        """The time of the step: that of the device that receives the most bytes."""
         names = (*self.before.placement.names, *self.after.placement.names)
         return max(self.received, default=0) / bandwidth(names)
 
@@ -46,7 +46,7 @@ class BoxingStep:
 
 @dataclass(frozen=True, slots=True)
 class Reduction(BoxingStep):
-    """The addends of one dimension of the grid become slices, or each device gets the sum."""
+    """The addends along one dimension of the grid become slices, or each device gets the sum."""
 
     dim: int
 
@@ -107,7 +107,7 @@ class Assembly(BoxingStep):
     @property
     def collective(self) -> tuple[int, int, int | None] | None:
         """The dimension of the grid along which slices are gathered or exchanged, the old axis, and the new one; None
-        if it is not so simple."""
+        if no single collective does the step."""
         before, after = self.before, self.after
         if before.placement != after.placement:
             return None
@@ -122,7 +122,7 @@ class Assembly(BoxingStep):
         return changed[0], old.axis, new.axis if isinstance(new, Split) else None
 
     def issue(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """By a collective where all parts of a group change alike, else piece by piece."""
+        """Issue a collective if all parts of a group change alike, else copies of pieces."""
         found = self.collective
         if found is None:
             return self.pieced(parts)
@@ -132,7 +132,7 @@ class Assembly(BoxingStep):
         return among(parts, self.before, dim, lambda some: all_to_all(some, new, old))
 
     def pieced(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """Piece by piece: each device takes what it lacks from where it is."""
+        """The new parts, made of pieces: each device copies the pieces that it lacks from other devices."""
         after = self.after
         return [
             put_together(parts, block, home) if block.pieces else zeros(parts[0], share.shape, home)
@@ -143,7 +143,7 @@ class Assembly(BoxingStep):
 def among(
     parts: Sequence[Tensor], form: Form, dim: int, function: Callable[[Sequence[Tensor]], list[Tensor]]
 ) -> list[Tensor]:
-    """The results of a function of each group of parts along a dimension of the grid; a part alone stays."""
+    """The results of a function for each group of parts along a dimension of the grid; a single part is unchanged."""
     made = list(parts)
     if form.placement.grid[dim] == 1:
         return made
@@ -159,7 +159,8 @@ def among(
 
 @dataclass(frozen=True, slots=True)
 class Filling(BoxingStep):
-    """A value becomes an addend, beside zeros. A largest, or smallest, element is that of equal parts."""
+    """A value becomes an addend, with zeros as the other ones. For a maximum or minimum, equal parts are used
+    instead."""
 
     @property
     def name(self) -> str:
@@ -179,5 +180,5 @@ class Filling(BoxingStep):
 
 
 def goes_around(meta: Meta, ranks: int, reduction: str) -> bool:
-    """Is an all-reduce of such parts carried out by the ring?"""
+    """Return whether the ring carries out an all-reduce of such parts."""
     return communicator_of(collective("all_reduce", [meta] * ranks, ranks, reduction=reduction)) is RING
