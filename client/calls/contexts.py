@@ -66,8 +66,7 @@ class Context:
             self._scope.end()
 
     def finalize(self) -> None:
-        """End the context now, from any thread: its tensors are released, and its names are gone. Ending it twice is
-        fine.
+        """End the context now, from any thread: its tensors and its names are released. Ending it twice is fine.
 
         Tensors that its block makes afterwards belong to the context around it. Raises nothing if the session has
         ended.

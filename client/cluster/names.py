@@ -64,8 +64,9 @@ class ClusterNames(ClusterFacet):
         return self._promised(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
     def unpublish(self, *names: str) -> None:
-        """Remove names; handles to their tensors stay. Names on one node are removed at once. See
-        `Session.unpublish`."""
+        """Remove names; handles to their tensors stay. See `Session.unpublish`.
+
+        Names on one node are removed at once."""
         self._done(unpublishing(self._cluster, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:

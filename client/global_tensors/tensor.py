@@ -149,10 +149,10 @@ class GlobalTensor(Base):
         return on_loop(values.lock_of(self), steps)
 
     def parts(self) -> tuple[Tensor, ...]:
-        """The parts as plain tensors, row-major in the grid. Values are independent: writes to the parts do not change
-        the tensor.
+        """The parts as plain tensors, row-major in the grid.
 
-        They share memory with the tensor until one of the two is written.
+        Values are independent: writes to the parts do not change the tensor. They share memory with the tensor until
+        one of the two is written.
         """
         with self._core.global_calls.grouped(self._form.placement):
             return tuple([part.copy() for part in self._parts])
