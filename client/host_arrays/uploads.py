@@ -177,7 +177,7 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
     if found is NotImplemented:
         raise MetadataError(f"{type(fill).__name__} is no number")
     number: Scalar = found
-    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` converts every other int than 0 to True
+    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes other ints for True
     if type(number) in SCALARS and (no_bool or is_beyond(number, dtype)):
         text = str(number) if type(number) is complex else shown(number)
         raise MetadataOverflowError(f"{text} does not fit {dtype.name}")
