@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tensord.vm.model.instruction import FINAL, TRANSITIONS, Status
+from tensord.vm.model.lifecycle import FINAL, TRANSITIONS, Status
 
 PAGE = Path(__file__).parent / "architecture.md"
 
@@ -14,7 +14,7 @@ def picture() -> str:
     """The table as a Mermaid state diagram, an arrow per legal step."""
     lines = ["stateDiagram-v2", f"    [*] --> {Status.WAITING}"]
     for status, steps in TRANSITIONS.items():
-        lines += [f"    {status} --> {step}" for step in Status if step in steps]
+        lines += [f"    {status} --> {after}" for after in steps.values()]
         lines += [f"    {status} --> [*]"] * (status in FINAL)
     return "\n".join(lines)
 

@@ -10,7 +10,8 @@ import pytest
 from tensord.interpreter.errors import CancelledError
 from tensord.interpreter.opcodes import TRAITS, Opcode, Traits, traits_of
 from tensord.interpreter.wire.messages import Sync, Upload, Wait
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace

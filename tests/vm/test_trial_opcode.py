@@ -27,7 +27,7 @@ from tensord.interpreter.wire.message_kinds import MessageKind
 from tensord.interpreter.wire.messages import Call, Release, Signature, Upload, encode_message
 from tensord.vm.admission.exports import ReplyEnd
 from tensord.vm.admission.lookup import refuse_cancelled, tensor_of
-from tensord.vm.model.instruction import Status
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Binding
 from tensord.vm.reporting.invariants import violations

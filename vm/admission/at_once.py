@@ -14,8 +14,9 @@ from typing import Any
 from ...streams.device import Buffer
 from ..memory.release import release
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction, Status
+from ..model.instruction import Instruction
 from ..model.launches import Launches
+from ..model.lifecycle import Event
 from ..model.reason import Reason
 from ..model.tensor import Copy, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
@@ -132,13 +133,15 @@ def begin_failed(
     instruction.admitted = scheduler.tick - 1
     instruction.received = instruction.ready = instruction.dispatched = scheduler.now
     instruction.started = started
+    instruction.move(Event.SATISFIED)
+    instruction.move(Event.DISPATCHED)
 
 
-def end_failed(scheduler: Scheduler, instruction: Instruction, status: Status) -> None:
+def end_failed(scheduler: Scheduler, instruction: Instruction) -> None:
     """End a failed inline instruction: release the copies that it has poisoned, and add its record."""
     for copy in instruction.writes:
         release(copy)
     instruction.finished = scheduler.latest = scheduler.clock()
-    instruction.move(status)
+    instruction.move_to_outcome()
     scheduler.count(instruction)
     scheduler.ring.add(instruction, scheduler.tick)

@@ -24,7 +24,8 @@ from ...interpreter.errors import CancelledError, node_lost
 from ...interpreter.opcodes import Opcode
 from ...streams.stream import StreamKind
 from ..model.directory import Directory, Leaving
-from ..model.instruction import UNDER_WAY, Instruction
+from ..model.instruction import Instruction
+from ..model.lifecycle import UNDER_WAY
 from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.tensor import Binding, Copy, Storage, Tensor
@@ -64,8 +65,7 @@ class Cancellation:
         session.cancelled = CancelledError(why)
         for instruction in list(session.live.values()):
             if instruction.on_control and instruction.kernel is not None and instruction.traits.cancellable:
-                instruction.revoked = cancellation_of(instruction, why)
-                instruction.claim()
+                instruction.revoke(cancellation_of(instruction, why))
 
     def finish(self, session: VmSession, why: str = CANCELLED) -> None:
         """Cancel the session's live instructions, except those that other sessions need."""

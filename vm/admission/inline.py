@@ -44,7 +44,7 @@ from ..memory.recycling import make_tensor, recycle
 from ..memory.victims import touch
 from ..model.charges import charge, credit, has_share
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction, Status
+from ..model.instruction import Instruction
 from ..model.launches import Launches
 from ..model.plan import Plan
 from ..model.session import VmSession
@@ -400,7 +400,7 @@ class Inline:
         writes = [session.tensors[v].storage.copies[plan.device] for v in outputs]
         begin_failed(scheduler, instruction, reads, writes, started)
         instruction.fail(failure)
-        end_failed(scheduler, instruction, Status.FAILED)
+        end_failed(scheduler, instruction)
         scheduler.tell(session, instruction.error)
 
     def release(self, session: VmSession, message: Sequence[Any]) -> bool:

@@ -19,7 +19,6 @@ from ..memory.ledger import has_spare
 from ..memory.recycling import make_tensor
 from ..memory.victims import touch
 from ..model.charges import has_share
-from ..model.instruction import Status
 from ..model.launches import Launches
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
@@ -184,8 +183,6 @@ class RunsAtOnce:
 
     def go_on(self, instruction: RunInstruction, failure: Failure, launches: Launches | None) -> None:
         """After a kernel's failure, run the calls that do not depend on it, and end the instruction."""
-        for status in (Status.READY, Status.DISPATCHED):
-            instruction.move(status)
         if launches is not None:
             instruction.order = launches.order
         instruction.fail_in(*failure)
@@ -194,7 +191,7 @@ class RunsAtOnce:
         if launches is not None:
             instruction.launch = launches.order.issued
             note_launched(launches, instruction.reads, instruction.writes)
-        end_failed(self.scheduler, instruction, instruction.outcome())
+        end_failed(self.scheduler, instruction)
         for found in instruction.own_failures():
             self.scheduler.tell(instruction.author, found)
         self.scheduler.fences.await_launches(instruction.device)  # the fence tells whether the device is lost

@@ -26,7 +26,8 @@ import heapq
 
 from ..model.account import Account
 from ..model.device_state import DeviceState
-from ..model.instruction import HELD_BY_MEMORY, Instruction, Status
+from ..model.instruction import HELD_BY_MEMORY, Instruction
+from ..model.lifecycle import Status
 from ..model.remote_needs import RemoteNeeds
 
 
@@ -154,7 +155,7 @@ def oldest(device: DeviceState) -> Instruction | None:
 
 def waits_long(device: DeviceState, before: int) -> Instruction | None:
     """The oldest instruction that has waited for the device's memory since a time before `before`, or None."""
-    long = [one for _, one in device.waiting if one.status is Status.READY and one.error is None and one.ready < before]
+    long = [one for _, one in device.waiting if one.status is Status.READY and one.ready < before]
     return min(long, key=lambda one: one.admitted, default=None)
 
 

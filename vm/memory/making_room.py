@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ..model.account import Account
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction
+from ..model.instruction import Instruction
+from ..model.lifecycle import Status
 from ..model.tensor import Copy, Storage
 from .release import leave_plan, release
 from .replicas import forget, hold, may_forget, note_dropped, others
@@ -112,7 +113,7 @@ def evict_idle(
 def is_void(copy: Copy) -> bool:
     """Whether the copy will never have memory, since its maker is doomed and nothing else accesses it."""
     writer = copy.writer
-    if writer is None or writer.error is None or writer.status not in PENDING:
+    if writer is None or writer.status is not Status.DOOMED:
         return False
     return copy.buffer is None and copy.uses == 1 and copy.nbytes > 0
 

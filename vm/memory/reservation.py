@@ -10,7 +10,8 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer
 from ..model.device_state import DeviceState
-from ..model.instruction import Instruction, Status
+from ..model.instruction import Instruction
+from ..model.lifecycle import Status
 from ..model.reason import Reason
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside

@@ -1,7 +1,8 @@
 """The engine's objects and their invariants; the rooms above make the decisions.
 
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
-- `instruction`: instructions, their states, and the actions at their ends; `reason`: why one waits for another
+- `instruction`: instructions, and the actions at their ends; `lifecycle`: their states; `reason`: why one waits for
+  another
 - `device_state`: the engine's state of one device; `remote_needs`: the device memory that is reserved once another
   node has answered; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got

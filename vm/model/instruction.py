@@ -1,24 +1,16 @@
-"""Instructions and their states.
-
-    WAITING     admitted; operands consumed, edges built
-    READY       no unsatisfied edge; memory may still be missing
-    DISPATCHED  operands bound to buffers, given to a stream or run by the driving thread
-    EXECUTED    reported by its stream, not retired: its sources are not final, or its results wait for memory
-    DONE | FAILED | SKIPPED | CANCELLED   retired: accesses dropped, successors released
-
-`TRANSITIONS` has every legal transition; docs/architecture.md draws the table. SKIPPED and CANCELLED only mean that the
-kernel does not run: the instruction keeps its place and retires when its own edges are satisfied, since it must not
-overtake an earlier reader.
+"""Instructions. `lifecycle` has their states.
 
 An instruction is a stream's `Task`. `execute` runs on a stream's thread (or inline on the driving thread) and
 touches only the arguments bound at dispatch, `error`, `failures` and the poison slots of its copies. Everything
 else belongs to the driving thread.
+
+Whether its kernel runs is decided once, by whoever pops the one item of `claim_token` first: the stream that starts it,
+or a cancellation, which has put its error beneath that item before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...interpreter.compilation import mypyc_attr
@@ -27,6 +19,7 @@ from ...interpreter.opcodes import TRAITS, Opcode
 from ...interpreter.types.meta import Scalar
 from ...streams.stream import Stream, Task
 from .device_state import DeviceState
+from .lifecycle import FINAL, TRANSITIONS, Event, IllegalTransition, Status
 from .reason import Reason
 from .signature import call_text
 from .tensor import Binding, Copy, Storage
@@ -37,38 +30,8 @@ if TYPE_CHECKING:
     from .session_queue import SessionQueue
 
 
-class Status(StrEnum):
-    WAITING = "WAITING"
-    READY = "READY"
-    DISPATCHED = "DISPATCHED"
-    EXECUTED = "EXECUTED"
-    DONE = "DONE"
-    FAILED = "FAILED"
-    SKIPPED = "SKIPPED"
-    CANCELLED = "CANCELLED"
-
-
-TRANSITIONS: dict[Status, frozenset[Status]] = {
-    Status.WAITING: frozenset({Status.READY, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
-    Status.READY: frozenset({Status.DISPATCHED, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
-    Status.DISPATCHED: frozenset({Status.EXECUTED, Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
-    Status.EXECUTED: frozenset({Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED}),
-    Status.DONE: frozenset(),
-    Status.FAILED: frozenset(),
-    Status.SKIPPED: frozenset(),
-    Status.CANCELLED: frozenset(),
-}
-
-
-PENDING = frozenset({Status.WAITING, Status.READY})  # not dispatched
-UNDER_WAY = frozenset({Status.DISPATCHED, Status.EXECUTED})
 # Bits of `Instruction.held`. COMPILING: the instruction was the first to call its kernels on the device.
 HELD_BY_MEMORY, HELD_BY_FAIRNESS, COMPILING = 1, 2, 4
-FINAL = frozenset(status for status, steps in TRANSITIONS.items() if not steps)
-
-
-class IllegalTransition(Exception):  # noqa: N818 - named after what happened, not after being an error
-    """The engine tried a transition that the table does not allow. This is a bug of the engine, never of the user."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -98,8 +61,8 @@ class Instruction:
 
     `reads` and `writes` are the copies that the instruction accesses; a copy in both is updated in place. `hard` counts
     the sources that must be done first; `soft` holds the sources for which dispatch order or an event may be enough;
-    `unlaunched` counts the soft sources that are not dispatched yet, `pending` the input metas that are not known yet.
-    `composite`: the instruction has parts, which its stream runs as separate tasks when tasks are intercepted.
+    `pending` counts the input metas that are not known yet. `composite`: the instruction has parts, which its stream
+    runs as separate tasks when tasks are intercepted.
     """
 
     composite: ClassVar[bool] = False
@@ -152,7 +115,6 @@ class Instruction:
         "replaced",
         "replans",
         "results",
-        "revoked",
         "scratch",
         "session",
         "soft",
@@ -160,7 +122,6 @@ class Instruction:
         "status",
         "stream",
         "traits",
-        "unlaunched",
         "used",
         "versions",
         "writes",
@@ -192,7 +153,6 @@ class Instruction:
         self.hard = 0
         self.held = 0  # the bits above: reasons for waiting although all edges were satisfied
         self.soft: dict[Instruction, None] = {}
-        self.unlaunched = 0
         self.queue: SessionQueue | None = None  # set when a stream gets the instruction: soft successors may follow
         self.quick = False  # small and bounded, so that it ends within tens of microseconds
         self.on_control = traits.on_control  # runs on the driving thread, whatever its size
@@ -205,8 +165,7 @@ class Instruction:
         self.dependents: dict[Instruction, bool] = {}  # successor -> whether the edge is hard
         self.edges: list[tuple[int, Reason, int, bool]] = []
         self.error: TensordError | None = None
-        self.revoked: TensordError | None = None  # the error of a cancellation after the dispatch
-        self.claim_token = [True]  # emptied by the stream that starts the instruction, or by a cancellation
+        self.claim_token: list[TensordError | None] = [None]  # the None is popped; beneath it a cancellation's error
         self.origin = False  # whether `error` arose in this instruction, which then reports it
         self.failures: dict[Copy, TensordError] | None = None  # results that failed alone
         self.on_end: InstructionEnd | None = None
@@ -227,14 +186,15 @@ class Instruction:
         self.ready = self.dispatched = 0
         self.started = self.finished = 0
 
-    def move(self, status: Status) -> None:
-        """Make a transition; IllegalTransition if the table does not allow it."""
-        if status not in TRANSITIONS[self.status]:
-            raise IllegalTransition(f"{self!r}: {self.status} -> {status}\n{story(self)}")
-        self.status = status
+    def move(self, event: Event) -> None:
+        """Take the transition of an event; IllegalTransition if the table has none."""
+        after = TRANSITIONS[self.status].get(event)
+        if after is None:
+            raise IllegalTransition(f"{self!r}: {event.name} while {self.status}\n{story(self)}")
+        self.status = after
 
     def move_to_outcome(self) -> None:
-        """Make the transition to the final status."""
+        """Take the last transition."""
         self.move(self.outcome())
 
     @property
@@ -242,13 +202,13 @@ class Instruction:
         """Whether the instruction has its final status."""
         return self.status in FINAL
 
-    def outcome(self) -> Status:
-        """The final status, from the error."""
+    def outcome(self) -> Event:
+        """The last event, from the error."""
         if self.error is None:
-            return Status.DONE
+            return Event.SUCCEEDED
         if self.origin:
-            return Status.FAILED
-        return Status.CANCELLED if isinstance(self.error, CancelledError) else Status.SKIPPED
+            return Event.FAILED
+        return Event.CANCELLED if isinstance(self.error, CancelledError) else Event.SKIPPED
 
     def failure_of(self, copy: Copy) -> TensordError | None:
         """The error that the instruction leaves in a copy; None if it leaves none, or if none is known yet."""
@@ -269,10 +229,7 @@ class Instruction:
 
     def execute(self) -> None:
         """Run the kernel unless an operand is poisoned, and set the poison slots of the copies written."""
-        mine = self.claim()
-        if self.error is None:
-            self.error = self.poisoned_operand() if mine else self.revoked
-        if self.error is None and self.kernel is not None:
+        if self.may_run() and self.kernel is not None:
             try:
                 self.results = self.kernel(*self.arguments)
             except BaseException as error:
@@ -294,12 +251,7 @@ class Instruction:
             self.conclude(error)
             report()
 
-        mine = self.claim()
-        if self.error is None and not mine:
-            self.error = self.revoked
-        if self.error is None and not self.traits.tolerant:
-            self.error = self.poisoned_operand()
-        if self.error is not None or self.kernel is None:
+        if not self.may_run() or self.kernel is None:
             ended(None)
             return
         try:
@@ -314,18 +266,25 @@ class Instruction:
             self.error = self.describe(error) if self.origin else without_frames(error.reraisable())
         self.settle_poison()
 
-    def claim(self) -> bool:
-        """Claim the right to run or revoke the instruction; False if it is claimed already. `list.pop` is atomic."""
-        try:
-            self.claim_token.pop()
-        except IndexError:
-            return False
-        return True
+    def may_run(self) -> bool:
+        """Claim the kernel, once; False, with the error noted, if the kernel must not run."""
+        why = self.claim_token.pop() if self.claim_token else None  # the error of a cancellation that came first
+        if why is None and not self.traits.tolerant:
+            why = self.poisoned_operand()
+        if why is not None and self.error is None:
+            self.error = why
+        return self.error is None
+
+    def revoke(self, error: TensordError) -> None:
+        """Claim the kernel for a cancellation, unless the kernel has begun. Called on the driving thread."""
+        self.claim_token.insert(0, error)  # the stream may claim between these two lines; `list.pop` is atomic
+        self.claim_token.pop()
 
     @property
     def cancelled(self) -> bool:
         """Whether the kernel certainly will not run; asked by the stream before execution."""
-        return not self.claim_token or self.error is not None
+        token = self.claim_token
+        return self.error is not None or (bool(token) and token[-1] is not None)
 
     @property
     def blocking(self) -> bool:

@@ -132,7 +132,7 @@ class Launches:
             return True
         if writer.event is None or writer.error is not None or writer.failures is not None:
             return False
-        if writer.revoked is not None or writer.foreign or writer.doubtful or writer.stream is None:
+        if writer.foreign or writer.doubtful or writer.stream is None:
             return False
         if writer.stream is self.queue.stream:
             return True

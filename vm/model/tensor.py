@@ -188,21 +188,14 @@ class Tensor:
         self.dependents: list[Instruction | Tensor] | None = None
         self.meta_error: TensordError | None = None
 
-    def await_meta(self, instruction: Instruction) -> None:
-        """Make an instruction wait for a pending meta; doom the instruction if the meta will never be known."""
-        if self.meta_error is not None:
-            instruction.error = instruction.error or self.meta_error
-        elif self.meta is None:
-            instruction.pending += 1
-            self._add_dependent(instruction)
-
     def follow(self, base: Tensor) -> None:
         """Take over the meta of `base`, which has the same value, once it is known."""
         self.meta_error = base.meta_error
         if base.meta is None and base.meta_error is None:
-            base._add_dependent(self)
+            base.add_dependent(self)
 
-    def _add_dependent(self, dependent: Instruction | Tensor) -> None:
+    def add_dependent(self, dependent: Instruction | Tensor) -> None:
+        """Let an instruction, or a tensor with the same value, hear of the meta once it is known."""
         if self.dependents is None:
             self.dependents = []
         self.dependents.append(dependent)

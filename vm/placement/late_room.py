@@ -13,7 +13,8 @@ from ..memory.ledger import has_spare
 from ..memory.making_room import Room, evict_idle, gather
 from ..memory.reservation import is_first, is_stuck
 from ..model.device_state import DeviceState
-from ..model.instruction import HELD_BY_FAIRNESS, PENDING, Instruction
+from ..model.instruction import HELD_BY_FAIRNESS, Instruction
+from ..model.lifecycle import PENDING
 from ..model.reason import REPLAN
 from ..model.session import Cause
 from ..model.tensor import Copy, Storage

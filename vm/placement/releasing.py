@@ -18,7 +18,8 @@ from ..memory.recycling import recycle
 from ..memory.replicas import drop_copies, leave_to_readers
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
-from ..model.instruction import PENDING, Instruction
+from ..model.instruction import Instruction
+from ..model.lifecycle import PENDING, Status
 from ..model.session import VmSession
 from ..model.tensor import Copy, Moved, Storage, Tensor
 from ..scheduler.scheduler import Scheduler
@@ -142,7 +143,7 @@ class Releasing:
         export = self.exports.pop(tensor, None)
         if export is not None:
             fetch = export.fetch
-            if fetch is not None and fetch.status in PENDING and fetch.error is None:
+            if fetch is not None and fetch.status in PENDING and fetch.status is not Status.DOOMED:
                 unread = ProtocolError("the export was released before its value was computed")
                 self.scheduler.doom([fetch], fetch.describe(unread))
             self.unmap(export, unread=True)

@@ -20,6 +20,7 @@ from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Storage
 from ..scheduler.errors import makes_room
+from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
 
@@ -83,8 +84,7 @@ class Transfers:
         )
         instruction.author = self.causing or cause.session
         instruction.inputs, instruction.outputs = (source,), (target,)
-        if source.tensor.meta is None:
-            source.tensor.await_meta(instruction)
+        await_metas(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)
         return instruction
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from ..memory.run_memory import run_bytes
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import Instruction
+from ..model.lifecycle import PENDING, Status
 from ..model.remote_needs import RemoteNeeds
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage, Tensor
@@ -262,7 +263,7 @@ def mappings_are_counted(census: Census) -> Iterator[str]:
 
 
 def edges_are_counted(census: Census) -> Iterator[str]:
-    """`hard`, `soft` and `unlaunched` of an instruction count its live sources."""
+    """`hard` and `soft` of an instruction count its live sources."""
     hard: Counter[Instruction] = Counter()
     soft: dict[Instruction, set[Instruction]] = {}
     for source in census.live:
@@ -275,11 +276,9 @@ def edges_are_counted(census: Census) -> Iterator[str]:
                 soft.setdefault(dependent, set()).add(source)
     for instruction in census.live:
         sources = soft.get(instruction, set())
-        unlaunched = sum(source.queue is None for source in sources)
-        found = (hard[instruction], sources, unlaunched)
-        if (instruction.hard, set(instruction.soft), instruction.unlaunched) != found:
-            counts = f"{instruction.hard} hard, {list(instruction.soft)} soft, {instruction.unlaunched} unlaunched"
-            yield f"{instruction!r} counts {counts} and has {found[0]}, {sources}, {unlaunched}"
+        if (instruction.hard, set(instruction.soft)) != (hard[instruction], sources):
+            counts = f"{instruction.hard} hard, {list(instruction.soft)} soft"
+            yield f"{instruction!r} counts {counts} and has {hard[instruction]}, {sources}"
 
 
 def nothing_is_forgotten(census: Census) -> Iterator[str]:
@@ -292,9 +291,10 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
     for instruction in census.live:
         status = instruction.status
         free = not (instruction.hard or instruction.soft)
-        if instruction.error is not None:
-            if status in PENDING and free and instruction not in doomed:
-                yield f"{instruction!r} is doomed, and nobody retires it"
+        if (status is Status.DOOMED) != (status in PENDING and instruction.error is not None):
+            yield f"{instruction!r} has the error {instruction.error!r}"
+        elif status is Status.DOOMED and free and instruction not in doomed:
+            yield f"{instruction!r} is doomed, and nobody retires it"
         elif status is Status.WAITING and free and not instruction.pending:
             yield f"{instruction!r} waits for nothing"
         elif status is Status.READY and instruction not in ready | waiting | in_line:

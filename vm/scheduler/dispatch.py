@@ -20,8 +20,9 @@ from ..memory.ledger import next_waiting
 from ..memory.release import release, release_drained
 from ..memory.reservation import is_stuck, need_of, reserve
 from ..model.device_state import DeviceState
-from ..model.instruction import COMPILING, HELD_BY_FAIRNESS, PENDING, Instruction, Status
+from ..model.instruction import COMPILING, HELD_BY_FAIRNESS, Instruction
 from ..model.launches import strides_of
+from ..model.lifecycle import Event, Status
 from ..model.session import VmSession
 from ..model.session_queue import SessionQueue
 from ..model.tensor import Copy
@@ -75,23 +76,19 @@ class Dispatcher:
         done.
         """
         status = instruction.status
-        if instruction.hard or status not in PENDING:
+        if instruction.hard:
             return
-        if instruction.error is not None:
-            if not instruction.soft:
-                self.doomed.append(instruction)
-            return
-        if instruction.pending or instruction.unlaunched or status is Status.READY:
+        if status is Status.DOOMED and not instruction.soft:
+            self.doomed.append(instruction)
+        if status is not Status.WAITING or instruction.pending:
             return
         stream = choose_stream(instruction)
-        for source in instruction.soft:
-            if source.stream is not stream and not (
-                stream and stream.events and source.stream and source.stream.events
-            ):
+        for source in reversed(instruction.soft):  # the latest one is the last to be launched
+            if source.queue is None or not is_ordered(source.stream, stream):
                 return
         instruction.stream = stream
         instruction.ready = self.now
-        instruction.move(Status.READY)
+        instruction.move(Event.SATISFIED)
         self.ready.append(instruction)
 
     def retry(self, device: DeviceState) -> None:
@@ -124,7 +121,7 @@ class Dispatcher:
         if instruction.status is Status.EXECUTED:  # executed; waits for memory for its results
             self.executed(instruction)
             return
-        if instruction.status is not Status.READY or instruction.error is not None:
+        if instruction.status is not Status.READY:
             return  # doomed since it became ready
         stream = chosen = instruction.stream
         queue = None
@@ -145,7 +142,7 @@ class Dispatcher:
         instruction.dispatched = self.now
         if not instruction.traits.copies:  # a transfer's record names another device: the one whose stream carries it
             instruction.used = instruction.device.backend.allocated
-        instruction.move(Status.DISPATCHED)
+        instruction.move(Event.DISPATCHED)
         if instruction.inputs or instruction.outputs:
             try:
                 bind_arguments(instruction)
@@ -211,7 +208,6 @@ class Dispatcher:
                 note_compiling(instruction)
         for successor, hard in instruction.dependents.items():
             if not hard:
-                successor.unlaunched -= 1
                 self.try_ready(successor)
 
     def flush(self) -> None:
@@ -247,6 +243,11 @@ def choose_stream(instruction: Instruction) -> Stream | None:
         return compute[0]
     queues = instruction.session.queues
     return min(compute, key=lambda stream: stream.queued + waiting_in(queues.get(stream)))
+
+
+def is_ordered(source: Stream | None, stream: Stream | None) -> bool:
+    """Does a stream come behind what another one has, without the host?"""
+    return source is stream or bool(stream and stream.events and source and source.events)
 
 
 def runs_inline(instruction: Instruction, stream: Stream) -> bool:

@@ -52,8 +52,17 @@ def add_edge(source: Instruction, target: Instruction, reason: Reason, copy: int
             target.hard += 1
         else:
             target.soft[source] = None
-            if source.queue is None:
-                target.unlaunched += 1
+
+
+def release_successors(source: Instruction) -> dict[Instruction, bool]:
+    """Satisfy its outgoing edges for good; the successors."""
+    successors, source.dependents = source.dependents, {}
+    for successor, hard in successors.items():
+        if hard:
+            successor.hard -= 1
+        else:
+            del successor.soft[source]
+    return successors
 
 
 def is_hard(source: Instruction, target: Instruction) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ...interpreter.errors import CancelledError, TensordError
-from ..model.instruction import PENDING, UNDER_WAY, Instruction
+from ..model.instruction import Instruction
+from ..model.lifecycle import PENDING, UNDER_WAY, Event, Status
 from ..model.reason import MAKES_ROOM, Reason
 from ..model.session import VmSession
 from ..model.tensor import Copy
@@ -54,7 +55,9 @@ def doom(roots: Iterable[Instruction], error: TensordError) -> list[Instruction]
         if instruction.status in PENDING:
             if yields:
                 instruction.error = error
-            doomed.append(instruction)
+            if instruction.status is not Status.DOOMED:
+                instruction.move(Event.DOOMED)
+                doomed.append(instruction)
         elif instruction.status in UNDER_WAY and (yields or instruction.origin):
             theirs = overrule(instruction, error)
         for reader in readers_of(instruction, {copy.id for copy in instruction.writes}, theirs):

@@ -18,7 +18,8 @@ from ...interpreter.opcodes import traits_of
 from ..memory.replicas import forget, others
 from ..memory.reservation import loss_of
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import Instruction
+from ..model.lifecycle import PENDING, Status
 from ..model.tensor import Copy, Storage
 from ..tracing.flat import LAUNCHED
 

@@ -144,10 +144,19 @@ def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> Non
     """Make an instruction, before its admission, wait for the pending metas of its inputs and of `targets`."""
     for value in instruction.inputs:
         if type(value) is Binding and value.tensor.meta is None:
-            value.tensor.await_meta(instruction)
+            await_meta(instruction, value.tensor)
     for target in targets:
         if target.meta is None:
-            target.await_meta(instruction)
+            await_meta(instruction, target)
+
+
+def await_meta(instruction: Instruction, tensor: Tensor) -> None:
+    """Make the instruction wait for a pending meta; give it the error if the meta will never be known."""
+    if tensor.meta_error is not None:
+        instruction.error = instruction.error or tensor.meta_error
+    else:
+        instruction.pending += 1
+        tensor.add_dependent(instruction)
 
 
 def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:

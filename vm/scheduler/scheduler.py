@@ -32,8 +32,9 @@ from ..memory.ledger import plan_most, settle, wait_for_memory, waits_long
 from ..memory.making_room import end_standby
 from ..memory.reservation import expect_memory, is_stuck, out_of_memory
 from ..model.device_state import DeviceState
-from ..model.instruction import PENDING, Instruction, Status
+from ..model.instruction import Instruction
 from ..model.launches import Fence, Launches, strides_of
+from ..model.lifecycle import Event, Status
 from ..model.reason import Reason
 from ..model.session import VmSession
 from ..model.signature import NOTHING
@@ -176,8 +177,8 @@ class Scheduler:
         self._consume(instruction)
         if (instruction.outputs or instruction.beside) and instruction.error is None:
             expect_memory(instruction)
-        if instruction.error is not None and instruction.on_end is not None and instruction.on_end.at_doom:
-            self.doom((instruction,), instruction.error)  # reports a lost value at once
+        if instruction.error is not None:
+            self.doom((instruction,), instruction.error)
         else:
             self.try_ready(instruction)
 
@@ -195,14 +196,17 @@ class Scheduler:
         self._consume(instruction)
         for source in reversed(sources):
             edges.add_edge(source, instruction, Reason.BARRIER, 0)
-        self.try_ready(instruction)
+        if instruction.error is not None:
+            self.doom((instruction,), instruction.error)
+        else:
+            self.try_ready(instruction)
 
     def admit_launched(self, instruction: Instruction) -> None:
         """Admit an instruction that the caller launches now, in the order of its stream."""
         self.enter(instruction)
         self._consume(instruction)
-        instruction.move(Status.READY)
-        instruction.move(Status.DISPATCHED)
+        instruction.move(Event.SATISFIED)
+        instruction.move(Event.DISPATCHED)
         try:
             bind_arguments(instruction)
         except BaseException as error:
@@ -251,7 +255,7 @@ class Scheduler:
             if self.endings:  # which may free memory
                 self.endings.append((self._try_again, instruction))
         if instruction.status is not Status.EXECUTED:
-            instruction.move(Status.EXECUTED)
+            instruction.move(Event.EXECUTED)
             # The instruction keeps its memory for now, so others that wait for memory may be stuck (`is_stuck`).
             for device in {copy.device for copy in instruction.reads + instruction.writes}:
                 self.retry(device)
@@ -298,7 +302,7 @@ class Scheduler:
 
     def retire(self, instruction: Instruction) -> None:
         """Retire an instruction: drop its accesses, release its successors, report its outcome."""
-        if instruction.status in PENDING:
+        if instruction.status is Status.DOOMED:
             instruction.settle_poison()
         instruction.move_to_outcome()
         if self.launching and instruction.plan is not None and instruction.error is None:
@@ -322,7 +326,8 @@ class Scheduler:
             self.endings.append((instruction.on_end.retired, instruction))
         if instruction.error is not None or instruction.failures is not None:
             self._spread(instruction)
-        self._release_successors(instruction)
+        if instruction.dependents:
+            self._release_successors(instruction)
         instruction.kernel = instruction.on_end = None  # they may refer back to it
         instruction.arguments = instruction.event_sources = ()
 
@@ -342,17 +347,9 @@ class Scheduler:
 
     def _release_successors(self, instruction: Instruction) -> None:
         """Satisfy the instruction's outgoing edges for good."""
-        dependents, instruction.dependents = instruction.dependents, {}
-        launched = instruction.queue is not None
-        for successor, hard in dependents.items():
-            if hard:
-                successor.hard -= 1
-            else:
-                del successor.soft[instruction]
-                if not launched:
-                    successor.unlaunched -= 1
-                if successor.status is Status.READY:
-                    self.retry(successor.device)
+        for successor in edges.release_successors(instruction):
+            if successor.status is Status.READY:
+                self.retry(successor.device)
             if successor.status is Status.EXECUTED and not successor.soft:
                 self.complete(successor)
             else:
@@ -385,8 +382,7 @@ class Scheduler:
 
         The copies that the instruction writes are poisoned when it retires.
         """
-        instruction.revoked = error  # before the claim, after which the stream may read it
-        instruction.claim()
+        instruction.revoke(error)
         self.doom((instruction,), error)
         self._end_doomed(instruction)
         if instruction.status is Status.EXECUTED and not instruction.soft:
@@ -394,7 +390,7 @@ class Scheduler:
 
     def time_out(self, instruction: Instruction) -> None:
         """Fail an instruction that exceeds its time limit; its kernel goes on, and its stream stays occupied."""
-        if instruction.retired or instruction.error is not None or instruction.revoked is not None:
+        if instruction.retired or instruction.error is not None:
             return
         stream = instruction.stream
         where, waits = ("", "") if stream is None else (f" on {stream.device}", stream.waits_for(instruction))
@@ -421,7 +417,7 @@ class Scheduler:
             if theirs is not None:
                 theirs.give_up_order()
             self.dispatcher.dispatch(instruction)
-            if instruction.status is Status.READY and instruction.error is None:
+            if instruction.status is Status.READY:
                 holders = "; other nodes have to send or receive values before more memory is free"
                 self.fail_waiting(instruction, out_of_memory(instruction, holders))
         return found

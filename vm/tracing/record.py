@@ -142,7 +142,7 @@ class Record(NamedTuple):
     session: int
     opcode: str
     op: str
-    status: str  # WAITING, READY, DISPATCHED (live ones), DONE, FAILED, SKIPPED, CANCELLED
+    status: str  # a `Status` of `vm.model.lifecycle`
     device: str
     stream: str  # empty while not dispatched
     operands: tuple[OperandRecord, ...]

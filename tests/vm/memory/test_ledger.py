@@ -16,7 +16,8 @@ from tensord.vm.memory.ledger import (
     wait_for_memory,
 )
 from tensord.vm.model.device_state import DeviceState
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 
 from ..parts import Parts
 

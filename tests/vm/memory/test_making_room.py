@@ -200,7 +200,7 @@ def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: De
     transfer = transfer_of(parts)
     assert not make_room(Room(sim, (), need=LIMIT))
     assert copy.current
-    transfer.error = transfer.describe(ValueError("no"))
+    parts.scheduler.doom([transfer], transfer.describe(ValueError("no")))
     sim.candidates[copy] = y.storage
     assert make_room(Room(sim, (), need=LIMIT))
     assert (sim.planned, copy.nbytes) == (0, 0)

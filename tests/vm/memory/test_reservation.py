@@ -11,7 +11,8 @@ from tensord.interpreter.errors import DeviceMemoryError, KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.ledger import expect
 from tensord.vm.memory.reservation import is_stuck, loss_of, most_of, out_of_memory, reserve, take
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Event, Status
 from tensord.vm.model.session_queue import SessionQueue
 from tensord.vm.model.tensor import Binding
 
@@ -138,7 +139,7 @@ class TestStuck:
         release = parts.scheduler.new_instruction(parts.session, Opcode.RELEASE, "release", parts.here, 0)
         parts.here.live[release] = None
         assert is_stuck(first)  # it may wait for an instruction that waits for this one
-        release.move(Status.READY)
+        release.move(Event.SATISFIED)
         assert not is_stuck(first)
 
     def test_not_while_a_copy_stands_by_for_an_earlier_transfer(self, parts: Parts) -> None:

@@ -12,7 +12,8 @@ from tensord.interpreter.errors import DeviceMemoryError
 from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, register
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.pool import PooledDevice
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.reporting.invariants import violations
 
 from ..bare_engine import Bare, Client

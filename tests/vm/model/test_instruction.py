@@ -10,23 +10,16 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.model.instruction import (
-    FINAL,
-    PENDING,
-    TRANSITIONS,
-    UNDER_WAY,
-    IllegalTransition,
-    Instruction,
-    Status,
-)
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import FINAL, PENDING, TRANSITIONS, UNDER_WAY, Event, IllegalTransition, Status
 from tensord.vm.model.reason import Reason
 from tensord.vm.model.tensor import Copy
 
 from ...each_case import each_case
 from ..parts import Parts, fail
 
-LEGAL = [(before, after) for before, steps in TRANSITIONS.items() for after in sorted(steps)]
-ILLEGAL = [pair for pair in product(Status, Status) if pair not in LEGAL]
+LEGAL = [(before, event, after) for before, steps in TRANSITIONS.items() for event, after in steps.items()]
+ILLEGAL = [(before, event) for before, event in product(Status, Event) if event not in TRANSITIONS[before]]
 
 
 @pytest.fixture
@@ -60,42 +53,43 @@ def state_of(instruction: Instruction) -> dict[str, Any]:
 class TestTransitions:
     def test_the_table_is_the_one_in_the_documentation(self) -> None:
         ends = {Status.FAILED, Status.SKIPPED, Status.CANCELLED}
-        assert {
-            Status.WAITING: {Status.READY} | ends,
-            Status.READY: {Status.DISPATCHED} | ends,
+        assert {before: set(steps.values()) for before, steps in TRANSITIONS.items()} == {
+            Status.WAITING: {Status.READY, Status.DOOMED},
+            Status.READY: {Status.DISPATCHED, Status.DOOMED},
+            Status.DOOMED: ends,
             Status.DISPATCHED: {Status.EXECUTED, Status.DONE} | ends,
             Status.EXECUTED: {Status.DONE} | ends,
-            **dict.fromkeys({Status.DONE} | ends, frozenset()),
-        } == TRANSITIONS
+            **{status: set[Status]() for status in (Status.DONE, *ends)},
+        }
 
-    @each_case(("before", "after"), LEGAL)
-    def test_a_step_in_the_table_is_possible(self, instruction: Instruction, before: Status, after: Status) -> None:
+    @each_case(("before", "event", "after"), LEGAL)
+    def test_an_event_in_the_table_leads_on(
+        self, instruction: Instruction, before: Status, event: Event, after: Status
+    ) -> None:
         instruction.status = before
-        instruction.move(after)
+        instruction.move(event)
         assert instruction.status is after
 
-    @each_case(("before", "after"), ILLEGAL)
-    def test_a_step_that_is_not_raises_and_changes_nothing(
-        self, instruction: Instruction, before: Status, after: Status
+    @each_case(("before", "event"), ILLEGAL)
+    def test_an_event_that_is_not_raises_and_changes_nothing(
+        self, instruction: Instruction, before: Status, event: Event
     ) -> None:
         instruction.status = before
         before_it = state_of(instruction)
-        with pytest.raises(IllegalTransition, match=f"{before} -> {after}"):
-            instruction.move(after)
+        with pytest.raises(IllegalTransition, match=f"{event.name} while {before}"):
+            instruction.move(event)
         assert state_of(instruction) == before_it
 
     def test_every_status_is_pending_or_under_way_or_final(self) -> None:
-        assert {Status.WAITING, Status.READY} == PENDING
+        assert {Status.WAITING, Status.READY, Status.DOOMED} == PENDING
         assert {Status.DISPATCHED, Status.EXECUTED} == UNDER_WAY
         assert {Status.DONE, Status.FAILED, Status.SKIPPED, Status.CANCELLED} == FINAL
         assert set(Status) == PENDING | UNDER_WAY | FINAL
 
-    def test_a_final_status_is_one_without_a_step(self) -> None:
-        assert {status for status, steps in TRANSITIONS.items() if not steps} == FINAL
-
-    def test_what_is_pending_can_become_dispatched_and_what_is_under_way_cannot_be_pending_again(self) -> None:
-        assert all(TRANSITIONS[status] & (PENDING | {Status.DISPATCHED}) for status in PENDING)
-        assert not any(TRANSITIONS[status] & PENDING for status in UNDER_WAY)
+    def test_a_doomed_one_never_runs_and_what_is_under_way_is_never_pending_again(self) -> None:
+        assert not UNDER_WAY & set(TRANSITIONS[Status.DOOMED].values())
+        assert Status.DONE not in TRANSITIONS[Status.DOOMED].values()
+        assert not any(PENDING & set(TRANSITIONS[status].values()) for status in UNDER_WAY)
 
     @pytest.mark.parametrize("status", Status)
     def test_it_is_retired_in_a_final_status_alone(self, instruction: Instruction, status: Status) -> None:
@@ -106,13 +100,13 @@ class TestTransitions:
 class TestStory:
     def message(self, instruction: Instruction) -> str:
         with pytest.raises(IllegalTransition) as caught:
-            instruction.move(Status.DONE)
+            instruction.move(Event.SUCCEEDED)
         return str(caught.value)
 
     def test_it_names_instruction_line_session_and_tick(self, instruction: Instruction) -> None:
         instruction.admitted = 12
         lines = self.message(instruction).split("\n")
-        assert lines[0] == "<LocalCallOpKernel 7 add WAITING>: WAITING -> DONE"
+        assert lines[0] == "<LocalCallOpKernel 7 add WAITING>: SUCCEEDED while WAITING"
         assert lines[1] == "  issued at user.py:3 by session 1, tick 12"
 
     def test_a_line_that_was_never_sent_is_unknown(self, instruction: Instruction) -> None:
@@ -138,10 +132,10 @@ class TestStory:
         tensor = parts.tensor()
         queued = parts.op(writes=[tensor])
         with pytest.raises(IllegalTransition, match="on the thread of cpu:0/compute0"):
-            queued.move(Status.READY)
+            queued.move(Event.SATISFIED)
         fresh = Instruction(9, parts.session, Opcode.CALL, "add", parts.here, 0)
         with pytest.raises(IllegalTransition, match="on the driving thread"):
-            fresh.move(Status.DONE)
+            fresh.move(Event.SUCCEEDED)
 
     def test_it_tells_the_error(self, instruction: Instruction) -> None:
         instruction.error = KernelError("the kernel broke")
@@ -163,31 +157,49 @@ class TestOutcome:
         self, instruction: Instruction, error: TensordError | None, origin: bool, outcome: Status
     ) -> None:
         instruction.error, instruction.origin = error, origin
-        assert instruction.outcome() is outcome
+        assert TRANSITIONS[Status.EXECUTED][instruction.outcome()] is outcome
 
 
 class TestClaim:
-    def test_it_is_taken_once(self, instruction: Instruction) -> None:
-        assert not instruction.cancelled
-        assert [instruction.claim() for _ in range(3)] == [True, False, False]
-        assert instruction.cancelled
-
-    def test_who_finds_it_taken_does_not_run_the_kernel(self, instruction: Instruction, copy: Copy) -> None:
+    def test_a_cancellation_that_comes_first_decides_and_says_why(self, instruction: Instruction, copy: Copy) -> None:
         ran: list[int] = []
         instruction.kernel = lambda: ran.append(1)
-        instruction.revoked = CancelledError("stop")
-        write_of(instruction, copy).claim()
+        assert not instruction.cancelled
+        write_of(instruction, copy).revoke(stop := CancelledError("stop"))
+        assert instruction.cancelled
         instruction.execute()
         assert not ran
-        assert instruction.error is copy.poison is instruction.revoked
+        assert instruction.error is copy.poison is stop
 
-    def test_what_was_claimed_by_its_own_execution_runs_although_it_is_revoked(self, instruction: Instruction) -> None:
-        ran: list[int] = []
-        instruction.kernel = lambda: ran.append(1)
-        instruction.revoked = CancelledError("too late")
+    def test_the_latest_of_several_cancellations_is_why(self, instruction: Instruction) -> None:
+        instruction.revoke(CancelledError("first"))
+        instruction.revoke(second := CancelledError("second"))
+        assert not instruction.may_run()
+        assert instruction.error is second
+
+    def test_a_kernel_that_has_begun_runs_although_it_is_revoked(self, instruction: Instruction) -> None:
+        instruction.kernel = lambda: instruction.revoke(CancelledError("too late"))
         instruction.execute()
-        assert ran == [1]
         assert instruction.error is None
+
+    def test_a_claim_between_the_two_halves_of_a_revocation_wins(self, instruction: Instruction) -> None:
+        claimed: list[bool] = []
+
+        class Token(list[TensordError | None]):
+            def insert(self, place: Any, item: Any) -> None:
+                super().insert(place, item)
+                claimed.append(instruction.may_run())  # the stream, between the two
+
+        instruction.claim_token = Token([None])
+        instruction.revoke(CancelledError("too late"))
+        assert claimed == [True]
+        assert instruction.claim_token == []
+
+    def test_an_error_that_is_there_already_stays(self, instruction: Instruction) -> None:
+        instruction.error = error = KernelError("x")
+        instruction.revoke(CancelledError("stop"))
+        assert not instruction.may_run()
+        assert instruction.error is error
 
     def test_a_doomed_one_counts_as_cancelled_to_its_stream(self, instruction: Instruction) -> None:
         instruction.error = KernelError("x")

@@ -6,7 +6,8 @@ from tensord.interpreter.errors import DeviceMemoryError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
 from tensord.streams.device import Eviction
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.tensor import Binding
 from tensord.vm.scheduler.wanted import Wanted
 

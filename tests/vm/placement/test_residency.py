@@ -8,7 +8,8 @@ from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.memory.release import leave_plan
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Binding, Moved, Tensor
 from tensord.vm.placement.residency import VIEWS

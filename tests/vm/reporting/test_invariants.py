@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.streams.device import Eviction
 from tensord.vm.memory.ledger import expect
 from tensord.vm.memory.making_room import gather
 from tensord.vm.model.directory import Published
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.placement.views import alias
 from tensord.vm.reporting.invariants import CHECKS, MOST, violations
@@ -180,8 +182,8 @@ def soft_lost(busy: Busy) -> None:
     busy.reader.soft.clear()
 
 
-def unlaunched_off(busy: Busy) -> None:
-    busy.needy[0].unlaunched += 1
+def failed_and_not_doomed(busy: Busy) -> None:
+    busy.needy[0].error = KernelError("x")
 
 
 def retired_before_its_source(busy: Busy) -> None:
@@ -293,7 +295,7 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     mapping_without_export: "mappings_are_counted",
     hard_off: "edges_are_counted",
     soft_lost: "edges_are_counted",
-    unlaunched_off: "edges_are_counted",
+    failed_and_not_doomed: "nothing_is_forgotten",
     retired_before_its_source: "edges_are_counted",
     lost_ready: "nothing_is_forgotten",
     waits_for_nothing: "nothing_is_forgotten",

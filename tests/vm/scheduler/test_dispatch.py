@@ -9,7 +9,8 @@ import pytest
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.wire.messages import CALL
 from tensord.vm.memory.ledger import expect_late, wait_for_memory
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.scheduler import fair_queue

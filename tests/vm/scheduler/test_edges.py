@@ -7,7 +7,7 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.reservation import is_maker
-from tensord.vm.model.instruction import Status
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.reason import Reason
 from tensord.vm.scheduler.edges import is_hard, release_accesses, touched_copies
 
@@ -137,7 +137,7 @@ class TestHardAndSoft:
         assert is_hard(source, target)
         assert client.fetch(client.ids) == [-1.0, -3.0]
 
-    def test_the_unlaunched_are_the_soft_sources_without_a_stream(self, parts: Parts) -> None:
+    def test_a_soft_source_without_a_stream_holds_up_its_successors(self, parts: Parts) -> None:
         x, y = parts.tensor(), parts.tensor()
         launched = parts.op(writes=[x])
         host = parts.op(reads=[x], writes=[y], opcode=Opcode.ACCESS)  # waits hard, so it is not launched
@@ -145,7 +145,7 @@ class TestHardAndSoft:
         last = parts.op(reads=[y, x])
         assert host.status is Status.WAITING
         assert set(last.soft) == {launched, between}
-        assert last.unlaunched == 1
+        assert (between.queue, last.status) == (None, Status.WAITING)
         parts.drain()
         assert parts.ran == ["op"] * 4
 

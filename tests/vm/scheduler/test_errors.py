@@ -6,7 +6,8 @@ import pytest
 
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.scheduler import errors
 from tensord.vm.scheduler.errors import doom, overrule, readers_of, settle_late
 
@@ -87,7 +88,7 @@ class TestDoom:
     def test_the_doomed_leave_in_their_place_and_poison_what_they_were_to_write(self, parts: Parts) -> None:
         chain = pending_chain(parts, 2)
         parts.scheduler.doom([chain[0]], BAD)
-        assert [link.status for link in chain] == [Status.WAITING] * 2
+        assert [link.status for link in chain] == [Status.DOOMED] * 2
         assert copy_of(chain[0].outputs[0].tensor).poison is None
         parts.drain()
         assert [link.status for link in chain] == [Status.SKIPPED] * 2
@@ -99,10 +100,10 @@ class TestDoom:
         link.on_end = ToldAtDoom(lambda one: told.append(one.status.value))
         parts.scheduler.doom([link], BAD)
         parts.hand_over()
-        assert told == ["WAITING"]
+        assert told == ["DOOMED"]
         parts.drain()
         assert link.status is Status.SKIPPED
-        assert told == ["WAITING"]
+        assert told == ["DOOMED"]
 
     def test_whoever_only_wants_its_outcome_is_told_once_it_has_retired(self, parts: Parts) -> None:
         told: list[str] = []

@@ -11,7 +11,8 @@ from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.reservation import loss_of
 from tensord.vm.model.device_state import DeviceState
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
 from tensord.vm.model.tensor import Copy, Storage, Tensor
 from tensord.vm.scheduler.lost_devices import abandon_lost, refuse_lost

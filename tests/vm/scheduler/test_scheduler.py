@@ -10,7 +10,8 @@ import pytest
 from tensord.interpreter.errors import CancelledError, KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm import engine
-from tensord.vm.model.instruction import Instruction, Status
+from tensord.vm.model.instruction import Instruction
+from tensord.vm.model.lifecycle import Status
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler import scheduler as module
 from tensord.vm.scheduler.fair_queue import leave

@@ -228,9 +228,7 @@ class RunInstruction(Instruction):
         """Run the next slice; True if it was the last."""
         replay = self.replay
         if replay is None:
-            if not self.claim() and not self.failed():
-                self.error = self.revoked
-            replay = None if self.failed() else self.begin()
+            replay = self.begin() if self.may_run() else None
         lost = self.device.backend.lost
         if lost is not None and not self.failed():
             self.fail(lost)
@@ -258,7 +256,7 @@ class RunInstruction(Instruction):
             raise AssertionError("admission has given its replay")
         start, calls = replay.slices[place]
         done = len(calls) - left
-        self.claim()
+        self.claim_token.clear()
         self.note(self.segment.recipe.calls[start + done - 1], error)
         for index in range(done, len(calls)):
             self.call(self.segment.recipe.calls[start + index], *calls[index])

@@ -27,7 +27,7 @@ from ..inside.insides import Insides
 from ..recorded.records import Records
 from .dependences import AccessLists, Barriers, Key, Launches, is_fence
 
-LIVE = frozenset({"WAITING", "READY", "DISPATCHED"})
+LIVE = frozenset({"WAITING", "READY", "DOOMED", "DISPATCHED", "EXECUTED"})
 FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
 
 _WRITES = frozenset({OperandKind.MUT, OperandKind.MUT2})

@@ -165,7 +165,7 @@ export function lastOf(record) {
   return record.finished ?? record.started ?? record.ready ?? record.received ?? -Infinity;
 }
 
-const LIVE = new Set(["WAITING", "READY", "DISPATCHED", "RUNNING"]);
+const LIVE = new Set(["WAITING", "READY", "DOOMED", "DISPATCHED", "EXECUTED", "RUNNING"]);
 const BROKEN = new Set(["FAILED", "SKIPPED", "CANCELLED"]);
 
 export function isLive({status}) {
