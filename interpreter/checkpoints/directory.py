@@ -41,8 +41,8 @@ class CheckpointDirectory(CheckpointReader):
     One thread at a time writes; any thread may read.
     """
 
-    def __init__(self, path: Path, directory: int, lock: int, limits: CheckpointLimits) -> None:
-        super().__init__(path, directory, limits)
+    def __init__(self, path: Path, shown: str, directory: int, lock: int, limits: CheckpointLimits) -> None:
+        super().__init__(path, shown, directory, limits)
         self._lock = lock
         self._last = 0  # generation that was begun
         self._flushed = True  # would no manifest that is gone come back?
@@ -60,19 +60,20 @@ class CheckpointDirectory(CheckpointReader):
         pid; MetadataError if it holds other things, or checkpoints of a format that is not read here.
         """
         where = Path(path)
+        shown = printable(str(where))
         if create:
-            _make(where)
+            _make(where, shown)
         directory = layout.open_directory(where)
         lock = -1
         try:
-            _check(directory, where, create=create)
-            lock = take_lock(directory, where)
-            if not _check(directory, where, create=create):
-                layout.flush_parent(directory, where)
-                layout.write_format(directory, where)
-            found = cls(where, directory, lock, limits or CheckpointLimits())
+            is_one = _check(directory, shown, create=create)
+            lock = take_lock(directory, shown)
+            if not (is_one or _check(directory, shown, create=create)):
+                layout.flush_parent(directory, shown)
+                layout.write_format(directory, shown)
+            found = cls(where, shown, directory, lock, limits or CheckpointLimits())
             found._remove_unfinished()
-            layout.flush(directory, where)  # a dead writer may not have flushed its last names
+            layout.flush(directory, shown)  # a dead writer may not have flushed its last names
         except BaseException:
             os.close(directory)
             if lock >= 0:
@@ -109,10 +110,10 @@ class CheckpointDirectory(CheckpointReader):
     def begin(self) -> GenerationWriter:
         """A new generation, to be written. MetadataError while another one is."""
         if self._writer is not None:
-            raise MetadataError(f"{self._shown}: generation {self._writer.number} is being written; end it first")
+            raise MetadataError(f"{self.shown}: generation {self._writer.number} is being written; end it first")
         number = max([self._last, *self.generations()]) + 1
         if number > layout.LAST:
-            raise FileError(f"{self._shown}: there is no number after {layout.LAST}; write to another directory")
+            raise FileError(f"{self.shown}: there is no number after {layout.LAST}; write to another directory")
         self._last = number
         self._writer = GenerationWriter(self, self._directory, number, self._ended)
         return self._writer
@@ -142,12 +143,13 @@ class CheckpointDirectory(CheckpointReader):
 
         Of values files, none is removed while there is a manifest that cannot be read. FileError as from `collect`.
         """
-        kept = set(map(layout.values_file, spared))
-        swept = [orphan for orphan in self.orphans() if orphan.name not in kept]
-        if swept and self._needed(self._names())[1]:
+        kept, names = set(map(layout.values_file, spared)), self._names()
+        needed, unknown = self._needed(names)
+        swept = [orphan for orphan in self._orphans(names, needed) if orphan.name not in kept]
+        if unknown:
             swept = [orphan for orphan in swept if layout.is_unfinished(orphan.name)]
         if swept and not self._flushed:
-            layout.flush(self._directory, self.path)
+            layout.flush(self._directory, self.shown)
             self._flushed = True
         failed = self._unlink(orphan.name for orphan in swept)
         if failed is not None:
@@ -211,7 +213,7 @@ class CheckpointDirectory(CheckpointReader):
                 pass
             except OSError as error:
                 if failed is None:
-                    failed = FileError(f"{self._shown}/{name}: cannot be removed: {error.strerror}; remove it by hand")
+                    failed = FileError(f"{self.shown}/{name}: cannot be removed: {error.strerror}; remove it by hand")
                     failed.__cause__ = error
         return failed
 
@@ -226,17 +228,17 @@ OPEN: WeakSet[CheckpointDirectory] = WeakSet()
 os.register_at_fork(after_in_child=leave_all)
 
 
-def _check(directory: int, path: Path, *, create: bool) -> bool:
+def _check(directory: int, shown: str, *, create: bool) -> bool:
     """Is it a directory of checkpoints, and not only one that may become one?"""
     if not create:
-        layout.check_checkpoints(directory, path)
-    return layout.check_format(directory, path) or layout.check_unused(directory, path)
+        layout.check_checkpoints(directory, shown)
+    return layout.check_format(directory, shown) or layout.check_unused(directory, shown)
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, shown: str) -> None:
     try:
         path.mkdir(0o700)
     except FileExistsError:
         pass
     except OSError as error:
-        raise FileError(f"{printable(str(path))}: cannot be made: {layout.what_to_do(error)}") from error
+        raise FileError(f"{shown}: cannot be made: {layout.what_to_do(error)}") from error

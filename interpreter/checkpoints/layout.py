@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import FileError, MetadataError
-from ..files.durable_file import UNFINISHED, DurableFile
+from ..files.durable_file import UNFINISHED, place_whole
 from ..files.tensor_file import TensorFile, printable
 from ..wire.names import some_of
 
@@ -106,27 +106,26 @@ def open_file(directory: int, name: str) -> int:
         raise
 
 
-def file_names(directory: int, path: Path) -> list[str]:
+def file_names(directory: int, shown: str) -> list[str]:
     """The names of all that lies in the directory."""
     if directory < 0:  # Python would list the present one
-        raise FileError(f"{printable(str(path))}: was closed")
+        raise FileError(f"{shown}: was closed")
     try:
         return os.listdir(directory)
     except OSError as error:
-        raise FileError(f"{printable(str(path))}: cannot be listed: {error.strerror}") from error
+        raise FileError(f"{shown}: cannot be listed: {error.strerror}") from error
 
 
-def flush(directory: int, path: Path) -> None:
+def flush(directory: int, shown: str) -> None:
     """Make the names in the directory last. FileError."""
     try:
         os.fsync(directory)
     except OSError as error:
-        raise FileError(f"{printable(str(path))}: cannot be flushed: {error.strerror}") from error
+        raise FileError(f"{shown}: cannot be flushed: {error.strerror}") from error
 
 
-def flush_parent(directory: int, path: Path) -> None:
+def flush_parent(directory: int, shown: str) -> None:
     """Make the directory's own name last. FileError."""
-    shown = printable(str(path))
     try:
         parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     except PermissionError:  # others look after what is in there
@@ -141,9 +140,8 @@ def flush_parent(directory: int, path: Path) -> None:
         os.close(parent)
 
 
-def check_format(directory: int, path: Path) -> bool:
+def check_format(directory: int, shown: str) -> bool:
     """Is it a directory of checkpoints; False if it has no format file. MetadataError for one that is not read here."""
-    shown = printable(str(path))
     try:
         fd = open_file(directory, FORMAT_FILE)
     except FileNotFoundError:
@@ -153,7 +151,7 @@ def check_format(directory: int, path: Path) -> bool:
     except MetadataError as error:
         raise MetadataError(f"{shown}: its file {FORMAT_FILE} {error.message}") from None
     try:
-        file = TensorFile(fd, f"{path}/{FORMAT_FILE}")
+        file = TensorFile(fd, f"{shown}/{FORMAT_FILE}")
         match = _CONTENT.fullmatch(file.read(0, min(file.size, _LONGEST)))
     finally:
         os.close(fd)
@@ -166,29 +164,28 @@ def check_format(directory: int, path: Path) -> bool:
     return True
 
 
-def write_format(directory: int, path: Path) -> None:
+def write_format(directory: int, shown: str) -> None:
     """Make it a directory of checkpoints, which the caller flushes. FileError."""
     try:
-        with DurableFile(directory, FORMAT_FILE, unfinished=WRITTEN) as file:
-            file.write(f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode())
-            file.place()
+        content = f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode()
+        place_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
     except FileError as error:
-        raise FileError(f"{printable(str(path))}/{error.message}") from error.__cause__
+        raise FileError(f"{shown}/{error.message}") from error.__cause__
 
 
-def check_checkpoints(directory: int, path: Path) -> None:
+def check_checkpoints(directory: int, shown: str) -> None:
     """MetadataError unless it is a directory of checkpoints that is read here."""
-    if not check_format(directory, path):
-        raise MetadataError(f"{printable(str(path))}: holds no checkpoints; name a directory that has some")
+    if not check_format(directory, shown):
+        raise MetadataError(f"{shown}: holds no checkpoints; name a directory that has some")
 
 
-def check_unused(directory: int, path: Path) -> Literal[False]:
+def check_unused(directory: int, shown: str) -> Literal[False]:
     """MetadataError if others keep things in the directory; a lock and what was unfinished may be of an earlier try."""
-    names = file_names(directory, path)
+    names = file_names(directory, shown)
     others = [printable(name) for name in names if name != LOCK_FILE and not is_unfinished(name)]
     if others:
         raise MetadataError(
-            f"{printable(str(path))}: holds other things than checkpoints ({some_of(others)}); name an empty directory"
+            f"{shown}: holds other things than checkpoints ({some_of(others)}); name an empty directory"
         )
     return False
 

@@ -17,16 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import FileError
-from ..files.tensor_file import printable
 from .layout import LOCK_FILE, what_to_do
 
 _FLOCK = re.compile(r" FLOCK +ADVISORY +WRITE +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ")
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def take_lock(directory: int, path: Path) -> int:
+def take_lock(directory: int, shown: str) -> int:
     """A descriptor that holds the lock. FileError that names who has it."""
-    shown = printable(str(path))
     try:
         fd = os.open(LOCK_FILE, _FLAGS, 0o600, dir_fd=directory)
     except OSError as error:

@@ -23,7 +23,7 @@ from ..files.tensor_file import TensorFile
 from ..types.meta import DTYPE_NAMES, DTYPES, LARGEST, MAX_NDIM, Meta
 from ..types.sizes import exact_size
 from ..wire.codec import Encoder, decode
-from .record import CheckpointLimits, Generation, Record, check_name
+from .record import CheckpointLimits, Generation, Record, check_record_names
 
 MAGIC: Final = b"\x89tdckpt\n"
 HEADER: Final = struct.Struct("<8sIQ")
@@ -194,10 +194,11 @@ class _Reader:
         self._left[1] -= len(rows)
         if self._left[1] < 0:
             raise MetadataError("there are more names than it says")
+        if not all(type(row) is tuple and len(row) == 7 for row in rows):
+            raise MetadataError("the description of a value is not an array of seven fields")
+        check_record_names([row[0] for row in rows], self._limits)
         for row in rows:
-            if type(row) is not tuple or len(row) != 7:
-                raise MetadataError("the description of a value is not an array of seven fields")
-            name = check_name(row[0], self._limits)
+            name = row[0]
             if name in self._tensors or name in self._routines:
                 raise MetadataError(f"{name[:SHOWN]!r} is there twice")
             try:

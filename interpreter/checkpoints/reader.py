@@ -45,14 +45,17 @@ class Orphan(NamedTuple):
 
 
 class CheckpointReader:
-    """A directory of checkpoints that is read; close it, or use it as a context manager. `path`: its path.
+    """A directory of checkpoints that is read; close it, or use it as a context manager.
+
+    `path`: its path; `shown`: the path as errors show it.
 
     Its methods may be called by several threads at a time. They raise FileError for what cannot be read, and whatever
     else is said; all errors name the directory.
     """
 
-    def __init__(self, path: Path, directory: int, limits: CheckpointLimits) -> None:
+    def __init__(self, path: Path, shown: str, directory: int, limits: CheckpointLimits) -> None:
         self.path = path
+        self.shown = shown
         self.limits = limits
         self._directory = directory
 
@@ -60,10 +63,11 @@ class CheckpointReader:
     def open(cls, path: str | os.PathLike[str], *, limits: CheckpointLimits | None = None) -> Self:
         """The directory at a path. MetadataError if it holds no checkpoints, or of a format that is not read here."""
         where = Path(path)
+        shown = printable(str(where))
         directory = layout.open_directory(where)
         try:
-            layout.check_checkpoints(directory, where)
-            return cls(where, directory, limits or CheckpointLimits())
+            layout.check_checkpoints(directory, shown)
+            return cls(where, shown, directory, limits or CheckpointLimits())
         except BaseException:
             os.close(directory)
             raise
@@ -90,7 +94,7 @@ class CheckpointReader:
         found = self._found(number)
         if found is None:
             there = ", ".join(map(str, self.generations()[-SHOWN:]))
-            raise FileError(f"{self._shown}: has no generation {number} (the last that it has: {there or 'none'})")
+            raise FileError(f"{self.shown}: has no generation {number} (the last that it has: {there or 'none'})")
         if isinstance(found, TensordError):
             raise found
         return found
@@ -111,7 +115,7 @@ class CheckpointReader:
                 reasons[number] = found.message
             else:
                 return Latest(None, reasons)
-        raise FileError(f"{self._shown}: its generations come and go faster than they can be read")
+        raise FileError(f"{self.shown}: its generations come and go faster than they can be read")
 
     def verify(self, generation: Generation, *, deep: bool = False, progress: Progress | None = None) -> dict[str, str]:
         """What is wrong with its values, by name; empty if nothing is.
@@ -204,7 +208,7 @@ class CheckpointReader:
         except OSError as error:
             raise self._failed(name, error) from error
         except MetadataError as error:
-            return MetadataError(f"{self._shown}/{name}: {error.message}")
+            return MetadataError(f"{self.shown}/{name}: {error.message}")
         try:
             return read_manifest(TensorFile(fd, f"{self.path}/{name}"), number, self.limits)
         except (FileError, MetadataError, QuotaError) as error:
@@ -218,23 +222,19 @@ class CheckpointReader:
         except OSError as error:
             raise self._failed(name, error) from error
         except MetadataError as error:
-            raise MetadataError(f"{self._shown}/{name}: {error.message}") from None
+            raise MetadataError(f"{self.shown}/{name}: {error.message}") from None
 
     def _status(self, name: str) -> os.stat_result | None:
         try:
             return layout.status(self._directory, name)
         except OSError as error:
-            raise FileError(f"{self._shown}/{name}: cannot be looked at: {error.strerror}") from error
+            raise FileError(f"{self.shown}/{name}: cannot be looked at: {error.strerror}") from error
 
     def _failed(self, name: str, error: OSError) -> FileError:
-        return FileError(f"{self._shown}/{name}: cannot be opened: {error.strerror}")
+        return FileError(f"{self.shown}/{name}: cannot be opened: {error.strerror}")
 
     def _names(self) -> list[str]:
-        return layout.file_names(self._directory, self.path)
-
-    @property
-    def _shown(self) -> str:
-        return printable(str(self.path))
+        return layout.file_names(self._directory, self.shown)
 
     def __enter__(self) -> Self:
         return self

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, ProtocolError, QuotaError
@@ -13,7 +14,7 @@ from ..types.meta import Meta
 from ..types.sizes import exact_size
 from ..wire.codec import Encoder, decode
 from ..wire.limits import MIB
-from ..wire.names import is_printable
+from ..wire.names import check_names
 
 INNER: Final = "\N{NO-BREAK SPACE}"  # looks like a space, and no name that is published has it: it is not printable
 FIELDS: Final = 0  # the kind of what packed fields are
@@ -90,8 +91,7 @@ class Generation:
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """All of them by name."""
-        yield from self.tensors.items()
-        yield from self.routines.items()
+        return chain(self.tensors.items(), self.routines.items())
 
     @property
     def nbytes(self) -> int:
@@ -130,13 +130,14 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
     return dict(values[0])
 
 
-def check_name(name: object, limits: CheckpointLimits) -> str:
-    """The name, if something may be kept under it; else MetadataError: names stand in tables, logs and errors.
+def check_record_names(names: Sequence[Any], limits: CheckpointLimits) -> None:
+    """MetadataError unless values may be kept under these names, which stand in tables, logs and errors.
 
-    It may hold `INNER`: so what belongs to something published has a name of its own.
+    Names may hold `INNER`: so what belongs to something published has a name of its own.
     """
-    if type(name) is not str or not is_printable(name.replace(INNER, " ")):
-        raise MetadataError(f"a name is printable text, and {str(name)[:SHOWN]!r} is not")
-    if len(name) > limits.name:
-        raise MetadataError(f"name {name[:SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}")
-    return name
+    for name in names:
+        if type(name) is not str:
+            raise MetadataError(f"a name is printable text, and {str(name)[:SHOWN]!r} is not")
+        if len(name) > limits.name:
+            raise MetadataError(f"name {name[:SHOWN]!r}... has {len(name)} characters; the limit is {limits.name}")
+    check_names([name.replace(INNER, " ") for name in names])

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import zlib
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from ..files.durable_file import DurableFile
-from ..files.tensor_file import flat
 from .layout import WRITTEN, values_file
 from .repacking import FULL, LARGE
 
@@ -45,9 +44,9 @@ class ValuesWriter:
         self.files[self._file.id] = self._file.content.size
         return self._file.id, self._file.content.size
 
-    def append(self, buffer: Any) -> None:
-        """The next bytes of the value: those of a contiguous buffer."""
-        file, view = self._file, flat(buffer)
+    def append(self, view: memoryview) -> None:
+        """The next bytes of the value."""
+        file = self._file
         assert file is not None  # noqa: S101 - for the type checker: nobody else calls
         for begin in range(0, len(view), STEP):
             step = view[begin : begin + STEP]

@@ -27,15 +27,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from ..errors import FileError, MetadataError, QuotaError
-from ..files.durable_file import DurableFile, Whole
+from ..files.durable_file import Whole, place_whole
 from ..files.header import SHOWN
 from ..files.pieces import PieceReader
-from ..files.tensor_file import flat, printable
+from ..files.tensor_file import flat
 from ..types.meta import Meta
 from . import layout
 from .manifest import encode_manifest
 from .reader import CheckpointReader
-from .record import Generation, Record, check_name, pack_fields
+from .record import Generation, Record, check_record_names, pack_fields
 from .repacking import Pack, to_repack
 from .values_writer import ValuesWriter
 
@@ -145,11 +145,10 @@ class GenerationWriter(Whole):
             self._repack()
             self._values.place()
             if self._values.files:
-                layout.flush(self._directory, self._checkpoints.path)
+                layout.flush(self._directory, self._checkpoints.shown)
             generation = self._generation()
-            with DurableFile(self._directory, self._manifest, unfinished=layout.WRITTEN) as file:
-                file.write(encode_manifest(generation, self._limits))
-                file.place()
+            content = encode_manifest(generation, self._limits)
+            place_whole(self._directory, self._manifest, content, unfinished=layout.WRITTEN)
         self._flush()
         self._end(generation)
         return generation
@@ -186,7 +185,8 @@ class GenerationWriter(Whole):
         self._check_open()
         if self._started is not None:
             raise MetadataError(f"{self._started[0][:SHOWN]!r} is being written: {self._left} bytes are left")
-        if check_name(name, self._limits) in self.records:
+        check_record_names((name,), self._limits)
+        if name in self.records:
             raise MetadataError(f"{name[:SHOWN]!r} is there already")
         if len(self.records) >= self._limits.names:
             raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
@@ -236,7 +236,7 @@ class GenerationWriter(Whole):
                 content = self._content(record)
                 if content is not None:
                     moved[place] = self._values.start(record.nbytes)
-                    self._values.append(content)
+                    self._values.append(memoryview(content))
                     self._values.finish()
         for name, record in self.records.items():
             if record.place in moved:
@@ -267,7 +267,7 @@ class GenerationWriter(Whole):
     def _flush(self) -> None:
         """Make the manifest's name last. Whatever fails, the values stay: the manifest may come back."""
         try:
-            layout.flush(self._directory, self._checkpoints.path)
+            layout.flush(self._directory, self._checkpoints.shown)
         except BaseException as error:
             with suppress(OSError):
                 os.unlink(self._manifest, dir_fd=self._directory)
@@ -296,7 +296,7 @@ class GenerationWriter(Whole):
 
     @property
     def _shown(self) -> str:
-        return f"{printable(str(self._checkpoints.path))}: generation {self.number}"
+        return f"{self._checkpoints.shown}: generation {self.number}"
 
     @property
     def _manifest(self) -> str:

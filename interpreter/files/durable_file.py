@@ -177,6 +177,13 @@ class DurableFile(Whole):
         return FileError(f"{self.name}: {what}: {error.strerror}")
 
 
+def place_whole(directory: int, name: str, content: bytes, *, unfinished: str = UNFINISHED) -> None:
+    """A durable file with this content, in an open directory that the caller flushes; see `DurableFile.place`."""
+    with DurableFile(directory, name, unfinished=unfinished) as file:
+        file.write(content)
+        file.place()
+
+
 def is_file_name(name: str) -> bool:
     """Is it the name of one file, and of no other folder than it is looked for in?"""
     try:

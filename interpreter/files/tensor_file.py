@@ -36,12 +36,12 @@ class Identity(NamedTuple):
 class TensorFile:
     """An open descriptor of a regular file, under the name that people know it by. The descriptor stays the caller's.
 
-    `identity` is the file's as of the construction. Raises MetadataError for what is no regular file, FileError for a
-    descriptor that is not open. No method moves the descriptor's position, and all but `peek` may be called by several
-    threads at a time.
+    `identity` and `size` (bytes) are the file's as of the construction. Raises MetadataError for what is no regular
+    file, FileError for a descriptor that is not open. No method moves the descriptor's position, and all but `peek` may
+    be called by several threads at a time.
     """
 
-    __slots__ = ("_block", "_block_at", "fd", "identity", "name")
+    __slots__ = ("_block", "_block_at", "fd", "identity", "name", "size")
 
     def __init__(self, fd: int, name: str) -> None:
         self.fd = fd
@@ -50,13 +50,9 @@ class TensorFile:
         if not stat.S_ISREG(status.st_mode):
             raise self.malformed("is no regular file; tensors are read from regular files alone")
         self.identity = Identity.of(status)
+        self.size = self.identity.size
         self._block = b""
         self._block_at = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file, as of the construction."""
-        return self.identity.size
 
     def check_identity(self) -> None:
         """FileError if the file was written since the construction.

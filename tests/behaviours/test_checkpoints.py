@@ -38,6 +38,14 @@ def in_checkpoint(path: Path) -> dict[str, Any]:
         return {name: reader.read(name, record) for name, record in generation.tensors.items()}
 
 
+def homes_in(path: Path) -> dict[str, Any]:
+    """The homes with which the tensors of the last generation were written, by name."""
+    with CheckpointReader.open(path) as reader:
+        generation, _ = reader.latest()
+        assert generation is not None
+        return {name: record.fields["device"] for name, record in generation.tensors.items()}
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_is_published_comes_back_in_another_machine(make_session, tmp_path, device):
     values = {"w": np.arange(12.0).reshape(3, 4), "i": np.arange(5), "c": np.array(1j), "none": np.zeros((0, 3))}
@@ -295,6 +303,20 @@ def test_a_device_that_is_missing_is_said(make_session, tmp_path):
     other = make_session("local:h", devices=["cpu:0"])
     assert other.restore(tmp_path / "there")["moved"] == {"x": "sim:0"}
     assert other.lookup("x").device == "cpu:0"
+
+
+def test_a_value_that_was_restored_elsewhere_is_kept_with_its_home_there(make_session, tmp_path):
+    s = make_session("local:first", devices=DEVICES)
+    s.publish({name: s.asarray(ones(4), device="sim:0") for name in ("x", "y")})
+    s.checkpoint(tmp_path / "there").wait(WAIT)
+    other = make_session("local:second", devices=["cpu:0"])
+    other.restore(tmp_path / "there")
+    report = other.checkpoint(tmp_path / "there").wait(WAIT)
+    assert (report["written"], report["names"]) == (0, 2)
+    assert homes_in(tmp_path / "there") == {"x": "cpu:0", "y": "cpu:0"}
+    report = other.checkpoint(tmp_path / "there").wait(WAIT)  # with the fields that it has written
+    assert (report["written"], report["names"]) == (0, 2)
+    assert homes_in(tmp_path / "there") == {"x": "cpu:0", "y": "cpu:0"}
 
 
 def test_damage_is_named_and_the_rest_is_restored(make_session, tmp_path):

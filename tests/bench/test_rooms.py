@@ -20,7 +20,7 @@ MOST = {
     "sim op, daemon": Counts(293, 42, 70, 2),
     "run": Counts(115, 40, 38, 2),
     "eviction": Counts(560, 60, 141, 18),
-    "checkpoint": Counts(866, 75, 193, 16),
+    "checkpoint": Counts(756, 72, 154, 15),
 }
 ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine

@@ -10,7 +10,7 @@ from ..model.charges import charge
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
-from .contents import DEVICE, OF
+from .contents import OF
 from .restoring import Found, Restoring
 from .taking import Checkpoints
 from .target import Stood, key_of
@@ -66,7 +66,7 @@ class RestoringInStore(Restoring[Tensor]):
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)
         stood = {
-            name: Stood(key_of(tensor), {**found.fields[name], DEVICE: tensor.home.name})  # its home here
+            name: Stood(key_of(tensor), found.fields[name])
             for name, tensor in self.tensors.items()
             if name in given or found.fields[name].get(OF) in given
         }

@@ -31,7 +31,8 @@ STEP: Final = 64 << 20  # bytes between two updates of `done`
 class CheckpointJob:
     """A checkpoint that is being written.
 
-    `last`: the known state of the directory. `kept`: records of values that are already on the disk; `same`: names of
+    `last`: the known state of the directory. `intact`: records of names with the values and fields of the last
+    generation; `kept`: records of other values that are already on the disk; `same`: names of
     values that are written under another name; `texts`: texts of routines. `groups`: the groups of the contents, and of
     durable names that were changed together. `durable`: in the directory of durable names, all durable names; those
     outside this checkpoint keep their last entries. `carried`: names of earlier runs, which keep their entries, too.
@@ -47,6 +48,7 @@ class CheckpointJob:
         self.last = target.last
         self.contents = contents
         self.keep = keep
+        self.intact: dict[str, Record] = {}
         self.kept: dict[str, Record] = {}
         self.same: dict[str, str] = {}
         self.texts: dict[str, str] = {}
@@ -97,7 +99,8 @@ class CheckpointJob:
             self._keep(writer)
             self._write_routines(writer)
             self.share_failures()
-            self._fall_back(writer)
+            if self.failed:
+                self._fall_back(writer)
             self._carry(writer)
             self.generation = generation = writer.commit()
             collected = self._remove_old(generation)
@@ -117,7 +120,7 @@ class CheckpointJob:
         for name, other in self.same.items():
             if other in self.failed:
                 self.failed.setdefault(name, self.failed[other])
-        spreading = True
+        spreading = bool(self.failed)
         while spreading:
             spreading = False
             for group in (*self.groups, *self._torn()):
@@ -203,11 +206,11 @@ class CheckpointJob:
     def _keep(self, writer: GenerationWriter) -> None:
         """Add the values that are on the disk already, and names of values that were written under another name."""
         there = {name: writer.records[other] for name, other in self.same.items() if other in writer.records}
-        for name, record in {**self.kept, **there}.items():
+        for name, record in {**self.intact, **self.kept, **there}.items():
             if name in self.failed:
                 continue
             try:
-                writer.keep(name, record, self.contents.fields.get(name))
+                writer.keep(name, record, None if name in self.intact else self.contents.fields.get(name))
             except FileError as error:
                 self.outdated = is_gone(error)
                 raise FileError(f"{error.message} (take the checkpoint again)") from None

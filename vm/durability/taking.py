@@ -22,7 +22,6 @@ from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.names import named
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
@@ -147,7 +146,7 @@ class Checkpoints:
         In the directory of durable names, a name whose value is not computed yet keeps its last written value, since
         other sessions wait for their names.
 
-        MetadataError for unknown names; ProtocolError while another checkpoint is being written to that directory.
+        `names` are published. ProtocolError while another checkpoint is being written to that directory.
         """
         residency, store, host = self.residency, self.residency.store, self.residency.host
         if store is None or host is None:
@@ -156,7 +155,6 @@ class Checkpoints:
         if target.busy:
             raise ProtocolError(f"a checkpoint is being written to {target.path}; wait for that checkpoint")
         known = self.directory.names
-        named(names, known)
         if target.path == self.durable:
             names = self.completed(names)
         contents = Contents({name: known[name] for name in names}, home_of)
@@ -172,12 +170,8 @@ class Checkpoints:
         self.jobs.append(job)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         groups = self.group(job)
-        transfers = residency.transfers
-        with (
-            self.residency.tiers.refusals,
-            transfers.caused_by(asked.session),
-        ):  # the first refusal is known for all values
-            self.read_all(reading, waits=target.path != self.durable)
+        with residency.tiers.refusals:  # the first refusal is known for all values
+            self.read_all(reading, standing, waits=target.path != self.durable)
         self.commit(reading, CommitEnd(self, reading, standing, groups, always=always))
 
     def completed(self, names: Sequence[str]) -> Sequence[str]:
@@ -211,18 +205,21 @@ class Checkpoints:
         job.groups += [group.names for group in groups]
         return groups
 
-    def read_all(self, reading: Reading, *, waits: bool) -> None:
+    def read_all(self, reading: Reading, standing: Mapping[str, Stood], *, waits: bool) -> None:
         """Admit the instructions that read the values, each value once; unchanged values keep their records.
 
-        `waits`: wait for values that are not computed yet; otherwise such names fail.
+        `standing`: the keys of the values. `waits`: wait for values that are not computed yet; otherwise such names
+        fail.
         """
         job = reading.job
-        first: dict[Key, str] = {}
-        records = job.target.records()
+        first: dict[Key | PublishedRoutine, str] = {}
+        names, records = job.target.last.names, job.target.records()
         for name, tensor in job.contents.values.items():
-            key = key_of(tensor)
+            key = standing[name].what
             if key in first:
                 job.same[name] = first[key]
+            elif name in names and names[name].stood == standing[name]:
+                job.intact[name] = names[name].record
             elif key in records:
                 job.kept[name] = records[key]
             elif not waits and not is_there(tensor.storage.copies.values()):
@@ -285,7 +282,8 @@ class Checkpoints:
 
     def read(self, reading: Reading, name: str, tensor: Tensor) -> None:
         """Admit the instruction that reads one value by a snapshot."""
-        residency, scheduler, job = self.residency, self.scheduler, reading.job
+        (session, location, _), job = reading.asked, reading.job
+        residency, scheduler = self.residency, self.scheduler
         kept = len(scheduler.bound)
         snapshot = alias(tensor, tensor.home)
         storage = snapshot.storage
@@ -293,7 +291,7 @@ class Checkpoints:
         there, evicted = storage.current(), storage.evicted
 
         try:
-            source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, reading.asked.location))
+            source = residency.readable_by_files(snapshot, Cause(scheduler.system_session, location, session))
         except TensordError as error:
             drop_snapshot(scheduler, snapshot)
             residency.releasing.unshare(snapshot)

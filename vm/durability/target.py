@@ -112,7 +112,7 @@ class Target:
         """The names in the last generation."""
         return self.last.names.keys()
 
-    def records(self) -> dict[Key, Record]:
+    def records(self) -> dict[Key | PublishedRoutine, Record]:
         """The records of written values that may still be unchanged, by key."""
         kept = ((one.record, one.stood) for one in self.last.names.values())
         return {stood.what: record for record, stood in kept if stood is not None and isinstance(stood.what, Key)}

@@ -251,7 +251,11 @@ def rest_of_run(session: VmSession, most: int) -> Iterator[Sequence[Any]]:
 
 
 class Cause(NamedTuple):
-    """The cause of a planned transfer: a session, and a location number in its program."""
+    """The cause of a planned transfer: a session, and a location number in its program.
+
+    `author`: the session that is reported as the cause, if the transfer is planned for another one.
+    """
 
     session: VmSession
     location: int
+    author: VmSession | None = None

@@ -6,8 +6,7 @@ location is the author's, failures are reported to the author, and statistics co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...interpreter.opcodes import Opcode
@@ -17,7 +16,7 @@ from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction, InstructionEnd
-from ..model.session import Cause, VmSession
+from ..model.session import Cause
 from ..model.tensor import Binding, Storage
 from ..scheduler.errors import makes_room
 from ..scheduler.pending_metas import await_metas
@@ -29,25 +28,12 @@ BY_STORE: Final = {StreamKind.READ: StreamKind.H2D, StreamKind.WRITE: StreamKind
 
 
 class Transfers:
-    """Makes transfers and copies.
-
-    `files`: checked when a read has failed. `causing`: the author in place of the session that asks, if set.
-    """
+    """Makes transfers and copies. `files`: checked when a read has failed."""
 
     def __init__(self, scheduler: Scheduler, store: DeviceState | None, files: LoadedFiles) -> None:
         self.scheduler = scheduler
         self.store = store
         self.files = files
-        self.causing: VmSession | None = None
-
-    @contextmanager
-    def caused_by(self, session: VmSession) -> Iterator[None]:
-        """Make this session the author of transfers and evictions that are planned inside for another session."""
-        before, self.causing = self.causing, session
-        try:
-            yield
-        finally:
-            self.causing = before
 
     def plan(self, source: Binding, target: Binding, storage: Storage, cause: Cause, why: str = "") -> Instruction:
         """A TRANSFER, not yet admitted. `why`: the first word of its label, in place of the kind."""
@@ -82,7 +68,7 @@ class Transfers:
         instruction = scheduler.new_instruction(
             scheduler.system_session, opcode, label, target.copy.device, cause.location
         )
-        instruction.author = self.causing or cause.session
+        instruction.author = cause.author or cause.session
         instruction.inputs, instruction.outputs = (source,), (target,)
         await_metas(instruction)
         instruction.reads, instruction.writes = (source.copy,), (target.copy,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, Record, check_name, pack_fields
+from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, Record, check_record_names, pack_fields
 from tensord.interpreter.errors import MetadataError, QuotaError
 from tensord.interpreter.files.header import Piece, TensorEntry
 from tensord.interpreter.types.meta import Meta
@@ -47,7 +47,7 @@ def test_malformed_fields_are_an_error_when_they_are_asked_for(packed):
 @each_case("name", ["", " ", "a\n", "\ud800", 1, None, b"a", "123456789"])
 def test_names_are_printable_and_not_too_long(name):
     with pytest.raises(MetadataError, match="name"):
-        check_name(name, LIMITS)
+        check_record_names((name,), LIMITS)
 
 
 def test_a_record_is_an_entry_of_its_file():
