@@ -305,8 +305,8 @@ class VirtualMachine(Runtime):
     def has_work(self) -> bool:
         """Whether the engine has work that no thread may be driving."""
         engine = self.engine
-        found = engine.finished or self.cancellations or engine.directory.leaving or engine.unwatched
-        return bool(found) or engine.in_run()
+        found = engine.finished or engine.pending or engine.running or engine.directory.leaving or engine.unwatched
+        return bool(found or self.cancellations) or engine.in_run()
 
     def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until woken, unless there is work already; then drive. Called by the leader."""

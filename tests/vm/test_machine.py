@@ -354,6 +354,26 @@ def test_a_thread_to_which_another_one_leaves_a_run_carries_it_on_or_hands_it_on
     assert done == ["drives", "hands on"]
 
 
+def test_a_wait_drives_what_is_pending_and_takes_no_lock_for_nothing(session, machine_of, monkeypatch):
+    machine, locked = machine_of(session), []
+    session.sync()
+    machine.background.stop()  # which drives, too
+    machine.background.join(WAIT)
+    drive = machine.drive
+
+    def noted() -> None:
+        locked.append(True)
+        drive()
+
+    monkeypatch.setattr(machine, "drive", noted)
+    assert not machine.wait_until(lambda: False, 0)
+    assert locked == []
+    machine.engine.receive(session._core.transport._session, [])
+    assert not machine.wait_until(lambda: False, 0)
+    assert locked == [True]
+    assert not machine.engine.pending
+
+
 def test_between_two_pieces_the_background_gives_way_to_whoever_waits(make_session, machine_of):
     """Else it would be in again before those who wait have woken, for as long as there is anything to release."""
     _stays, goes = (make_session("local:large") for _ in range(2))
