@@ -15,7 +15,7 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.launching.launcher import Launcher
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.recipe import ARENA
-from tensord.vm.routines.running.instruction import KEPT
+from tensord.vm.routines.running.segment import KEPT
 from tensord.vm.scheduler.fences import MOST, OFTEN
 
 from ..streams.fake_cuda.gpu import Gpu

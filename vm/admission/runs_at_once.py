@@ -24,8 +24,9 @@ from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
 from ..routines.op_by_op.run import Ids
-from ..routines.running.instruction import RunInstruction, Segment
+from ..routines.running.instruction import RunInstruction
 from ..routines.running.replay import Replay, Stamps, timed
+from ..routines.running.segment import Segment
 from ..scheduler.scheduler import Scheduler
 from .at_once import (
     begin_failed,

@@ -31,8 +31,10 @@ from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lack
 from ..routines.compiling.recipe import Recipe, compile_segment
 from ..routines.compiling.segments import LARGEST, LONGEST, Piece, cutting, is_view, why_outside, work_of_time
 from ..routines.op_by_op.run import Ids
-from ..routines.running.instruction import RunInstruction, Segment, SegmentPlan
+from ..routines.running.instruction import RunInstruction
 from ..routines.running.replay import Stamps
+from ..routines.running.segment import Segment
+from ..routines.running.segment_plan import SegmentPlan
 from ..scheduler.scheduler import Scheduler
 from ..tracing.ring import Ring
 from .lookup import define, enter, note_maker

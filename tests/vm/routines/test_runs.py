@@ -18,7 +18,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
 from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
-from tensord.vm.routines.running.instruction import IDLE, KEPT, STAYING, Segment
+from tensord.vm.routines.running.segment import IDLE, KEPT, STAYING, Segment
 from tensord.vm.tracing.flat import SourceLocation
 from tests.model.ops import failing_ops
 

@@ -15,7 +15,7 @@ from ...admission.segments import why_alone
 from ...model.linked import SessionProgram
 from ...model.session import VmSession
 from ...routines.compiling.recipe import ARENA, BufferSlice, Recipe
-from ...routines.running.instruction import Segment
+from ...routines.running.segment import Segment
 
 
 def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[str, Any]:
