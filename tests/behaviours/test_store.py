@@ -87,9 +87,7 @@ def test_what_has_come_back_leaves_again_without_moving(make_session, tmp_path):
 def test_what_fits_nowhere_is_an_error_that_says_so(make_session, tmp_path):
     s = make_session(devices=tiers(tmp_path, 8, 8, 8))
     xs = [s.asarray(ones(KIB, value=n), device="sim:0") for n in range(30)]
-    with pytest.raises(
-        td.DeviceMemoryError, match=r"do not fit on sim:0.*leave it for cpu:0, with .*, or store:0, with"
-    ):
+    with pytest.raises(td.DeviceMemoryError, match=r"do not fit on sim:0.*evicted to cpu:0, with .*, or store:0, with"):
         wait_for(xs)
     kept = [n for n, x in enumerate(xs) if s._core.answers.look_at(x, WAIT)["state"] == "ready"]
     assert len(kept) >= 20

@@ -24,7 +24,7 @@ from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.messages import Share
 from ..memory.binding import bind
 from ..memory.mapped import map_copy
-from ..memory.replicas import hold
+from ..memory.replicas import add_copy
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -143,7 +143,7 @@ class Shares:
         block, array = self.new_block(session, home, meta, cause)
         copy = self.residency.new_copy(home, block.nbytes, 1)
         storage = Storage(block.nbytes, home, copy)
-        hold(copy, storage)
+        add_copy(copy, storage)
         export = Tensor(meta, storage, home)
         export.strides = meta.strides  # a view of the storage, which is the whole block
         define(session, id_, export)

@@ -4,6 +4,7 @@
 - `allocation`: allocating buffers; `release`: releasing them
 - `run_memory`: memory that is kept from run to run of routines, and given up when memory is short
 - `recycling`: reusing the objects of a released result
+- `planning`: what the plan of a device counts
 - `replicas`: copies that are also valid elsewhere
 - `making_room`: dropping and evicting copies when a plan exceeds its device; `victims`: the order of eviction
 - `refusals`: a cache of searches that found no victim

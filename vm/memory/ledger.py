@@ -54,16 +54,6 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
         device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].admitted))
 
 
-def plan_most(instruction: Instruction, nbytes: int) -> None:
-    """Plan `nbytes` for an instruction's results whose size depends on data; they also count in the session's share."""
-    device, more = instruction.device, nbytes - instruction.most
-    instruction.most = nbytes
-    device.planned += more
-    if device.ceiling and more:
-        shares = instruction.session.account.shares
-        shares[device] = shares.get(device, 0) + more
-
-
 def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
     """The bytes planned for an account's results of unknown size, except those of instruction `but`.
 

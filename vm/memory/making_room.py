@@ -20,8 +20,9 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.lifecycle import Status
 from ..model.tensor import Copy, Storage
-from .release import leave_plan, release
-from .replicas import forget, hold, may_forget, note_dropped, others
+from .planning import give_up_bytes
+from .release import release
+from .replicas import add_copy, forget, may_forget, note_dropped, others
 from .victims import Victim, victims
 
 
@@ -58,7 +59,7 @@ def leaving(room: Room) -> Iterator[Victim]:
         device.short = True
     for copy, storage in victims(device, room.account, room.spare, own=room.own):
         if is_void(copy):
-            leave_plan(copy)
+            give_up_bytes(copy)
         elif may_forget(copy, storage):
             note_dropped(copy, storage)
             drop_replica(copy, storage)
@@ -123,7 +124,7 @@ def may_evict(copy: Copy, storage: Storage) -> bool:
     device = copy.device
     if copy in device.mapped or storage in device.pinned:
         return False
-    return copy.current and copy.view is None and copy.poison is None
+    return copy.view is None and copy.poison is None
 
 
 def drop_replica(copy: Copy, storage: Storage) -> None:
@@ -181,7 +182,4 @@ def put_back(copy: Copy, storage: Storage) -> None:
     """Make the copy current again on its device; failed copies leave the map."""
     for failed in list(storage.copies.values()):
         forget(failed, storage)
-    storage.copies[copy.device] = copy
-    copy.current = True
-    copy.device.planned += copy.nbytes
-    hold(copy, storage)
+    add_copy(copy, storage)

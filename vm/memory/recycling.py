@@ -15,7 +15,6 @@ from ..model.charges import count, uncount
 from ..model.device_state import DeviceState
 from ..model.signature import Maker
 from ..model.tensor import Copy, Storage, Tensor
-from .replicas import hold
 
 MOST_RECYCLED = 256  # per device
 
@@ -83,8 +82,10 @@ def make_tensor(
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location, now)
-        if device.short or device.ceiling:
-            hold(copy, storage)
+        if device.ceiling:
+            count(copy, account)
+        if device.short and device.tiers:
+            device.candidates[copy] = storage
         return Tensor(meta, storage, device), copy
     tensor = device.recycled.pop()
     storage = tensor.storage
@@ -101,8 +102,9 @@ def make_tensor(
     storage.made = now
     if device.short:
         storage.used, storage.rest, storage.evicted, storage.returns = device.uses.newest, 0, None, 0
-        hold(copy, storage)
-    elif device.ceiling:
+        if device.tiers:
+            device.candidates[copy] = storage
+    if device.ceiling:
         count(copy, account)
     tensor.meta = meta
     tensor.home = device

@@ -17,11 +17,11 @@ When a buffer may be released:
 from __future__ import annotations
 
 from ...streams.stream import Stream
-from ..model.charges import uncount
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.tensor import Copy
 from .ledger import expect_late
+from .planning import give_up_bytes
 
 
 def end_uses(instruction: Instruction) -> None:
@@ -87,18 +87,11 @@ def _hand_to_stream(copy: Copy) -> None:
         copy.buffer = None
 
 
-def leave_plan(copy: Copy) -> None:
-    """Remove a current copy that will have no memory from the plan; a later write makes a new copy."""
-    copy.device.planned -= copy.nbytes
-    uncount(copy)
-    copy.nbytes = 0
-
-
 def _expect_next_write(copy: Copy) -> None:
     writer = copy.writer
     if writer is None:
         if copy.current and copy.nbytes > 0:  # a later write makes a new copy
-            leave_plan(copy)
+            give_up_bytes(copy)
         return
     if writer.error is None and not writer.queue and copy.nbytes > 0 and any(b.copy is copy for b in writer.outputs):
         expect_late(copy.device, writer, copy.nbytes)  # a release is a writer, too, but makes nothing

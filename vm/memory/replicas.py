@@ -1,26 +1,36 @@
 """Replicas, which are copies that are also valid elsewhere, and dropping copies.
 
-Only `forget` removes a copy from its storage's map. The copy is then stale: it is never written again, and its buffer
-is released with its last use (`release`).
+Only `add_copy` puts a copy into its storage's map, and only `forget` removes one. A copy is current in between: it is
+planned, and every candidate of a device is current. A copy that was removed is stale: it is never written again, and
+its buffer is released with its last use (`release`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model.charges import count, credit, uncount
+from ..model.charges import credit
 from ..model.device_state import DeviceState, add_to
 from ..model.tensor import Copy, Storage
+from .planning import join_plan, leave_plan
 from .release import release
 
 
-def hold(copy: Copy, storage: Storage) -> None:
-    """Register a new copy as a candidate for eviction, and in its session's share, if its device needs this."""
-    device = copy.device
-    if device.ceiling:
-        count(copy, storage.account)
-    if device.short and device.below is not None:
+def add_copy(copy: Copy, storage: Storage) -> None:
+    """Put a copy into its storage's map: it is current now, planned, and a candidate if it may have to leave."""
+    device, whole = copy.device, copy.view is None
+    if copy.view is None:
+        storage.copies[device] = copy
+    else:
+        storage.views = storage.views or {}
+        storage.views[device, copy.view] = copy
+    copy.current = True
+    join_plan(copy, storage.account)
+    if not whole or (device.short and device.tiers):
         device.candidates[copy] = storage
+    if whole and len(storage.copies) > 1:  # valid elsewhere, and so are the others
+        for one in storage.copies.values():
+            one.device.candidates[one] = storage
 
 
 def forget(copy: Copy, storage: Storage) -> None:
@@ -34,6 +44,16 @@ def forget(copy: Copy, storage: Storage) -> None:
     drop(copy)
 
 
+def forget_others(copy: Copy, storage: Storage) -> None:
+    """Let a copy be the only one of its storage."""
+    device = copy.device
+    for other in storage.current():
+        if other is not copy:
+            forget(other, storage)
+    if not (device.short and device.tiers):
+        device.candidates.pop(copy, None)
+
+
 def drop(copy: Copy) -> None:
     """Make the copy stale: it leaves the plan, and its buffer is released with its last use."""
     device = copy.device
@@ -43,10 +63,7 @@ def drop(copy: Copy) -> None:
             device.rankings.clear()  # they refer to dropped copies
     if copy.current:
         copy.current = False
-        if copy.nbytes > 0:
-            device.planned -= copy.nbytes
-        if copy.counted is not None:
-            uncount(copy)
+        leave_plan(copy)
         release(copy)
 
 
@@ -104,8 +121,8 @@ def may_forget(copy: Copy, storage: Storage) -> bool:
 
 
 def may_drop(copy: Copy, storage: Storage) -> bool:
-    """Whether the copy may be dropped: it is current, not the only whole copy, and not mapped by a client."""
-    return copy.current and copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
+    """Whether a current copy may be dropped: it is not the only whole copy, and not mapped by a client."""
+    return copy not in copy.device.mapped and (copy.view is not None or len(storage.copies) > 1)
 
 
 def others(storage: Storage, copy: Copy) -> list[Copy]:

@@ -16,8 +16,9 @@ from ..model.reason import Reason
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
 from .kept import full_below, kept_back
-from .ledger import expect, may_reserve, oldest, plan_most, settle, settle_but, wait_for_memory
+from .ledger import expect, may_reserve, oldest, settle, settle_but, wait_for_memory
 from .overwriting import forward
+from .planning import plan_most
 
 
 def expect_memory(instruction: Instruction) -> None:

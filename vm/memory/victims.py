@@ -140,7 +140,7 @@ class Ranking:
         floor = floor_of(device, len(held))
         while self.order:
             _, used, copy, storage = self.order.pop()
-            if not copy.current or storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
+            if storage.used != used or copy in spare or device.candidates.get(copy) is not storage:
                 continue
             if storage in device.pinned:
                 continue

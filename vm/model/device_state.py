@@ -13,9 +13,9 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
   since are dropped when they come up;
 - `short`: memory was short once. From then on, uses of storages are stamped (`memory.victims`);
-- `candidates` are copies that may be dropped or evicted to make room: those that may be valid on other devices, too;
-  and, on a device with a tier `below`, all current copies once memory was short. An entry may be outdated, so every
-  reader checks it;
+- `candidates` are current copies that may be dropped or evicted to make room: those that are or were valid on other
+  devices, too; and, on a device with a tier `below`, all current copies once memory was short. Whether one may leave
+  is asked when it is to (`memory.making_room`), since pins, mappings and other copies come and go;
 - `tiers` are the devices to which values may be evicted, the first one is `below`; `policy` chooses the victims
   (`memory.victims`); `floor` is the memory that each session may keep from others, `ceiling` the most that each may
   take, 0 for no limit (`Account.shares`); `rankings` are the known orders of eviction, by the account that needs

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from ...interpreter.errors import FileError
 from ...interpreter.files.open_file import OpenFile
 from ...streams.disk.stored import LoadedStretch
-from ..memory.replicas import forget
+from ..memory.replicas import forget_others
 from ..model.device_state import DeviceState
 from ..model.tensor import Storage
 
@@ -63,9 +63,7 @@ def give_up_values(storages: Iterable[Storage], store: DeviceState, files: Itera
         stretch = None if copy is None or copy.buffer is None else copy.buffer.raw
         if copy is None or not isinstance(stretch, LoadedStretch) or stretch.file not in changed:
             continue
-        for other in storage.current():
-            if other is not copy:
-                forget(other, storage)
+        forget_others(copy, storage)
         if copy.poison is None:
             copy.poison = stretch.file.changed
             count += 1

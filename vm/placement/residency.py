@@ -20,9 +20,9 @@ from ..memory.kept import full_below
 from ..memory.making_room import drop_replica
 from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
-from ..memory.replicas import forget, hold, may_drop
+from ..memory.replicas import add_copy, forget, forget_others, may_drop
 from ..memory.victims import touch
-from ..model.charges import charge, check_bytes, check_share, count
+from ..model.charges import charge, check_bytes, check_share
 from ..model.device_state import DeviceState, add_to
 from ..model.directory import Directory
 from ..model.reason import RETURN
@@ -57,23 +57,16 @@ class Residency:
         self.late_room = LateRoom(scheduler, self.tiers)
 
     def new_copy(self, device: DeviceState, nbytes: int, version: int) -> Copy:
-        """A new copy of `nbytes` on a device, whose memory is planned."""
+        """A new copy of `nbytes` for a device, which is in no map yet."""
         self.copies += 1
-        nbytes = device.backend.footprint(nbytes)
-        if nbytes > 0:
-            device.planned += nbytes
-        return Copy(self.copies, device, nbytes, version)
+        return Copy(self.copies, device, device.backend.footprint(nbytes), version)
 
     def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
         """A new tensor with a storage of its own, and the storage's only copy, at home."""
         self.copies += 1
         nbytes = -1 if meta is None else meta.nbytes
-        takes = home.backend.footprint(nbytes)
-        if takes > 0:
-            home.planned += takes
-        tensor, copy = made(self.copies, meta, home, takes)
-        if home.ceiling or home.short:
-            hold(copy, tensor.storage)
+        tensor, copy = made(self.copies, meta, home, home.backend.footprint(nbytes))
+        add_copy(copy, tensor.storage)
         return tensor, copy
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -138,11 +131,8 @@ class Residency:
             raw = bytes_of(storage, tensor.home)
         why = note_return(storage, device, storage.nbytes)
         copy = self.new_copy(device, storage.nbytes, storage.version)
-        storage.copies[device] = copy
-        count(copy, storage.account)
-        device.candidates[copy] = storage
+        add_copy(copy, storage)
         bound += (copy, source)
-        source.device.candidates.setdefault(source, storage)
         self.tiers.admit(
             self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
         )
@@ -222,10 +212,7 @@ class Residency:
         storage, bound, key, meta = tensor.storage, self.scheduler.bound, tensor.view_key(), tensor.meta
         if key is None or meta is None:
             raise AssertionError("only a view with a known meta has a copy of its own")
-        views = storage.views
-        if views is None:
-            views = storage.views = {}
-        copy = views.get((device, key))
+        copy = None if storage.views is None else storage.views.get((device, key))
         if copy is not None:
             bound.append(copy)
             return copy
@@ -248,9 +235,7 @@ class Residency:
             origin = Binding(self.view_copy(tensor, hop, cause), tensor, 0, None)
         copy = self.new_copy(device, meta.nbytes, storage.version)
         copy.view = key
-        views[device, key] = copy
-        count(copy, storage.account)
-        device.candidates[copy] = storage
+        add_copy(copy, storage)
         bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
         self.tiers.admit(self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, cause, why))
@@ -321,11 +306,7 @@ class Residency:
             copy = self.written_copy(storage, device)
             touch(storage, device)
             self.scheduler.bound.append(copy)
-        for other in storage.current():
-            if other is not copy:
-                forget(other, storage)
-        if device.below is None or not device.short:
-            device.candidates.pop(copy, None)
+        forget_others(copy, storage)
         storage.evicted = None
         storage.placed = device.alone
         storage.version += 1
@@ -354,8 +335,8 @@ class Residency:
             forget(copy, storage)
             copy = None
         if copy is None:
-            copy = storage.copies[device] = self.new_copy(device, storage.nbytes, storage.version)
-            hold(copy, storage)
+            copy = self.new_copy(device, storage.nbytes, storage.version)
+            add_copy(copy, storage)
         return copy
 
     def detach(self, tensor: Tensor, device: DeviceState, partial: bool, cause: Cause) -> Binding:
@@ -372,7 +353,7 @@ class Residency:
         tensor.storage = Storage(nbytes, device, copy)
         if tensor.home.pins:
             move_pins(tensor, before)
-        hold(copy, tensor.storage)
+        add_copy(copy, tensor.storage)
         charge(cause.session, tensor.storage)
         tensor.offset, tensor.strides = 0, None
         target = Binding(copy, tensor, 0, None)

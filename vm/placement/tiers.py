@@ -13,11 +13,12 @@ from ...interpreter.types.meta import Meta
 from ..memory.kept import full_below
 from ..memory.ledger import undecided
 from ..memory.making_room import Room, drop_replica, gather, leaving
+from ..memory.planning import give_up_bytes
 from ..memory.refusals import Refusals, question
-from ..memory.release import leave_plan
+from ..memory.replicas import add_copy
 from ..memory.reservation import need_alone, new_copies, scratch_of, too_large
 from ..model.account import Account
-from ..model.charges import check_share, count, has_share
+from ..model.charges import check_share, has_share
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
 from ..model.reason import EVICT
@@ -164,9 +165,7 @@ class Tiers:
         """Plan the eviction of a value's only copy to a tier that has room for it."""
         device = copy.device
         target = self.new_copy(below, storage.nbytes, storage.version)
-        storage.copies[below] = target
-        count(target, storage.account)
-        below.candidates[target] = storage
+        add_copy(target, storage)
         raw = bytes_of(storage, below)
         kept = len(self.scheduler.bound)
         self.scheduler.bound += (copy, target)
@@ -193,7 +192,7 @@ def refuse(instruction: Instruction) -> None:
         instruction.error = instruction.describe(too_large(instruction, made, beside))
         instruction.origin = True
     for copy in new:
-        leave_plan(copy)
+        give_up_bytes(copy)
 
 
 def bytes_of(storage: Storage, home: DeviceState) -> Tensor:

@@ -145,19 +145,6 @@ def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def the_plan_adds_up(census: Census) -> Iterator[str]:
-    """`planned` is the size of all current copies on a device, and the most of those whose size data decide."""
-    planned: Counter[DeviceState] = Counter()
-    for copy in census.copies:
-        if copy.current and copy.nbytes > 0:
-            planned[copy.device] += copy.nbytes
-    for instruction in census.live:
-        planned[instruction.device] += instruction.most
-    for device in census.engine.tiers.values():
-        if device.planned != planned[device]:
-            yield f"{device.name} plans {device.planned} bytes, its current copies and those to come {planned[device]}"
-
-
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
     """Where there is a tier below and memory was short, candidates are the current copies, each with its storage."""
     found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
@@ -363,7 +350,6 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     uses_are_counted,
     access_lists_are_live,
     stale_copies_without_uses_have_no_buffer,
-    the_plan_adds_up,
     every_copy_may_be_evicted,
     memory_adds_up,
     the_ledger_adds_up,

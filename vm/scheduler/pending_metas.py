@@ -14,12 +14,13 @@ from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..memory.kept import full_below
-from ..memory.ledger import learn_need, plan_most, undecided
+from ..memory.ledger import learn_need, undecided
+from ..memory.planning import learn_bytes, plan_most
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
-from ..model.charges import check_bytes, check_share, count, has_share
+from ..model.charges import check_bytes, check_share, has_share
 from ..model.instruction import Instruction
 from ..model.plan import Plan
-from ..model.tensor import Binding, Copy, Tensor
+from ..model.tensor import Binding, Tensor
 from .wanted import Wanted
 
 
@@ -78,7 +79,7 @@ class PendingMetas:
             plan_most(instruction, most)
         for binding, meta in zip(instruction.outputs, metas, strict=True):
             if meta is not None:
-                learn_copy_size(binding.copy, meta.nbytes)
+                learn_bytes(binding.copy, meta.nbytes, binding.tensor.storage.account)
                 need += meta.nbytes if binding.copy.buffer is None else 0
                 if binding.tensor.meta is None:
                     learn_size(binding.tensor, meta.nbytes)  # before the next dependent's size is checked
@@ -183,13 +184,4 @@ def learn_size(tensor: Tensor, nbytes: int) -> None:
         if storage.account is not None:
             storage.account.bytes += nbytes
         for copy in storage.copies.values():
-            learn_copy_size(copy, nbytes)
-            count(copy, storage.account)
-
-
-def learn_copy_size(copy: Copy, nbytes: int) -> None:
-    """Set a copy's size, if it was unknown, and plan its memory."""
-    if copy.nbytes < 0:
-        copy.nbytes = nbytes
-        if copy.current:
-            copy.device.planned += nbytes
+            learn_bytes(copy, nbytes, storage.account)

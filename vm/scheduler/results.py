@@ -13,7 +13,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
 from ..memory.kept import kept_back
-from ..memory.ledger import plan_most
+from ..memory.planning import plan_most
 from ..memory.release import release
 from ..memory.reservation import is_stuck
 from ..model.charges import has_share

@@ -28,8 +28,9 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.schema.infer import InferCache
 from ..memory.allocation import give_back
 from ..memory.binding import bind_arguments
-from ..memory.ledger import plan_most, settle, wait_for_memory, waits_long
+from ..memory.ledger import settle, wait_for_memory, waits_long
 from ..memory.making_room import end_standby
+from ..memory.planning import plan_most
 from ..memory.reservation import expect_memory, is_stuck, out_of_memory
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensord.vm.memory.making_room import Room, leaving
-from tensord.vm.memory.replicas import forget
+from tensord.vm.memory.replicas import add_copy, forget
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.session import Cause
@@ -121,8 +121,7 @@ class TestDropping:
         whole, transfer = copy_of(x, sim), transfer_of(parts)
         view = parts.residency.new_copy(sim, 8, x.storage.version)
         view.view = (0, (1,), (8,))
-        x.storage.views = {(sim, view.view): view}
-        sim.candidates[view] = x.storage
+        add_copy(view, x.storage)
         transfer.kernel = fail
         make_room(Room(sim, (), need=LIMIT))
         assert not view.current

@@ -7,7 +7,8 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.opcodes import Opcode
 from tensord.vm.memory.mapped import map_copy, unmap_copy
-from tensord.vm.memory.replicas import drop, drop_idle, forget, may_forget, others
+from tensord.vm.memory.planning import give_up_bytes, learn_bytes
+from tensord.vm.memory.replicas import add_copy, drop, drop_idle, forget, may_forget, others
 from tensord.vm.memory.victims import touch
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.session import Cause
@@ -33,6 +34,50 @@ def mirror(parts: Parts, tensor: Tensor, name: str = "sim:0") -> Copy:
     parts.scheduler.bound.clear()
     parts.drain()
     return copy
+
+
+class TestAdding:
+    def test_a_copy_is_in_the_map_current_and_planned_until_it_is_forgotten(self, parts: Parts) -> None:
+        x, here = parts.tensor(2), parts.here
+        here.ceiling = 100
+        sim = parts.at("sim:0")
+        sim.ceiling = 100
+        copy = parts.residency.new_copy(sim, 16, x.storage.version)
+        assert sim.planned == 0
+        add_copy(copy, x.storage)
+        assert (x.storage.copies[sim], copy.current, sim.planned) == (copy, True, 16)
+        assert parts.session.account.shares == {sim: 16}
+        forget(copy, x.storage)
+        assert (sim in x.storage.copies, copy.current, sim.planned) == (False, False, 0)
+        assert parts.session.account.shares == {sim: 0}
+
+    def test_all_whole_copies_are_candidates_once_there_are_two(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor()
+        assert not parts.here.candidates
+        copy = parts.residency.new_copy(sim, 8, x.storage.version)
+        add_copy(copy, x.storage)
+        assert (parts.here.candidates, sim.candidates) == ({copy_of(x): x.storage}, {copy: x.storage})
+
+    def test_a_copy_of_a_view_is_a_candidate_and_the_whole_one_is_not(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor(2)
+        view = parts.residency.new_copy(sim, 8, x.storage.version)
+        view.view = (0, (1,), (8,))
+        add_copy(view, x.storage)
+        assert (parts.here.candidates, sim.candidates) == ({}, {view: x.storage})
+        assert x.storage.views == {(sim, view.view): view}
+
+    def test_one_whose_size_is_not_known_is_planned_when_it_is(self, parts: Parts, sim: DeviceState) -> None:
+        x = parts.tensor(2)
+        copy = parts.residency.new_copy(sim, -1, x.storage.version)
+        add_copy(copy, x.storage)
+        assert sim.planned == 0
+        learn_bytes(copy, 16, None)
+        learn_bytes(copy, 16, None)
+        assert sim.planned == 16
+        give_up_bytes(copy)
+        assert (sim.planned, copy.current) == (0, True)
+        forget(copy, x.storage)
+        assert sim.planned == 0
 
 
 class TestForgetting:
@@ -95,13 +140,6 @@ class TestMayForget:
         x = parts.tensor(4)
         x.strides, x.meta = (8,), parts.tensor(2).meta
         assert may_forget(mirror(parts, x), x.storage)
-
-    def test_a_stale_one_is_gone_already(self, parts: Parts) -> None:
-        x = parts.tensor()
-        copy = mirror(parts, x)
-        copy.current = False
-        assert not may_forget(copy, x.storage)
-        copy.current = True
 
     def test_a_mapped_one_stays_until_the_client_is_done(self, parts: Parts, sim: DeviceState) -> None:
         x = parts.tensor()

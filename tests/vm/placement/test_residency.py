@@ -7,7 +7,7 @@ import pytest
 from tensord.interpreter.errors import KernelError, MetadataError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.memory.release import leave_plan
+from tensord.vm.memory.planning import give_up_bytes
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
@@ -214,7 +214,7 @@ class TestWriting:
         maker = parts.op("maker", reads=[y], writes=[x], opcode=Opcode.ACCESS)
         maker.error = maker.describe(ValueError("no"))
         old = copy_of(x)
-        leave_plan(old)
+        give_up_bytes(old)
         new = write(parts, x, "cpu:0").copy
         assert new is not old
         assert new.nbytes == 8

@@ -258,10 +258,6 @@ def candidate_of_another(busy: Busy) -> None:
     busy.at("sim:0").candidates[copy_of(busy.x, busy.at("sim:0"))] = busy.y.storage
 
 
-def planned_off(busy: Busy) -> None:
-    busy.cpu.planned += 1
-
-
 CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     holders_off: "holders_are_counted",
     holder_without_handle: "holders_are_counted",
@@ -279,7 +275,6 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     writer_without_that_access: "access_lists_are_live",
     reader_without_that_access: "access_lists_are_live",
     buffer_of_a_stale_copy: "stale_copies_without_uses_have_no_buffer",
-    planned_off: "the_plan_adds_up",
     no_candidate: "every_copy_may_be_evicted",
     candidate_of_another: "every_copy_may_be_evicted",
     one_buffer_twice: "memory_adds_up",

@@ -135,7 +135,7 @@ def may_leave(
             owner = 0 if storage.account is None else storage.account.session
             if account and owner != account:
                 continue
-            if copy.current and copy.nbytes > 0 and (may_forget(copy, storage) or may_evict(copy, storage)):
+            if copy.nbytes > 0 and (may_forget(copy, storage) or may_evict(copy, storage)):
                 yield place, storage
 
 
