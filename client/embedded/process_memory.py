@@ -14,16 +14,16 @@ from ...interpreter.wire.host_memory import HostMemory
 from ...streams.device import Device
 from ..transport.host_readers import HostReaders, lent
 
-PINNED_ARRAY: Final = 1 << 20  # bytes from which on an upload's memory is what a device copies from directly
+PINNED_ARRAY: Final = 1 << 20  # bytes from which the memory of an upload is memory that a device copies from directly
 
 
 class ProcessMemory:
-    """Where one session's uploads lie. `devices`: those of the machine whose memory the process can read."""
+    """The memory of one session's uploads. `devices`: devices of the machine whose memory the process can read."""
 
     def __init__(self, devices: Mapping[str, Device]) -> None:
         self._devices = devices
         self._pinning = next((device for device in devices.values() if device.pins), None)
-        self._lender = object()  # what lends host arrays: they outlive the transport
+        self._lender = object()  # owns host arrays, which outlive the transport
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """Memory for an upload, which the machine adopts."""
@@ -32,7 +32,7 @@ class ProcessMemory:
         return np.empty(meta.shape, meta.dtype)
 
     def host_memory(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array: such as for an upload, which the machine adopts."""
+        """Memory for a host array: like that of an upload, which the machine adopts."""
         if nbytes < MAPPED_ARRAY:
             return None
         return HostMemory.over(self.new_array(Meta.of((nbytes,), "uint8")), nbytes, HostReaders(self._lender))
@@ -42,11 +42,11 @@ class ProcessMemory:
         return lent(values, dtype, self._lender)
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
-        """Nothing to do: results are copies."""
+        """Do nothing: results are copies."""
 
     def gpu(self, device: str) -> int | None:
         """The number of a CUDA device, whose memory is this process's."""
         return self._devices[device].cuda_number if self._devices else None
 
     def give_up_gpus(self) -> None:
-        """Nothing to do: this process's own memory can always be read here."""
+        """Do nothing: this process's own memory can always be read here."""

@@ -1,8 +1,8 @@
-"""The first op of a recording whose results differ between two sides.
+"""Finds the first op of a recording whose results differ between two sides.
 
-The recording runs in lockstep until a result differs, which names the step. Then it runs again, on fresh machines, up
-to that step, whose operands are read on both sides before it is taken: so it is known whether these are equal. A run of
-a routine is taken apart there, and its first op that differs is named in its place.
+The recording runs in lockstep until a result differs, which identifies the step. Then it runs again, on fresh machines,
+up to that step. There the operands are read on both sides before the step, which shows whether they are equal. A run of
+a routine is replaced by its single ops, and the first op that differs is named in its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outcome = Any  # an array, or the type of the error in its place
 
 
 class Operand(NamedTuple):
-    """An operand of the op: on both sides its value, or the type of an error; a number has no device."""
+    """An operand of the op: its value on both sides, or the type of an error; a number has no device."""
 
     name: str
     device: str
@@ -37,7 +37,7 @@ class Operand(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Is it equal bit for bit on both sides?"""
+        """Return whether both sides have the same bits."""
         first, second = self.values
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
             return difference(first, second, 0.0) is None
@@ -45,8 +45,8 @@ class Operand(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The first difference. `attributes`: of the op; `inside`: what is to be said of the routine that it is in;
-    `results`: on both sides."""
+    """The first difference. `attributes`: of the op; `inside`: a text about the routine that contains it; `results`: on
+    both sides."""
 
     finding: Finding
     device: str
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class Examination:
-    """Watches one step: keeps the operands of what it sends, and stops at the first difference."""
+    """Watches one step: keeps the operands of its messages, and stops at the first difference."""
 
     def __init__(self, player: Player) -> None:
         self.player = player
@@ -71,7 +71,7 @@ class Examination:
             self._message, self._operands = message, list(self._read(step.session, message))
 
     def after(self) -> None:
-        """Did what was sent make a difference?"""
+        """Compare the results of what was sent; raises at a difference."""
         if self.found is None:
             self.player.settle()
             if self.player.findings:
@@ -88,7 +88,7 @@ class Examination:
 
 
 def used_by(player: Player, session: int, message: Any) -> list[int]:
-    """The tensors that a message reads, or overwrites."""
+    """The tensors that a message reads or overwrites."""
     if type(message) is not Call:
         return ids_of(encode_message(message), {Role.USED}) if isinstance(message, Run | ToDevice) else []
     known = player.sessions[session].signatures[message.signature]
@@ -106,7 +106,7 @@ def numbers_of(player: Player, session: int, message: Any) -> list[Any]:
 
 
 def read(side: Side, session: int, id_: int) -> NDArray[Any] | str:
-    """A value now, or the type of its error."""
+    """The present value, or the type of its error."""
     reply = side.fetch(session, id_)
     side.flush(session)
     side.wait(session, reply)
@@ -115,14 +115,14 @@ def read(side: Side, session: int, id_: int) -> NDArray[Any] | str:
 
 @contextmanager
 def opened_sides(reader: Reader, specs: Sequence[Spec], given: Mapping[str, str]) -> Iterator[list[Side]]:
-    """Fresh machines. `given`: recorded devices in terms of the first one's."""
+    """Fresh machines. `given`: a mapping from recorded devices to the first machine's."""
     with ExitStack() as stack:
         devices = list(reader.head["devices"])
         yield [stack.enter_context(Side(spec, devices, {} if n else given)) for n, spec in enumerate(specs)]
 
 
 def bound_for(sides: Sequence[Side], within: float | None) -> float:
-    """How far results may be: as asked; else not at all, but for GPUs."""
+    """The tolerated difference: as given; otherwise 0, except for GPUs."""
     if within is not None:
         return within
     return BOUND_OF_GPUS if any(side.has_gpus for side in sides) else 0.0
@@ -152,7 +152,7 @@ def first_step(reader: Reader, specs: Sequence[Spec], given: Mapping[str, str], 
 def examine(
     reader: Reader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None, number: int
 ) -> Found | None:
-    """What differs in a step, and what it was given."""
+    """The difference in a step, and the operands there."""
     found = looked_at(reader, specs, given, within, number, apart=True)
     if found is not None:
         return found
@@ -185,7 +185,7 @@ def looked_at(
 
 
 def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence[Operand]) -> Found:
-    """What is known of the difference."""
+    """The description of the difference."""
     finding = player.findings[0]
     known = player.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None
     given = "" if known is None else ", ".join(f"{name}={value!r:.60}" for name, value in known.attributes)

@@ -1,4 +1,4 @@
-"""How far two results are from each other: bit for bit, or in units of the rounding of the largest element."""
+"""The difference between two results: bit for bit, or in units of the rounding of the largest element."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from ..transport.replies import Reply
 
-# Of results of a GPU against the host's: sums in another order are off by some roundings of the largest element.
+# Tolerance for results of a GPU against the host's: sums in another order are off by some roundings of the largest
+# element.
 BOUND_OF_GPUS: Final = 64.0
 
 
 class Difference(NamedTuple):
-    """Two results that differ. `size`: the largest difference, None for other shapes or dtypes, or an error;
-    `roundings`: the same in roundings of the largest element; `place`: where; `elements`: how many differ, of `of`."""
+    """Two results that differ. `size`: the largest difference, None for different shapes or dtypes, or an error;
+    `roundings`: the same in roundings of the largest element; `place`: its index; `elements`: how many of `of` elements
+    differ."""
 
     text: str
     size: float | None = None
@@ -26,8 +28,8 @@ class Difference(NamedTuple):
 
 
 def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Difference | None:
-    """How two values differ; None if they are equal bit for bit, or floats that differ by at most `within` roundings
-    of the largest element."""
+    """The difference of two values; None if they are equal bit for bit, or floats that differ by at most `within`
+    roundings of the largest element."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return Difference(f"{shown(first)} and {shown(second)}")
     differing = _bits(first) != _bits(second)
@@ -55,7 +57,7 @@ def outcome(reply: Reply) -> NDArray[Any] | str:
 
 
 def between(first: NDArray[Any] | str, second: NDArray[Any] | str, within: float) -> Difference | None:
-    """How two outcomes differ: two errors of one type do not."""
+    """The difference of two outcomes. Two errors of one type do not differ."""
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
         return difference(first, second, within)
     if isinstance(first, str) and isinstance(second, str):
@@ -69,7 +71,7 @@ def shown(value: NDArray[Any]) -> str:
 
 
 def _bits(value: NDArray[Any]) -> NDArray[Any]:
-    """A number for each element, of its bits; a pair of them for complex ones is one, too."""
+    """An integer for each element, made of its bits; also for complex elements."""
     packed = np.ascontiguousarray(value)
     if value.dtype.itemsize == 16:
         halves = packed.reshape(-1).view(np.uint64).reshape(-1, 2)

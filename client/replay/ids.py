@@ -1,7 +1,7 @@
-"""The ids of a session, as a replay has them.
+"""The ids of a session in a replay.
 
-What a session had when the recording began has lost its order, which ids have to keep: those of programs and tensors
-come as they are read. So it gets new ids, from 1; all others keep their distances, which leave room for runs.
+Tensors and programs that a session had when the recording began are read in any order, but ids must rise. So these get
+new ids, from 1; all others keep their distances, which leave gaps for runs.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-FIRST: Final = 1 << 40  # what is added to the ids of what came into being while the recording ran
+FIRST: Final = 1 << 40  # added to the ids of tensors made while the recording ran
 
 
 class Ids:
-    """`newest`: the session's newest id when the recording began. `last`: the newest one that the replay has used."""
+    """`newest`: the session's newest id when the recording began. `last`: the newest id that the replay has used."""
 
     def __init__(self, newest: int) -> None:
         self.newest = newest
@@ -21,14 +21,14 @@ class Ids:
         self._old: dict[int, int] = {}
 
     def of(self, id_: int) -> int:
-        """The id of what there is."""
+        """The id of an existing tensor or program."""
         return 0 if not id_ else self._old.get(id_, id_ + FIRST)
 
     def all_of(self, ids: Iterable[int]) -> tuple[int, ...]:
         return tuple([self.of(id_) for id_ in ids])
 
     def new(self, id_: int) -> int:
-        """The id of what comes into being."""
+        """The id of a new tensor or program."""
         if 0 < id_ <= self.newest and id_ not in self._old:
             self._old[id_] = len(self._old) + 1
         found = self.of(id_)

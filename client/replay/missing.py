@@ -1,7 +1,7 @@
-"""Values that a recording lacks: others take their place, and what depends on them is known.
+"""Substitutes for values that a recording lacks, and the tensors that depend on them.
 
-The others are the same on all sides and each time, and no index among them is out of bounds. What depends on them is
-not compared with what was recorded.
+The substitutes are the same on all sides and each time, and no index among them is out of bounds. Tensors that depend
+on them are not compared with recorded values.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .script import RecordedMessage
 
 
 class MissingValues:
-    """The values of a recording, and those in the place of missing ones."""
+    """The values of a recording, with substitutes for missing ones."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._affected: set[tuple[int, int]] = set()  # sessions and ids
 
     def value(self, number: int, upload: Upload) -> NDArray[Any]:
-        """A value of an upload, or what takes its place."""
+        """The value of an upload, or its substitute."""
         found = self._reader.value(number)
         if found is not None:
             return found
@@ -38,15 +38,16 @@ class MissingValues:
         return np.random.default_rng(number).uniform(0.1, 1.0, upload.shape).astype(dtype)
 
     def add(self, session: int, id_: int) -> None:
-        """Nothing is known of this tensor."""
+        """Note that the value of this tensor is unknown."""
         self._affected.add((session, id_))
 
     def affects(self, session: int, id_: int) -> bool:
-        """Does a tensor depend on a missing value?"""
+        """Return whether a tensor depends on a missing value."""
         return (session, id_) in self._affected
 
     def note(self, step: RecordedMessage, message: Any, captured: Sequence[int]) -> None:
-        """Note what a message, with the ids of the replay, makes of missing values. `captured`: by its routine."""
+        """Note the results of a message that depend on missing values. `captured`: the tensors that its routine
+        captures."""
         session = step.session
         if type(message) is Release:
             self._affected.difference_update([(session, id_) for id_ in message.ids])

@@ -1,8 +1,8 @@
 """Runs a recording on one side, or on two in lockstep, and compares.
 
-On two sides, every result of every op is read behind the op, on both, and compared; equal ones are forgotten.
-On one side only what was fetched while the recording ran is read, and compared with what was recorded. Both go in
-groups: reads are asked for in program order, and waited for once there are many, or their bytes are.
+On two sides, every result of every op is read after the op, on both, and compared; equal results are dropped. On one
+side only recorded fetches are read, and compared with the recorded values. Both happen in groups: reads are requested
+in program order, and waited for when they, or their bytes, are many.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .signatures import Places, known
 from .translation import Session, with_ids
 from .unrolled import Routines
 
-GROUP: Final = 128  # reads that are waited for together
+GROUP: Final = 128  # reads per group
 BYTES: Final = 1 << 26  # of their values
 CANCELLED: Final = "CancelledError"
 RECORDED: Final = "what was recorded"
 
 
 class Check(NamedTuple):
-    """A value that is to be compared: a result of a message, or what a fetch was answered."""
+    """A value to compare: a result of a message, or the answer to a fetch."""
 
     step: RecordedMessage
     message: Any
@@ -57,8 +57,8 @@ class Check(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Two values that differ. `message`: with the ids of the replay; `op`: of which the value is a result; `against`:
-    where the second value is from."""
+    """Two values that differ. `message`: with the ids of the replay; `op`: the op of which the value is a result;
+    `against`: the origin of the second value."""
 
     step: RecordedMessage
     message: Any
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 
 
 class Watch(Protocol):
-    """Looks at each message that makes something, before it is sent and once that was looked at."""
+    """Examines each message with results, before it is sent and after its results were compared."""
 
     def before(self, step: RecordedMessage, message: Any) -> None: ...
 
@@ -79,9 +79,9 @@ class Watch(Protocol):
 
 
 class Player:
-    """Plays a recording. `compared`: results of ops that were compared; `fetched`: values that were compared with what
-    was recorded, and `unknown`: those that were not; `findings`: the differences, up to `most`. `opened`: the step of a
-    run that is to be taken apart."""
+    """Plays a recording. `compared`: results of ops that were compared; `fetched`: values that were compared with
+    recorded ones, and `unknown`: those that were not; `findings`: the differences, up to `most`. `opened`: the step of
+    a run that is to be replaced by single ops."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Player:
         self.opened = 0
         self.steps = self.compared = self.fetched = self.unknown = self.differing = 0
         self.findings: list[Finding] = []
-        self.first: tuple[Any, ...] = ()  # both values of the first of them
+        self.first: tuple[Any, ...] = ()  # both values of the first difference
         self.sessions: dict[int, Session] = {}
         self.places: dict[int, Places] = {}
         self.routines: dict[int, Routines] = {}
@@ -114,7 +114,8 @@ class Player:
         self._began: tuple[float, int] | None = None
 
     def play(self, until: int = 0) -> RecordedMessage | None:
-        """Play all steps, or those before one; that one. ConnectionLost if a machine ends meanwhile."""
+        """Play all steps, or those before step `until`, which is returned. ConnectionLost if a machine ends
+        meanwhile."""
         for step in steps(self.reader):
             if until and step.number == until:
                 self.settle()
@@ -155,7 +156,7 @@ class Player:
             side.open(number, begin.name, strict=begin.strict)
 
     def _pace(self, step: RecordedMessage) -> None:
-        """Sleep until as much time has passed as had when the step was recorded."""
+        """Sleep until the recorded time of the step."""
         if not step.time:
             return
         began, first = self._began = self._began or (time.monotonic(), step.time)
@@ -187,7 +188,7 @@ class Player:
             self.act(step, one)
 
     def act(self, step: RecordedMessage, message: Any) -> None:
-        """Send a message that has the ids of the replay, and look at what it makes."""
+        """Send a message with the ids of the replay, and request its results."""
         self.missing.note(step, message, self.captured(step.session, message))
         self._note_homes(step.session, message)
         if self.watch is not None:
@@ -217,7 +218,7 @@ class Player:
             side.send(step.session, message._replace(payload=value.copy() if value.base is not None else value))
 
     def _look(self, step: RecordedMessage, message: Any) -> None:
-        """Ask both sides for the results."""
+        """Request the results from both sides."""
         if len(self.sides) < 2 or not isinstance(message, Call | Run | ToDevice | Collective):
             return
         for id_ in results_of(self.sessions[step.session], message):
@@ -239,7 +240,7 @@ class Player:
         return None if found is None else found.nbytes
 
     def _note_homes(self, session: int, message: Any) -> None:
-        """Note on which devices results are."""
+        """Note the devices of results."""
         if type(message) is Release:
             for id_ in message.ids:
                 self.homes.pop((session, id_), None)
@@ -261,7 +262,7 @@ class Player:
             self.settle()
 
     def settle(self) -> None:
-        """Wait for the values that were asked for, and compare them."""
+        """Wait for the requested values, and compare them."""
         checks, self._checks, self._bytes = self._checks, [], 0
         for side in self.sides:
             side.flush_all()
@@ -286,7 +287,7 @@ class Player:
             self._found(check, RECORDED, between(first, recorded, self.within))
 
     def _recorded(self, answer: Answered) -> NDArray[Any] | str | None:
-        """What was recorded: a value, or the error; None if that says nothing."""
+        """The recorded outcome: a value or an error; None if there is nothing to compare."""
         if answer.error is not None:
             return None if answer.error[0] == CANCELLED else str(answer.error[0])
         return self.reader.value(answer.value)
@@ -309,7 +310,7 @@ class Player:
         return self.sessions[session].captured.get(message.routine, ()) if type(message) is Run else ()
 
     def name_of(self, session: int, message: Any) -> str:
-        """An op's name, or what else a message does."""
+        """The name of an op, or a description of another message."""
         if type(message) is Call:
             return self.sessions[session].signatures[message.signature].op
         if type(message) is Run:
@@ -319,7 +320,7 @@ class Player:
 
 
 def results_of(session: Session, message: Any) -> Iterator[int]:
-    """The ids of what a message makes, or overwrites as far as that is known."""
+    """The ids of a message's results, or of the tensors that it overwrites, as far as known."""
     yield from ids_of(encode_message(message), OUTPUTS)
     if type(message) is Run:
         yield from session.captured.get(message.routine, ())

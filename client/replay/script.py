@@ -1,8 +1,8 @@
-"""A recording as steps, in the order in which the machine took them.
+"""A recording as steps, in the order in which the machine received them.
 
-What concerns the world outside is left out: names, files, checkpoints, side effects, hints. What came from elsewhere (a
-tensor that was looked up, loaded or received, the result of a host call) is an upload. Groups are taken apart: within
-one session that changes no value.
+Everything that concerns the outside world is left out: names, files, checkpoints, side effects, hints. A tensor from
+elsewhere (looked up, loaded, received, the result of a host call) becomes an upload. Groups are split into single
+messages, which changes no value within one session.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PLAYED: Final = frozenset(
 )
 
 
-SESSIONS: Final = 1024  # at a time
+SESSIONS: Final = 1024  # at the same time
 
 
 class Begin(NamedTuple):
-    """A session begins, with what has ids up to the newest one."""
+    """The beginning of a session, which has ids up to the newest one."""
 
     name: str
     strict: bool
@@ -48,18 +48,18 @@ class Begin(NamedTuple):
 
 
 class End(NamedTuple):
-    """A session ends."""
+    """The end of a session."""
 
 
 class Missing(NamedTuple):
-    """A tensor that came from elsewhere, and of which nothing is known, or that had failed."""
+    """A tensor from elsewhere that is unknown, or had failed."""
 
     id: int
 
 
 class RecordedMessage(NamedTuple):
-    """One message of a session. `number` counts the steps from 1. `time`: when it was taken, in ns. `value`: of an
-    upload. `answer`: to a fetch, as it was recorded."""
+    """One message of a session. `number` counts the steps from 1. `time`: when it was received, in ns. `value`: of an
+    upload. `answer`: the recorded answer to a fetch."""
 
     number: int
     session: int
@@ -75,7 +75,7 @@ def steps(reader: Reader) -> Iterator[RecordedMessage]:
     begun: set[int] = set()
     for session, time, message, value, answer in _all(reader):
         if (session in begun) is (type(message) is Begin):
-            continue  # of no session, or the beginning of one that there is
+            continue  # of no session, or the beginning of one that exists
         if type(message) is Begin:
             begun.add(session)
             if len(begun) > SESSIONS:
@@ -107,7 +107,7 @@ def _all(reader: Reader) -> Iterator[tuple[int, int, Any, int, Answered | None]]
 
 
 def _import(reader: Reader, entry: Any) -> tuple[Upload | Missing, int]:
-    """The upload of what has come from elsewhere, and its value."""
+    """The upload of a value from elsewhere, and the value."""
     _, session, _, id_, device, request = entry
     answer = reader.answers.get((session, request))
     where = None if answer is None else reader.values.get(answer.value)
@@ -117,7 +117,7 @@ def _import(reader: Reader, entry: Any) -> tuple[Upload | Missing, int]:
 
 
 def check_ops(reader: Reader) -> int:
-    """The number of steps. MetadataError if this version lacks an op of the recording, with its name and line."""
+    """The number of steps. MetadataError, with name and line, if this version lacks an op of the recording."""
     lines: dict[tuple[int, int], str] = {}
     missing: dict[str, str] = {}
     last = 0

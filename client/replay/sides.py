@@ -19,11 +19,12 @@ from .translation import on_devices
 
 ENGINES: Final = ("vm", "serial")
 NAME: Final = "replay"
-BATCH: Final = 512  # messages that leave together
+BATCH: Final = 512  # messages per batch
 
 
 class Spec(NamedTuple):
-    """Which machine: that of an `address`, else one in this process with these devices (those recorded for none)."""
+    """A machine: that of an `address`, else one in this process with these devices (the recorded ones if there are
+    none)."""
 
     text: str
     engine: str = "vm"
@@ -45,7 +46,7 @@ def spec_of(text: str) -> Spec:
 
 
 def is_device(name: str) -> bool:
-    """May it be the name of a device, whatever kinds there are?"""
+    """Return whether this may be the name of a device, of any kind."""
     kind, colon, number = name.rpartition("/")[2].partition(":")
     return kind.isidentifier() and bool(colon) and number.isdecimal()
 
@@ -61,7 +62,7 @@ class Side:
         here = spec.devices or tuple(name.rpartition("/")[2] for name in recorded)
         host = () if any(kind_of(name) == "cpu" for name in here) else ("cpu:0",)  # runs with side effects need one
         self._asked = MachineRequest((*here, *host), spec.engine, spec.engine, tracing=False)
-        self._keeper = self._connect(NAME, strict=False)  # so that the machine outlives the recorded sessions
+        self._keeper = self._connect(NAME, strict=False)  # keeps the machine alive after the recorded sessions
         try:
             there = list(self._keeper.devices)
             self.devices = there if spec.address else there[: len(there) - len(host)]
@@ -84,7 +85,7 @@ class Side:
             return RemoteTransport(address, socket_options(address), name, strict=strict)
 
     def device(self, recorded: str) -> str:
-        """The device here that stands for a recorded one."""
+        """The device here for a recorded one."""
         return self._mapped.get(recorded, recorded)
 
     @property
@@ -92,7 +93,7 @@ class Side:
         return self.spec.engine == "vm" and any(kind_of(name) == "cuda" for name in self._mapped.values())
 
     def check_op(self, name: str) -> None:
-        """MetadataError if the machine lacks an op from outside, or has another version of it."""
+        """MetadataError if the machine lacks an op of another package, or has another version of it."""
         there, own = self._keeper.own_ops, find(name).own
         if there is not None and own is not None:
             check_there(name, own, there)
@@ -109,14 +110,14 @@ class Side:
             transport.close()
 
     def send(self, session: int, message: NamedMessage) -> None:
-        """Send a message in a while."""
+        """Queue a message."""
         unsent = self._unsent.setdefault(session, [])
         unsent.append(encode_message(on_devices(message, self.device)))
         if len(unsent) >= BATCH:
             self.flush(session)
 
     def fetch(self, session: int, id_: int) -> Reply:
-        """Ask for a value as of this place."""
+        """Request a value as of this point."""
         request, reply = self._sessions[session].request()
         self.send(session, Fetch(id_, request, 0, 0))
         return reply
@@ -125,7 +126,7 @@ class Side:
         self._flush(self._sessions[session], self._unsent.pop(session, []))
 
     def flush_all(self) -> None:
-        """Send all that is unsent."""
+        """Send all queued messages."""
         for session in list(self._unsent):
             self.flush(session)
 
@@ -153,8 +154,8 @@ class Side:
 
 
 def mapped(recorded: Sequence[str], there: Sequence[str], given: Mapping[str, str], *, named: bool) -> dict[str, str]:
-    """For each recorded device that of a machine: as given; else the one of its name, unless devices were `named`; else
-    by order, from the first again where there are fewer. MetadataError for names that neither has."""
+    """The device of a machine for each recorded device: as given; else the one of the same name, unless devices were
+    `named`; else by position, cyclically. MetadataError for names that neither has."""
     for old, new in given.items():
         if old not in recorded:
             raise MetadataError(f"the recording has no device {old!r:.60}; it has {', '.join(recorded)}")

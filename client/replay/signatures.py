@@ -1,4 +1,4 @@
-"""The ops of a recorded session, and the lines and spans behind its numbers."""
+"""The ops of a recorded session, and the lines and spans of its location numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...interpreter.wire.messages import Location, Signature, Span, decode_meta
 
 
 class RecordedOp(NamedTuple):
-    """An op as a session calls it. `scalars`: which of its operands are numbers; `nbytes`: of its results, None if data
-    decide that."""
+    """An op as a session calls it. `scalars`: which of its operands are numbers; `nbytes`: of its results, None if that
+    depends on data."""
 
     op: str
     attributes: tuple[tuple[str, Any], ...]
@@ -24,7 +24,7 @@ class RecordedOp(NamedTuple):
 
 
 def known(signature: Signature) -> RecordedOp:
-    """What a SIGNATURE says, however damaged its attributes and metas are."""
+    """The op of a SIGNATURE, even if its attributes and metas are damaged."""
     try:
         attributes = tuple(dict(signature.attributes).items())
     except (TypeError, ValueError):
@@ -35,12 +35,12 @@ def known(signature: Signature) -> RecordedOp:
 
 
 def bytes_of(signature: Signature, attributes: tuple[tuple[str, Any], ...]) -> int | None:
-    """The bytes of an op's results; None if they are not known before, or the signature is damaged."""
+    """The bytes of an op's results; None if they are not known beforehand, or the signature is damaged."""
     try:
         op = find(signature.op)
         metas = tuple([decode_meta(meta) for meta in signature.metas])
         outputs = infer_once(op, metas, op.freeze(dict(attributes)))
-    except Exception:  # whatever an infer function makes of what nobody has checked
+    except Exception:  # unchecked values may make an infer function raise anything
         return None
     return None if None in outputs else sum(meta.nbytes for meta in outputs if isinstance(meta, Meta))
 

@@ -25,7 +25,7 @@ from .signatures import RecordedOp
 
 
 class Session:
-    """What a replay knows of a session. `captured`: of its routines the ids that each captures."""
+    """A replay's knowledge of a session. `captured`: the ids that each of its routines captures."""
 
     def __init__(self, name: str, newest: int, *, strict: bool = False) -> None:
         self.name = name

@@ -1,7 +1,7 @@
-"""A run of a routine as its ops, one by one, for finding the one that differs.
+"""A run of a routine as single ops, to find the op that differs.
 
-The meaning of a run is the machine's own (`vm.routines.op_by_op.unfolding`). Ids of inner values lie in the room that
-the run leaves for them. Runs with control flow go on by values, and stay whole.
+The machine's own code defines the meaning of a run (`vm.routines.op_by_op.unfolding`). Ids of inner values lie in the
+gap that the run leaves for them. Runs with control flow depend on values, and are not unrolled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...vm.routines.op_by_op.run import Ids
 from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of
 from ...vm.routines.programs import add_part, link
 
-SIGNATURES: Final = (1 << 16) - 1  # the numbers of the ops' signatures, from here down
+SIGNATURES: Final = (1 << 16) - 1  # the numbers of the ops' signatures, counting down from here
 
 
 class Routines:
@@ -35,8 +35,8 @@ class Routines:
         self._devices = devices
 
     def keep(self, message: object) -> None:
-        """Take a program, or a link."""
-        self.newest = 0  # ids are checked where the messages are sent, and so is all that is not expected here
+        """Note a program, or a link."""
+        self.newest = 0  # ids, and everything unexpected, are checked where the messages are sent
         with suppress(Exception):
             if isinstance(message, ProgramPart):
                 add_part(self, message, None)
@@ -49,7 +49,7 @@ class Routines:
         return [home for _, home in found.results] if isinstance(found, SessionProgram) else []
 
     def opened(self, run: Run, newest: int) -> Iterator[Any] | None:
-        """The messages of a run's ops; None for one with control flow, or of which too little is known."""
+        """The messages of a run's ops; None for a run with control flow, or if too little is known."""
         routine = self.routines.get(run.routine)
         if not isinstance(routine, SessionProgram) or routine.program.asks or not isinstance(routine.source, Program):
             return None
@@ -57,7 +57,7 @@ class Routines:
 
 
 class _Opened:
-    """A run that is taken apart: what unfolding asks of an engine (`unfolding.Engine`)."""
+    """A run that is unrolled: implements the interface that unfolding needs (`unfolding.Engine`)."""
 
     iterations = 0
 
@@ -91,7 +91,7 @@ class _Opened:
         return False
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
-        """Note the signature of a step's op; its number."""
+        """Note the signature of a step's op; returns its number."""
         step = routine.program.steps[position]
         metas, targets = metas_of(routine.program, position)
         number = number or SIGNATURES - position
@@ -103,7 +103,7 @@ class _Opened:
 
 
 def plain(array: Array) -> Array:
-    """A call that releases nothing: its operands are looked at once more."""
+    """The call without releases: its operands are examined once more."""
     found = list(array)
     if len(found) == len(Call._fields) + 1 and found[0] == 0:
         found[1 + Call._fields.index("released")] = 0

@@ -1,4 +1,4 @@
-"""Questions to the machine, and waiting for the answers: values, readiness, figures."""
+"""Questions to the machine, and waiting for the answers: values, readiness, reports."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Answers:
         return found
 
     def ask_to_catch_up(self) -> Reply:
-        """A question that a daemon answers at once, behind the answers that are ready. Does not wait."""
+        """A question that a daemon answers at once, after all answers that are ready. Does not wait."""
         return self.ask("names", 0)
 
     def ask_to_sync(self) -> Reply:
@@ -82,14 +82,14 @@ class Answers:
 
 
 def fetched(tensor: Handle, value: NDArray[Any]) -> NDArray[Any]:
-    """The fetched value, from which the tensor learns its meta."""
+    """The fetched value; the tensor learns its meta from it."""
     if tensor._meta is None:
         tensor._meta = Meta.of(value.shape, value.dtype)
     return value
 
 
 def seconds(what: str, timeout: Any) -> float | None:
-    """A timeout in seconds, None for no limit, 0 if it is over. MetadataError unless it is a real number."""
+    """A timeout in seconds: None for no limit, 0 for a negative one. MetadataError unless it is a real number."""
     if timeout is None:
         return None
     if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):

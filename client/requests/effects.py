@@ -23,7 +23,7 @@ class Effects:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._chains: set[int] = set()
-        self._default = self._add_chain()  # it travels with the session's first message
+        self._default = self._add_chain()  # sent with the session's first message
         self._of_calls = 0
 
     def new_chain(self) -> int:
@@ -33,9 +33,9 @@ class Effects:
         return id_
 
     def chain_of_calls(self) -> int:
-        """The chain that host calls in blocks of routines read, so that what comes at the end of these waits for them.
+        """The chain that host calls in blocks of routines read, so that operations after the block wait for them.
 
-        It orders none of them, and nothing stops it."""
+        The chain does not order these calls, and nothing stops it."""
         with self._outbox.lock:
             self._of_calls = self._of_calls or self._add_chain()
             return self._of_calls
@@ -57,7 +57,7 @@ class Effects:
         self._outbox.appended()
 
     def issue_tolerant(self, callback: Callable[..., None], ids: tuple[int, ...], chain: int | None) -> Reply:
-        """As `issue`, for a callback that takes errors in place of values; the reply comes when it has run."""
+        """As `issue`, for a callback that accepts errors in place of values; the reply is set when it has run."""
         known = self.known(chain)
         with self._outbox.lock, SHIELD:
             location = self._outbox.locations.here(2)

@@ -1,13 +1,13 @@
-"""Printing values in program order: side effects that write a line.
+"""Prints values in program order: side effects that write a line.
 
-A print takes what it can get: where a tensor has failed, its error is written in its place, so that one failure does
-not silence what comes after it. Texts of other objects are made at the call, as of that place in program order.
+If a tensor has failed, its error is written in its place, so that one failure does not suppress later lines. The texts
+of other objects are made at the call, as of that point in program order.
 
-No line is lost without a word. A session that is closed first waits for its open prints, for `PATIENCE` seconds at
-most, and logs how many it gives up. The interpreter's exit does the same for all sessions that are still open, with
-one deadline; a print keeps its session alive until it is written. Prints that were cancelled are dropped, as they were
-asked to be. Another thread may be inside `atomic()` meanwhile, for as long as it likes: prints that were sent before
-are waited for, and those that were not are given up at the deadline.
+No line is lost silently. A session that is closed first waits for its open prints, at most `PATIENCE` seconds, and logs
+the number that it gives up. The interpreter's exit does the same for all sessions that are still open, with one
+deadline; a print keeps its session alive until it is written. Cancelled prints are dropped, as requested. Meanwhile
+another thread may be inside `atomic()` for any time: prints that were sent before are waited for, and unsent ones are
+given up at the deadline.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ..transport.replies import Reply
 from .effects import Effects
 
 PATIENCE = 5.0  # seconds that the end of a session waits for its prints
-PAUSE = 0.05  # seconds between looks whether another thread has let go of the session
+PAUSE = 0.05  # seconds between checks whether another thread has left the session
 LOG = logging.getLogger("tensord.client")
 
 
 class Printing:
-    """The prints of one session that are not written yet, by their replies."""
+    """The unwritten prints of one session, by their replies."""
 
     def __init__(self, outbox: Outbox, effects: Effects) -> None:
         self._outbox = outbox
         self._effects = effects
         self._open: dict[Reply, object] = {}  # -> the session, which lives until the line is written
-        self._lost = 0  # prints that were not written since their chain is broken, or too late
+        self._lost = 0  # prints that were not written because their chain is broken, or in time
         self._why = ""
 
     def issue(self, parts: Sequence[Any], ids: tuple[int, ...], sep: str, chain: int | None, core: object) -> None:
@@ -47,7 +47,7 @@ class Printing:
         self.expect(self._effects.issue_tolerant(line_of(parts, sep), ids, chain), core)
 
     def expect(self, reply: Reply, core: object) -> None:
-        """Await an issued print, whose reply comes when it is written."""
+        """Add an issued print; its reply is set when it is written."""
         self._open[reply] = core
         EXIT.add(self)
         reply.when_done(lambda: self._settle(reply))
@@ -61,7 +61,7 @@ class Printing:
         self._why = self._why or why
 
     def finish(self, deadline: float | None = None) -> None:
-        """Wait for all open prints, at most until the deadline; log how many are lost, and why."""
+        """Wait for all open prints, at most until the deadline; log the number of lost ones, and the reason."""
         if deadline is None:
             deadline = monotonic() + PATIENCE
         if self._outbox.transport.lost or self._outbox.is_inside():
@@ -79,11 +79,11 @@ class Printing:
         self._lost = 0
 
     def give_up(self) -> None:
-        """Stop waiting; log how many are lost."""
+        """Stop waiting; log the number of lost prints."""
         self.finish(0.0)
 
     def _await(self, reply: Reply, deadline: float) -> None:
-        """Wait for a print, which is sent once no other thread has the session. Raises its error, or TimeoutError."""
+        """Wait for a print, which is sent once no other thread holds the session. Raises its error, or TimeoutError."""
         while not self._outbox.flush_if_free() and monotonic() + PAUSE < deadline:
             with suppress(TimeoutError):
                 self._outbox.await_reply(reply, PAUSE)
@@ -92,7 +92,7 @@ class Printing:
 
 
 def line_of(parts: Sequence[Any], sep: str) -> Callable[..., None]:
-    """A callback that writes the line, given the values of tensors."""
+    """A callback that takes the values of tensors and writes the line."""
 
     def show(*found: Any) -> None:
         rest = iter(found)
@@ -112,28 +112,28 @@ class Unfinished(Protocol):
     """Work that a session has to finish before it ends."""
 
     def finish(self, deadline: float | None = None) -> None:
-        """Wait until it is done, or until the deadline."""
+        """Wait until the work is done, or until the deadline."""
 
     def give_up(self) -> None:
-        """Wait no longer; log what is not done."""
+        """Stop waiting; log unfinished work."""
 
 
 class AtExit:
-    """Finishes, at the normal end of the process, what sessions that are still open print and save."""
+    """At the normal end of the process, finishes the prints and saves of open sessions."""
 
     def __init__(self) -> None:
         self._open: WeakSet[Unfinished] = WeakSet()
 
     def add(self, work: Unfinished) -> None:
-        """Finish this work, too. It is registered after the machine's end, and so done before it."""
+        """Add work. This is registered after the machine's end, and therefore runs before it."""
         if work not in self._open:
             self._open.add(work)
             AT_END.do(self.finish)
 
     def finish(self) -> None:
-        """Finish all within the time of one session. An interrupt gives up the rest, without a traceback."""
+        """Finish all work within the time of one session. An interrupt gives up the rest, without a traceback."""
         deadline = monotonic() + PATIENCE
-        left = sorted(self._open, key=lambda one: not isinstance(one, Printing))  # which have a deadline
+        left = sorted(self._open, key=lambda one: not isinstance(one, Printing))  # those with a deadline come last
         try:
             for work in left:
                 work.finish(deadline)
@@ -142,7 +142,7 @@ class AtExit:
                 work.give_up()
 
     def forked(self) -> None:
-        """Forget everything in a forked child: it is the parent's."""
+        """Forget everything in a forked child: it belongs to the parent."""
         self._open.clear()
 
 

@@ -1,14 +1,14 @@
-"""Routines: Python functions that are captured once, and run as programs as long as what they depend on is the same.
+"""Routines: Python functions that are captured once, and run as programs while everything that they depend on is
+unchanged.
 
-- `routine`: looks a call's program up; `entries`: what a routine has captured
-- `first_call`: captures what was not captured yet; and says why one was captured again; `symbols`: what stands for
-  arguments meanwhile
+- `routine`: looks up the program of a call; `entries`: the captures of a routine
+- `first_call`: captures the function of a new kind of call, and warns about repeated captures; `symbols`: stand-ins for
+  arguments during a capture
 - `control_flow`: cond, case, while_loop, repeat; `explaining`: what calls on global tensors would move
-- `guards`: Python state outside of the arguments that a capture depends on; `places`, `contents`: how it is looked up
-  and compared
-- `search`: finds it in code and data; `looks`: which of `functions`, `containers`, `objects` looks into what; `kinds`:
-  what things are, and lead to
-- `names`: what code names; `computed`: what it asks for by names that it computes
-- `watch`: sees what a function reads in ways that no search finds, while it is captured; `readers`: which calls those
-  are
+- `guards`: Python state outside of the arguments that a capture depends on; `places`, `contents`: how that state is
+  looked up and compared
+- `search`: finds that state in code and data; `looks`: selects one of `functions`, `containers`, `objects` by the kind
+  of an object; `kinds`: classifies objects
+- `names`: the names in code; `computed`: accesses by names that code computes
+- `watch`: observes accesses that no search finds, during the capture; `readers`: calls that make such accesses
 """

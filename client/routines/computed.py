@@ -1,14 +1,14 @@
-"""Attributes and modules that code asks for by computed names, as its instructions show.
+"""Finds attributes and modules that code accesses by computed names, from its instructions.
 
-`getattr(net, "rate")` names an attribute as `net.rate` does. `getattr(net, name)` may read any attribute, of whatever
-object `net` is; so may `vars(net)`, a format that is no literal, and `getattr` itself where it is handed on as a value.
-So code either asks for constant names alone, or it *asks*. Where the object is a variable, or an attribute of one, its
-*path*, `watch` looks it up when the call is made, and all attributes of that object count. Elsewhere nobody can tell
-which object it is, and all attributes count of every object that the capture has reached.
+`getattr(net, "rate")` names an attribute as `net.rate` does. `getattr(net, name)` may read any attribute of any object
+`net`; so may `vars(net)`, a format that is no literal, and `getattr` itself if it is passed on as a value. Code with
+only constant names is fully known; other code *asks*. If the object is a variable, or an attribute of one (its *path*),
+`watch` looks it up when the call is made, and all attributes of that object count. Otherwise the object is unknown, and
+all attributes count of every object that the capture has reached.
 
-An argument is a constant name if exactly one instruction makes it, which loads a text. Arguments are told apart by the
-depth of the stack: nothing is on it when the function has just been loaded, and argument n begins where the depth last
-grows from n to n + 1. Where a jump leads into the arguments or out of them, nothing is told, and the code asks.
+An argument is a constant name if exactly one instruction makes it, which loads a text. Arguments are distinguished by
+the depth of the stack: it is empty when the function has just been loaded, and argument n begins where the depth last
+grows from n to n + 1. If a jump leads into the arguments or out of them, nothing is known, and the code asks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from typing import Final, NamedTuple
 
 _LOADS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 _NAMES: Final = ("LOAD_GLOBAL", "LOAD_NAME")
-_VARIABLES: Final = ("LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLOSURE")  # and what begins so
+_VARIABLES: Final = (
+    "LOAD_FAST",
+    "LOAD_GLOBAL",
+    "LOAD_NAME",
+    "LOAD_DEREF",
+    "LOAD_CLOSURE",
+)
 _PUSHES: Final = (*_VARIABLES, "LOAD_CONST", "LOAD_SMALL_INT", "PUSH_NULL", "BUILD_")  # empty ones, of the last
-_NULL_BEHIND: Final = sys.version_info >= (3, 13)  # a function, where Python pushed it before, until then
+_NULL_BEHIND: Final = sys.version_info >= (3, 13)  # Python used to push it before a function
 _NOTHING: Final = ("CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PRECALL")  # PRECALL: of Python 3.11
 _JUMPS: Final = frozenset((*dis.hasjrel, *dis.hasjabs))
-# Functions that ask for attributes by the texts among their arguments: by the first, the second, all of them.
+# Functions that ask for attributes by the texts among their arguments: by the first, the second, or all of them.
 FIRST, SECOND, LAST, ALL = (0,), (1,), (-1,), None
 ASKERS: Final = {
     "getattr": SECOND,
@@ -35,14 +41,14 @@ ASKERS: Final = {
     "methodcaller": FIRST,
     "__getattribute__": LAST,
 }
-# Names that code has which looks at all attributes, or at those that others name.
+# Names in code that reads all attributes, or attributes that others name.
 WHOLE: Final = frozenset(("__dict__", "__reduce_ex__", "__reduce__", "__getstate__", "__match_args__"))
-SELF_ASKING: Final = WHOLE | {"__getattribute__"}  # as texts, too: `getattr(net, "__dict__")`
+SELF_ASKING: Final = WHOLE | {"__getattribute__"}  # also as texts: `getattr(net, "__dict__")`
 LISTED: Final = frozenset(("vars", "dir"))  # as names, but not as attributes: `options.dir`
-PATHS: Final = frozenset(("getattr", "hasattr", "vars"))  # whose object is the first argument
+PATHS: Final = frozenset(("getattr", "hasattr", "vars"))  # their object is the first argument
 FORMATS: Final = frozenset(("format", "format_map"))
 MODULES: Final = frozenset(("modules", "__import__"))
-# What leads to names and values of functions and frames that no place is for.
+# Names that lead to names and values of functions and frames, for which there is no place.
 FRAMES: Final = frozenset(
     ("__globals__", "f_globals", "f_locals", "f_builtins", "gi_frame", "cr_frame", "ag_frame", "tb_frame")
 )
@@ -56,7 +62,7 @@ class Asking(NamedTuple):
 
 
 class BytecodeCall(NamedTuple):
-    """A call of what was just loaded: the instructions for each argument, and where it is."""
+    """A call of a function that was just loaded: the instructions for each argument, and the call's position."""
 
     arguments: list[list[Instruction]]
     offset: int
@@ -82,7 +88,7 @@ def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
 
 
 def path_of(call: BytecodeCall) -> tuple[str, ...]:
-    """The path to a call's first argument; () unless it is one that the rest of the call leaves alone."""
+    """The path to a call's first argument; () unless the path is constant and the rest of the call leaves it alone."""
     first, *rest = call.arguments or [[]]
     known = (
         bool(first) and first[0].opname.startswith(_VARIABLES) and all(each.opname == "LOAD_ATTR" for each in first[1:])
@@ -94,11 +100,11 @@ def path_of(call: BytecodeCall) -> tuple[str, ...]:
 
 
 def is_asking(code: Sequence[Instruction], n: int, name: str) -> bool:
-    """Does the instruction, which loads that name, ask for attributes that the code does not name?"""
+    """Return whether the instruction, which loads that name, asks for attributes that the code does not name."""
     if name in ASKERS:
         return not has_constants(code, n, ASKERS[name])
     if name in FORMATS:
-        literal = n > 0 and is_text(code[n - 1]) and not code[n].is_jump_target  # which tells what is asked for
+        literal = n > 0 and is_text(code[n - 1]) and not code[n].is_jump_target  # then the text is known
         return code[n].opname not in _NAMES and not literal
     return name in WHOLE or (name in LISTED and code[n].opname in _NAMES)
 
@@ -118,7 +124,7 @@ def is_text(instruction: Instruction) -> bool:
 
 
 def is_item_by_name(code: Sequence[Instruction], n: int) -> bool:
-    """Is it `sys.modules["name"]`, `"name" in sys.modules`, `sys.modules.get("name")`?"""
+    """Return whether it is `sys.modules["name"]`, `"name" in sys.modules`, or `sys.modules.get("name")`."""
     behind = [each for each in code[n + 1 : n + 8] if each.opname not in _NOTHING]
     if behind and behind[0].opname == "CONTAINS_OP":
         first = n - 1 if code[n].opname in _NAMES else n - 2
@@ -129,7 +135,7 @@ def is_item_by_name(code: Sequence[Instruction], n: int) -> bool:
 
 
 def has_constants(code: Sequence[Instruction], n: int, wanted: tuple[int, ...] | None) -> bool:
-    """Is the loaded function called at once, with constant texts for the wanted arguments?"""
+    """Return whether the loaded function is called at once, with constant texts for the wanted arguments."""
     call = call_of(code, n)
     if call is None or not call.arguments:
         return False
@@ -142,7 +148,7 @@ def is_constant(argument: Sequence[Instruction]) -> bool:
 
 
 def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
-    """The call of the function that instruction `n` loads; None if it cannot be told."""
+    """The call of the function that instruction `n` loads; None if it is unknown."""
     found: list[list[Instruction]] = []
     depth = 0
     for place in range(n + 1, len(code)):
@@ -152,7 +158,7 @@ def call_of(code: Sequence[Instruction], n: int) -> BytecodeCall | None:
         if each.opcode in _JUMPS or each.is_jump_target:
             return None
         if each.opname == "CALL" and each.arg == depth:
-            # Each argument has to begin with what is loaded, rather than computed of the argument before it.
+            # Each argument has to begin with a load, instead of a computation from the argument before it.
             pushed = all(some and some[0].opname.startswith(_PUSHES) for some in found)
             return BytecodeCall(found, each.offset) if len(found) == depth and pushed else None
         depth = after(depth, each, found)
@@ -170,7 +176,7 @@ def after(depth: int, instruction: Instruction, found: list[list[Instruction]]) 
     before, depth = depth, depth + effect
     if depth > before == len(found):  # it begins the next argument
         found.append([])
-    elif depth < len(found):  # what seemed to be several arguments is one
+    elif depth < len(found):  # several apparent arguments are one
         found[depth - 1 :] = [[each for some in found[depth - 1 :] for each in some]]
     if found:
         found[-1].append(instruction)

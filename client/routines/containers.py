@@ -1,4 +1,4 @@
-"""How a search looks into containers, buffers, and what leads elsewhere."""
+"""How a search looks into containers, buffers, and wrappers of other objects."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from .objects import look_at_object
 from .places import GONE, MISSING, TEXTS, found_or_missing
 from .search import Search
 
-FEW: Final = 32  # members of a container that are places by themselves
+FEW: Final = 32  # members of a container that get places of their own
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 
 
 def look_at_dict(search: Search, value: Any, name: str) -> None:
     """The keys in order, and the values."""
-    if value is sys.modules:  # `look_at_code` looks at those that are named
+    if value is sys.modules:  # `look_at_code` handles the named modules
         if search.asked_modules or name.rpartition(".")[2] != "modules":
             look_at_modules(search)
         return
     if value is vars(builtins):
-        return  # so it does at these
+        return  # the same holds here
     kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
-    items: Any = kind  # not what a class of its own says
+    items: Any = kind  # not the methods of a class of its own
     found = list(items.items(value))
     if len(found) > FEW:
         search.state(Contents(value, lambda: (*items.keys(value), *items.values(value))), name)
@@ -48,7 +48,7 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
             search.shape(tuple, value, name)
         else:
             search.state(Contents(value, partial(items.keys, value)), name)
-        get = partial(items.get, value) if type(value) is not dict else value.get  # not __getitem__, which may add
+        get = partial(items.get, value) if type(value) is not dict else value.get  # not __getitem__: it may add
         for key, each in found:
             search.note(get, key, each, joined(name, key))
     if type(value) not in (dict, MappingProxyType):
@@ -61,7 +61,7 @@ def look_at_sequence(search: Search, value: Any, name: str) -> None:
     """The members in order."""
     kind: Any = next(each for each in SEQUENCES if isinstance(value, each))
     found = list(kind.__iter__(value))
-    if kind not in (tuple, frozenset):  # whose members cannot be replaced
+    if kind not in (tuple, frozenset):  # members of the others cannot be replaced
         log = all(type(each) in TEXTS for each in found)
         search.state(Contents(value, partial(kind.__iter__, value)), name, renewed=log)
     for place, each in enumerate(found):
@@ -96,13 +96,13 @@ def look_at_buffer(search: Search, value: Any, name: str) -> None:
             search.refuse(name, f"has more than {BYTES >> 20} MiB, which a run cannot look at")
         else:
             search.state(Bytes(value), name)
-    except GONE:  # it is closed, or has no bytes that others may read
+    except GONE:  # closed, or without readable bytes
         search.refuse(name)
     if not isinstance(value, np.ndarray) and is_program_class(type(value)):
         look_at_object(search, value, name)
 
 
-# -- what leads elsewhere ----------------------------------------------------------------------------------------------
+# -- wrappers ----------------------------------------------------------------------------------------------------------
 
 
 def look_at_parts(search: Search, value: Any, name: str) -> None:
@@ -144,5 +144,5 @@ def look_at_local(search: Search, value: threading.local, name: str) -> None:
 
 
 def look_at_reader(search: Search, value: Any, _name: str) -> None:
-    """`attrgetter("rate")` names an attribute."""
+    """The named attribute of `attrgetter("rate")`."""
     search.attributes.update(texts_in(value.__reduce__()[1]))

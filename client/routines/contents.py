@@ -1,5 +1,6 @@
-"""Places that compare by themselves: the contents of containers and buffers, the classes of objects, what a cache has
-kept. Each is called before a run, and tells whether all is as it was."""
+"""Places that compare by themselves: the contents of containers and buffers, the classes of objects, the results in a
+cache. Each is called before a run, and returns whether everything is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ import numpy as np
 from .places import TEXTS, alike, reference
 
 BYTES: Final = 1 << 24  # of a buffer whose contents are compared
-SMALL: Final = 1 << 12  # bytes: to copy so few is faster than NumPy's way to compare
-BLOCK: Final = 1 << 16  # bytes that are compared at once, which stay in the processor's cache
+SMALL: Final = 1 << 12  # bytes: copying so few is faster than NumPy's comparison
+BLOCK: Final = 1 << 16  # bytes compared at once, which stay in the processor's cache
 _ATTRIBUTE: Final[Any] = object.__getattribute__
 _ITS_DICT: Final = attrgetter("__dict__")
 _WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Contents:
-    """The members of a container, in order, or its keys alone."""
+    """The members of a container, in order, or only its keys."""
 
     __slots__ = ("_before", "_list", "identity")
 
@@ -35,7 +36,7 @@ class Contents:
         return (len(now) == len(before) and all(map(is_, now, before))) or alike(now, before)
 
     def renew(self) -> None:
-        """Accept texts that the function has added: a log is right as it is after the capture."""
+        """Accept texts that the function has added: a log has its right state after the capture."""
         now = list(self._list())
         before = len(self._before)
         if alike(now[:before], self._before) and all(type(each) in TEXTS for each in now):
@@ -43,7 +44,7 @@ class Contents:
 
 
 class Bytes:
-    """The bytes of an array or another buffer, with its shape and type, and a copy of what they were."""
+    """The bytes of an array or another buffer, with its shape and type, and a copy of the expected bytes."""
 
     __slots__ = ("_before", "_buffer", "_form", "_small", "identity")
 
@@ -63,7 +64,7 @@ class Bytes:
 
 
 def array_of(buffer: Any) -> np.ndarray[Any, Any]:
-    """The buffer as an array, without a copy where that can be."""
+    """The buffer as an array, without a copy if possible."""
     if isinstance(buffer, np.ndarray):
         return buffer
     if isinstance(buffer, np.void):
@@ -83,7 +84,7 @@ def form_of(buffer: Any) -> tuple[Any, ...]:
 
 
 def words(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array's bits as integers, without a copy where that can be: NaN is NaN, and 0.0 is not -0.0."""
+    """The array's bits as integers, without a copy if possible: NaN equals itself, and 0.0 differs from -0.0."""
     array = array.view(np.ndarray)
     if array.flags.c_contiguous:
         plain = array.reshape(-1).view(np.uint8)
@@ -93,7 +94,7 @@ def words(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
-    """Are these the same integers? Compared in blocks, so that little memory is touched besides theirs."""
+    """Return whether these are the same integers. Compared in blocks, so that little other memory is touched."""
     if found.ndim != 1 or found.dtype != before.dtype:
         return bool(np.array_equal(found, before.view(found.dtype).reshape(found.shape)))
     step = BLOCK // found.itemsize
@@ -104,7 +105,7 @@ def equal(found: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
 
 
 class Clearings:
-    """How often a cache was cleared, as far as its counts tell when they are looked at: they begin anew then."""
+    """How often a cache was cleared, as far as its counts show at each check: they start anew then."""
 
     __slots__ = ("_hits", "_misses", "count")
 
@@ -112,7 +113,7 @@ class Clearings:
         self.count = self._hits = self._misses = 0
 
     def see(self, hits: int, misses: int) -> int:
-        """Note the cache's counts; the number of clearings so far."""
+        """Note the cache's counts; returns the number of clearings so far."""
         if hits < self._hits or misses < self._misses:
             self.count += 1
         self._hits, self._misses = hits, misses
@@ -123,7 +124,7 @@ _CLEARINGS: Final[weakref.WeakKeyDictionary[Any, Clearings]] = weakref.WeakKeyDi
 
 
 class CachedResults:
-    """The results that `functools.cache` keeps: right until the cache is cleared, or may have dropped some."""
+    """The results that `functools.cache` keeps: valid until the cache is cleared, or may have dropped some."""
 
     __slots__ = ("_cleared", "_clearings", "_information", "_misses", "identity")
 
@@ -141,14 +142,14 @@ class CachedResults:
         return bool(fits or now.misses == self._misses)
 
     def renew(self) -> None:
-        """Accept what the capture has put into the cache."""
+        """Accept the results that the capture has put into the cache."""
         now = self._information()
         self._cleared = self._clearings.see(now.hits, now.misses)
         self._misses = now.misses
 
 
 class ObjectKind(NamedTuple):
-    """An object's class, and the dict of its attributes, if it has one. `held`: not by a reference of its own."""
+    """An object's class, and the dict of its attributes, if it has one. `held`: the object is kept alive elsewhere."""
 
     value: Any
     held: bool
@@ -157,7 +158,7 @@ class ObjectKind(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Does Python's own lookup find its attributes?"""
+        """Return whether Python's own lookup finds its attributes."""
         return self.held and self.kind.__getattribute__ is _ATTRIBUTE
 
 
@@ -184,7 +185,7 @@ class Kinds:
 
 
 def dict_of(value: Any) -> dict[str, Any] | None:
-    """The dict of an object's attributes, whatever its class says; None if there is none."""
+    """The dict of an object's attributes, regardless of its class; None if there is none."""
     try:
         found: dict[str, Any] = _ATTRIBUTE(value, "__dict__")
     except AttributeError:

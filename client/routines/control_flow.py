@@ -1,7 +1,7 @@
 """Control flow: `session.cond`, `case`, `while_loop` and `repeat`.
 
 In a routine they record a step of the program, with the functions as its blocks. Outside, the step is a routine of its
-own, which is kept for the next call with the same functions: one message for each call.
+own, which is kept for later calls with the same functions: one message for each call.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ KEPT: Final = 64  # steps that are kept as routines
 
 
 class ControlFlow:
-    """The control flow of a session. The machine decides which functions run, so nobody waits for a value."""
+    """The control flow of a session. The machine decides which functions run, so the program waits for no value."""
 
     _core: Any  # of the session
 
     def cond(self, predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], /, *args: Any) -> Any:
         """Call ``then(*args)`` if the predicate is true, else ``otherwise(*args)``.
 
-        Both functions return tensors of the same shapes, dtypes and devices, perhaps in containers; global tensors come
-        to the layouts of the first. The functions may write in place to their arguments, and to tensors outside. If the
-        predicate has failed, neither function runs, and results and written tensors have the error of the predicate.
+        Both functions return tensors of the same shapes, dtypes and devices, perhaps in containers; global tensors get
+        the layouts of the first function's. The functions may write in place to their arguments, and to tensors
+        outside. If the predicate has failed, neither function runs, and results and written tensors have the error of
+        the predicate.
 
         :param predicate: A tensor without dimensions.
         :param then: The function for a true predicate.
@@ -81,14 +82,14 @@ class ControlFlow:
         *state: Any,
         max_iterations: int | None = None,
     ) -> Any:
-        """Run ``while test(*state): state = body(*state)``. The loop has a copy of the state that it begins with.
+        """Run ``while test(*state): state = body(*state)``. The loop begins with a copy of the state.
 
         :param test: Returns a tensor without dimensions.
         :param body: Returns the next state, of the same shapes, dtypes and devices.
         :param state: Tensors, perhaps in containers.
-        :param max_iterations: If the test is still true after so many rounds, the results have a KernelError; the
-            machine has a bound of its own (`iterations`).
-        :returns: The state in the end: one value, or a tuple of several.
+        :param max_iterations: If the test is still true after this many rounds, the results have a KernelError; the
+            machine has a limit of its own (`iterations`).
+        :returns: The final state: one value, or a tuple of several.
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
         bound = ((MAX_ITERATIONS, as_bound(max_iterations)),)
@@ -100,7 +101,7 @@ class ControlFlow:
         :param count: An int, or an integer tensor without dimensions.
         :param body: Returns the next state, of the same shapes, dtypes and devices.
         :param state: Tensors, perhaps in containers.
-        :returns: The state in the end: one value, or a tuple of several.
+        :returns: The final state: one value, or a tuple of several.
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
         return run(self._core, Construct(REPEAT, count, (body,), state))
@@ -110,7 +111,8 @@ make_public(ControlFlow)
 
 
 class Construct(NamedTuple):
-    """A step of control flow: what it decides by (`head`), the functions, their arguments, and its attributes."""
+    """A step of control flow: the value that it decides by (`head`), the functions, their arguments, and its
+    attributes."""
 
     op: str
     head: Any
@@ -133,7 +135,7 @@ def run(core: Any, asked: Construct) -> Any:
 
 
 def check(core: Core, step: Construct) -> None:
-    """MetadataError for what control flow does not take."""
+    """MetadataError for invalid control flow."""
     op, head, functions = step.op, step.head, step.functions
     if not functions or len(functions) > FORMS[op].most:
         raise located(MetadataError(f"{op} takes 1 to {FORMS[op].most} functions, not {len(functions)}", op=op))
@@ -159,7 +161,7 @@ def as_bound(most: Any) -> int | None:
 
 
 def check_state(op: str, value: Any) -> None:
-    """MetadataTypeError unless everything in it is a tensor."""
+    """MetadataTypeError unless every leaf is a tensor."""
     if is_number(value):
         message = f"{op}: the state is made of tensors, since numbers do not change in a run: asarray({value!r})"
         raise located(MetadataTypeError(message, op=op))
@@ -177,7 +179,7 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
 
 
 def record(capture: Capture, step: Construct) -> Any:
-    """Record a step of control flow; its results, in the structure that the functions return."""
+    """Record a step of control flow; returns its results, in the structure that the functions return."""
     op, head, functions, args, attributes = step
     draws, loops = capture.draws or Draws(capture), FORMS[op].loops
     if op == WHILE:
@@ -204,17 +206,17 @@ def tested(test: Callable[..., Any], *state: Any) -> Any:
 
 
 def laid_out(body: Callable[..., Any], before: Any, *state: Any) -> Any:
-    """The body's result, in which global tensors lie as those of the state before."""
+    """The body's result, with global tensors in the layouts of the state before."""
     return laid_as(as_state(body(*state), len(state)), before)
 
 
 def laid_like(function: Callable[..., Any], first: Any, *args: Any) -> Any:
-    """The function's result, in which global tensors lie as in the first function's."""
+    """The function's result, with global tensors in the layouts of the first function's."""
     return laid_as(function(*args), first)
 
 
 def laid_as(value: Any, like: Any) -> Any:
-    """The value with the layouts of what is in the same place."""
+    """The value, with the layouts of the members in the same places."""
     if type(value) is GlobalTensor and type(like) is GlobalTensor:
         return value if value._form is like._form else value.to_global(like.placement, like.layout)
     found, others = None if isinstance(value, Tensor) else members(value), members(like)
@@ -234,15 +236,15 @@ def as_state(value: Any, count: int) -> Any:
 
 
 def arguments_of(args: Sequence[Any], *, own: bool) -> list[Tensor]:
-    """The tensors among the arguments; each once, unless each is to be a parameter of its own."""
+    """The tensors among the arguments: each once, or with `own` each as a parameter of its own."""
     found = [tensor for value in args for tensor in tensors_in(value, strict=False)]
     return found if own else list({id(tensor): tensor for tensor in found}.values())
 
 
 class Flows:
-    """Steps of control flow outside of routines, each kept as a routine, for the functions that it was made of.
+    """Steps of control flow outside of routines, each kept as a routine for its functions.
 
-    Of one session, which is not kept here: dropped, it closes at once, unless it has such steps.
+    The object belongs to one session but does not keep it: a dropped session closes at once, unless it has such steps.
     """
 
     def __init__(self) -> None:
@@ -252,7 +254,7 @@ class Flows:
     def routine(
         self, core: Core, op: str, functions: tuple[Callable[..., Any], ...], attributes: Any
     ) -> Routine[..., Any]:
-        """The routine that is this step: `routine(head, *args)`."""
+        """The routine of this step: `routine(head, *args)`."""
         from .routine import Routine
 
         key = (op, attributes, *map(identity, functions))

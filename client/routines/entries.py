@@ -1,8 +1,8 @@
-"""A routine's captures: entries, found by the look of a call and by the state that a capture depends on.
+"""A routine's captures: entries, found by the kind of a call and by the state that a capture depends on.
 
-First by the arguments' key (`structure`); then by the values of the numbers that are *fixed* for that key, since a
-capture has asked for them; then by the guards. A routine has up to `MOST` entries; the least recently used one goes.
-Tables are replaced, never changed, so calls look them up without the lock that captures take to add to them.
+They are looked up by the arguments' key (`structure`); then by the values of the numbers that are *fixed* for that key,
+because a capture has read them; then by the guards. A routine has up to `MOST` entries; the least recently used one is
+dropped. Tables are replaced, never changed, so calls look them up without the lock that captures hold to add to them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from .guards import Guards
 
 MOST: Final = 64  # entries of a routine
-OUTSIDES: Final = 4  # of them, for arguments that look the same: they differ in their guards
-_NOW: Final = count()  # a clock: what was used later has a higher number
+OUTSIDES: Final = 4  # of those, for the same kind of arguments: they differ in their guards
+_NOW: Final = count()  # a clock: later uses have higher numbers
 
 
 class Called(NamedTuple):
-    """How a captured function is called, and what makes its result of the program's."""
+    """How a captured function is called, and the function that makes its result from the program's."""
 
     convention: Convention
     make: Make
 
 
 class CacheEntry:
-    """One capture, ready to run. `numbers`: those of the arguments that it was captured for."""
+    """One capture, ready to run. `numbers`: the numbers among the arguments of the capture."""
 
     def __init__(
         self, linked: ProgramBinding, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
@@ -53,27 +53,27 @@ class CacheEntry:
         self.used = next(_NOW)
 
     def run(self, tensors: Sequence[Tensor], numbers: Sequence[Any]) -> Any:
-        """Run the program with these arguments; the function's result. Misfit if the arguments do not fit."""
+        """Run the program with these arguments; returns the function's result. Misfit if the arguments do not fit."""
         values = self.evaluation.values(numbers, self.core.random_state)
         return self.make(self.linked.run(tensors, values), tensors, values)
 
     def suits(self, objects: Sequence[Any]) -> bool:
-        """Does it fit these other arguments, and do its guards hold?"""
+        """Return whether the entry fits these other objects, and its guards hold."""
         if objects and not all(known() is each for known, each in zip(self.objects, objects, strict=True)):
             return False
         for tensor in self.linked.captured:
-            if tensor._id < 0:  # it was released: the function shall say so
+            if tensor._id < 0:  # released: the function shall raise the error
                 return False
         return self.guards.hold()
 
     @property
     def dead(self) -> bool:
-        """Is it of no further use?"""
+        """Return whether the entry is of no further use."""
         return self.core.closed or any(known() is None for known in self.objects)
 
 
 class Variants(NamedTuple):
-    """The entries of one key: by the values of the numbers at the places `fixed`, those used last first."""
+    """The entries of one key: by the values of the numbers at the positions `fixed`, last used first."""
 
     fixed: tuple[int, ...]
     entries: dict[tuple[Any, ...], tuple[CacheEntry, ...]]
@@ -84,13 +84,13 @@ class Entries:
 
     def __init__(self) -> None:
         self._variants: dict[tuple[Any, ...], Variants] = {}
-        self.lock = threading.RLock()  # of captures that add to the tables; a signal handler may capture, too
+        self.lock = threading.RLock()  # for captures that add to the tables; a signal handler may capture, too
 
     def latest(self) -> CacheEntry | None:
         return max(self._all(), key=lambda entry: entry.used, default=None)
 
     def of(self, core: Core) -> list[CacheEntry]:
-        """The entries of a session that can be used now."""
+        """The usable entries of a session."""
         return [each for each in self._all() if each.core is core and not each.dead and each.guards.hold()]
 
     def find(self, key: tuple[Any, ...], numbers: Sequence[Any], objects: Sequence[Any]) -> CacheEntry | None:
@@ -146,5 +146,5 @@ def arranged(fixed: tuple[int, ...], entries: Sequence[CacheEntry]) -> Variants:
 
 
 def values_at(places: Sequence[int], numbers: Sequence[Any]) -> tuple[Any, ...]:
-    """The numbers at these positions, in a form that tells them apart to the last bit."""
+    """The numbers at these positions, in a form that distinguishes them to the last bit."""
     return tuple([exact(numbers[place]) for place in places])

@@ -1,4 +1,4 @@
-"""Explaining a function: it is captured, and what its calls on global tensors, and its collectives, move is noted."""
+"""Explains a function: captures it, and notes which bytes its calls on global tensors and its collectives move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call for which nothing was captured yet: the function is captured, linked, and kept for the calls after it."""
+"""A call of a new kind: the function is captured, linked, and kept for later calls."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SHOWN: Final = 3  # differences
 
 
 class Look(NamedTuple):
-    """The look of a capture: the part of the key of each argument, by name; and the fixed numbers."""
+    """The kind of a captured call: the part of the key of each argument, by name; and the fixed numbers."""
 
     arguments: Mapping[str, Any]
-    fixed: Mapping[str, tuple[Any, str | None]]  # value, and the line that has asked for it
+    fixed: Mapping[str, tuple[Any, str | None]]  # value, and the line that has read it
     surroundings: tuple[int, int]  # session and handler
 
 
@@ -66,7 +66,7 @@ def described(part: Any) -> str:
 
 
 class Recorded:
-    """A capture that has succeeded: the program, and what a run of it needs."""
+    """A successful capture: the program, and what a run of it needs."""
 
     def __init__(self, capture: Capture, results: Results, guards: Guards, leaves: Sequence[int], look: Look) -> None:
         self.capture = capture
@@ -79,7 +79,7 @@ class Recorded:
 
 
 class Captures:
-    """The captures of one routine. `count`: of all, also those that threads made twice."""
+    """The captures of one routine. `count`: of all, including those that two threads made concurrently."""
 
     def __init__(self, function: Callable[..., Any], passes: Sequence[str], constants: frozenset[str]) -> None:
         self.function = function
@@ -93,7 +93,7 @@ class Captures:
         self._warned = False
 
     def note(self, recorded: Recorded, *, new: bool) -> tuple[Look, Guards] | None:
-        """Keep the newest look and guards; the former ones if there have been too many captures."""
+        """Keep the newest kind and guards; returns the former ones if there have been too many captures."""
         self._kinds += new
         before, self._last = self._last, (recorded.look, recorded.guards)
         return before if self._kinds > MANY else None
@@ -111,7 +111,7 @@ class Captures:
 
 
 class FirstCall(NamedTuple):
-    """A call for which there is no capture that fits."""
+    """A call without a fitting capture."""
 
     captures: Captures
     core: Core
@@ -179,7 +179,7 @@ class FirstCall(NamedTuple):
     def _linked(self, recorded: Recorded) -> CacheEntry:
         core, capture, numbers = self.core, recorded.capture, self.given.numbers
         captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
-        capture.captured.clear()  # the values of constants are uploaded
+        capture.captured.clear()  # the values of constants are uploaded by now
         slots, captures = capture.slots, self.captures
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
         linked = ProgramBinding(core, recorded.program, bindings, captures.name, captures.passes)
@@ -187,7 +187,7 @@ class FirstCall(NamedTuple):
         return CacheEntry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
 
     def _called(self, recorded: Recorded) -> Called:
-        """The calling convention: what arguments and results are to the program."""
+        """The calling convention: the relation of arguments and results to those of the program."""
         function, args = self.captures.function, self.args
         described = Described(recorded.leaves, recorded.capture.fixed)
         names = parameter_names(function, len(args))

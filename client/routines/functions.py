@@ -23,7 +23,7 @@ _OF_LIBRARIES: Final = (FunctionType, BuiltinFunctionType, ModuleType, type)
 _CELLS: Final = frozenset(("__closure__", "cell_contents"))
 _DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
 _OF_FUNCTIONS: Final = ("__name__", "__qualname__", "__doc__", "__annotations__")
-_REGISTRY: Final = ("dispatch_cache", "cache_token")  # of functions of one dispatch: made anew when it is needed
+_REGISTRY: Final = ("dispatch_cache", "cache_token")  # of functions of one dispatch: made anew when needed
 _ASKING: Final = {
     id(each): each
     for each in (getattr, hasattr, vars, dir, attrgetter, methodcaller, object.__getattribute__, str.format)
@@ -42,7 +42,7 @@ class Code(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """Attributes of an argument that are no members of it: a run does not look at them."""
+    """Attributes of an argument other than its members: a run does not look at them."""
 
     names: tuple[str, ...]
 
@@ -53,7 +53,7 @@ class Extra(NamedTuple):
 
 
 def ask_by_value(search: Search, value: Any, name: str) -> bool:
-    """Note `getattr` and the like under another name: code does not tell what they are asked for."""
+    """Note `getattr` and similar functions under another name: the code does not show what they are asked for."""
     if id(value) in _ASKING:
         if name.rpartition(".")[2] != value.__name__:
             search.ask(name)
@@ -81,7 +81,7 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
     if owner is Owner.PROGRAM and ran:
         look_at_code(search, code, function.__globals__)
     if ran or id(function) in search.whole or search.attributes.intersection(_DEFAULTS):
-        for attribute in _DEFAULTS:  # which may be replaced, and those of keywords are in a dict
+        for attribute in _DEFAULTS:  # they may be replaced; those of keywords are in a dict
             if found := getattr(function, attribute):
                 search.note(function.__getattribute__, attribute, found, f"{function.__name__}.{attribute}")
     look_at_closure(search, function)
@@ -112,14 +112,14 @@ def look_at_cell(search: Search, cell: CellType, name: str) -> None:
         search.note(found_or_missing(get), "cell_contents", MISSING, name)
         return
     if isinstance(found, _GeneratorContextManager):
-        for each in (found.func, found.args, found.kwds):  # of which a decorator makes a new one at each call
+        for each in (found.func, found.args, found.kwds):  # a decorator makes a new one of these at each call
             search.follow(each, name)
     else:
         search.note(get, "cell_contents", found, name, by=VARIABLE)
 
 
 def look_at_code(search: Search, code: CodeType, outer: dict[str, Any]) -> None:
-    """The names in code of the program, which has these globals."""
+    """The names in code of the program with these globals."""
     search.codes.update(within(code))
     codes = codes_in(search, code)
     found = [names_of(each) for each in codes]
@@ -207,7 +207,7 @@ def look_at_module(search: Search, module: ModuleType, name: str) -> None:
         search.members(found.__getitem__, found, name, only, by=ATTRIBUTE)
         if everything:  # there may be more
             search.shape(tuple, found, name)
-    else:  # of a library: what is no function or class
+    else:  # of a library: everything except functions and classes
         data = {key: each for key, each in found.items() if not isinstance(each, FunctionType | type)}
         search.members(found.__getitem__, data, name, search.attributes, by=ATTRIBUTE)
 

@@ -1,14 +1,14 @@
 """Guards: the Python state outside of the arguments that a capture depends on.
 
-A function reads globals and cells of its closure, and finds tensors, numbers and other things there, or behind them, or
-in functions that it calls. What a search finds (`search`) when the capture begins is noted as places. Before each run
-all of them are looked up and compared (`places`); where something else is found, the function is captured anew.
+A function reads globals and cells of its closure, and finds tensors, numbers and other objects there, behind them, or
+in functions that it calls. When the capture begins, a search (`search`) notes all of these as places. Before each run
+all places are looked up and compared (`places`); if one has changed, the function is captured anew.
 
-While the capture runs, `watch` sees what the search cannot: code that was not found, objects that libraries get,
-functions that read what Python does not hold (clocks, files, random numbers). The search is then made again with what
-was seen, and for the code alone that did run. Places that the first search has found keep what was there before the
-capture. What cannot be looked up before each run is a CaptureError when the capture ends, unless the user has named it
-as a constant. So nothing that was read is kept unnoticed.
+During the capture, `watch` observes what the search cannot see: code that was not found, objects that libraries
+receive, functions that read state outside of Python (clocks, files, random numbers). The search is then repeated with
+these observations, and only for code that did run. Places of the first search keep their values from before the
+capture. State that cannot be looked up before each run is a CaptureError at the end of the capture, unless the user has
+named it as a constant. So no read goes unnoticed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ REMEDY: Final = 'pass it as an argument, or name it as a constant: routine(const
 
 
 class Guards:
-    """What a function depends on besides its arguments. `behind`: what is behind those, with names (`behind`).
-    `tensors`: names of tensors by id(); `constants`: the names that the user has given, and that were met."""
+    """The state that a function depends on besides its arguments. `behind`: objects behind the arguments, with names
+    (`behind`). `tensors`: names of tensors by id(); `constants`: the constants of the user that were found."""
 
     def __init__(
         self, function: Any, behind: Iterable[tuple[Any, str]] = (), constants: frozenset[str] = frozenset()
@@ -43,15 +43,15 @@ class Guards:
         self._roots: list[tuple[Any, str]] = [(function, ""), *behind]
         self._given = constants
         self._late: dict[Any, Code] = {}
-        self._reached: list[tuple[Callable[[], Any], str]] = []  # in other ways; what was made inside is gone again
-        self._whole: list[tuple[Callable[[], Any], bool]] = []  # what a library has got, or was asked by itself
-        self._named: set[str] = set()  # attributes that a library asks for by name
-        self._seen: set[tuple[CodeType, int]] = set()  # calls that have asked an object that is known
+        self._reached: list[tuple[Callable[[], Any], str]] = []  # reached in other ways; those made inside are gone
+        self._whole: list[tuple[Callable[[], Any], bool]] = []  # objects that a library received or was asked for
+        self._named: set[str] = set()  # attributes that a library accesses by name
+        self._seen: set[tuple[CodeType, int]] = set()  # calls whose object is known
         self._expression = ""  # the first of those calls
-        self._asked = ""  # the expression by which a function in C asks for any attributes
+        self._asked = ""  # the expression by which a function in C accesses any attributes
         try:
             search = self._searched()
-        except CaptureError:  # names that code computes lead to too much, and that code may not run
+        except CaptureError:  # computed names lead to too much, and that code may not run
             search = self._searched(computed=False)
         self._search: Search | None = search
         self._arrange(search)
@@ -101,26 +101,26 @@ class Guards:
         self._whole.append((reference(value), False))
 
     def given(self, value: Any) -> None:
-        """Note an object that a library's code got: everything behind it may count."""
+        """Note an object that a library's code received: everything behind it may count."""
         self._whole.append((reference(value), True))
 
     def named(self, names: Iterable[str]) -> None:
-        """Note attributes that a library asks for by name."""
+        """Note attributes that a library accesses by name."""
         self._named.update(names)
 
     def asks(self, expression: str) -> None:
-        """Note that a function in C may ask for any attribute."""
+        """Note that a function in C may access any attribute."""
         self._asked = self._asked or expression
 
     def excuses(self, name: str) -> bool:
-        """Has the user named it, or an object around it, as a constant?"""
+        """Return whether the user has named it, or an object around it, as a constant."""
         return self.found.excuses(name)
 
     def settle(self, ran: AbstractSet[CodeType] | None = None) -> Search:
-        """The capture is over: add what was seen meanwhile. CaptureError for what cannot be guarded.
+        """At the end of the capture, add the observations. CaptureError for state that cannot be guarded.
 
-        `ran`: the program's code that did run, if that is known. What other code reads, such as that of a side effect's
-        callback, is left out: nothing of it has reached the program. Returns what counts.
+        `ran`: the program's code that did run, if known. Reads of other code, such as that of a side effect's callback,
+        are left out, since they did not reach the program. Returns the findings that count.
         """
         search = self.found
         new = self._late or self._reached or self._whole or self._named or self._asked
@@ -133,7 +133,7 @@ class Guards:
             expression = search.asked or self._expression
             raise refusal(f"{what}, and {expression} may read any attribute" if expression else what, name)
         self._search = None
-        self._roots, self._late, self._reached, self._whole = [], {}, [], []  # nothing is kept that no place needs
+        self._roots, self._late, self._reached, self._whole = [], {}, [], []  # keep only what a place needs
         return search
 
     def _arrange(self, search: Search) -> None:
@@ -141,19 +141,19 @@ class Guards:
         kinds: Place = (Kinds(search.kinds.values()), None, True)
         self._places = Places((*search.places.values(), (kinds, "the class of an object")))
         self._shapes = Shapes((*search.shapes.values(), *builtins_in(search)), search.classes)
-        self.constants = search.constants  # which grows with what is excused
+        self.constants = search.constants  # grows with excused places
 
     # -- before each run -------------------------------------------------------------------------------------------
 
     def hold(self) -> bool:
-        """Is everything as it was?"""
+        """Return whether everything is unchanged."""
         try:
             return self._places.hold() and self._shapes.hold()
         except GONE:
             return False
 
     def broken(self) -> str | None:
-        """The name of the first shape that has changed; None if all hold."""
+        """The name of the first changed place; None if all are unchanged."""
         return self._places.broken() or self._shapes.broken()
 
 
@@ -168,15 +168,15 @@ def builtins_in(search: Search) -> Iterator[tuple[Place, str]]:
 
 
 def refusal(what: str, name: str) -> CaptureError:
-    """The error for what cannot be guarded, with the remedy."""
+    """The error for state that cannot be guarded, with the remedy."""
     return located(CaptureError(f"{what}: {REMEDY.format(name)}"))
 
 
 def behind(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[Any, str]]:
-    """What a function may find by way of its arguments, and the call's key does not have, with names: other objects,
-    and of containers their classes, and attributes that are no members."""
+    """Objects that a function may reach through its arguments and that the call's key does not cover, with names: other
+    objects, the classes of containers, and attributes that are no members."""
     for name, value in arguments:
-        if isinstance(value, Tensor) or type(value) in VALUES:  # a global one, too: its form is in the key
+        if isinstance(value, Tensor) or type(value) in VALUES:  # also a global tensor: its form is in the key
             continue
         found = members(value)
         if found is None:

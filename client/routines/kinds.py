@@ -1,4 +1,4 @@
-"""Kinds of things that functions find outside of their arguments, by how their state can be looked at."""
+"""Kinds of objects that functions find outside of their arguments, by the way in which their state can be looked up."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from ..locations.frames import OWNERS, Owner
 from .places import VALUES
 
 PACKAGE: Final = __name__.partition(".client")[0]
-# Modules whose functions and classes have no state that values depend on, or none but what `watch` sees. Their objects
-# are looked into as all objects are.
+# Modules whose functions and classes have no state that values depend on, or only state that `watch` observes. Their
+# objects are examined like all objects.
 _LANGUAGE: Final = ("abc", "ast", "copy", "copyreg", "dataclasses", "enum", "inspect", "numbers", "typing")
 _FUNCTIONS: Final = ("cmath", "itertools", "json", "math", "operator", "pickle", "random", "re", "string", "struct")
 _IN_C: Final = ("_abc", "_asyncio", "_collections", "_io", "_random", "_thread")
@@ -63,7 +63,7 @@ _C_FUNCTIONS: Final = (WrapperDescriptorType, MethodDescriptorType, ClassMethodD
 _CODE: Final = (CodeType, FrameType, TracebackType, GenericAlias, UnionType, GetSetDescriptorType, MemberDescriptorType)
 _CALLED: Final = (*_C_FUNCTIONS, BuiltinFunctionType, MethodWrapperType, np.ufunc)
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
-# Objects whose state reaches no program, but for attributes that it names: locks, and what logs are written by.
+# Objects whose state reaches no program, except for named attributes: locks, and the machinery of logs.
 TRUSTED: Final = (
     *LOCKS,
     threading.Condition,
@@ -75,7 +75,7 @@ TRUSTED: Final = (
 )
 _TRUSTED_NAMES: Final = frozenset(("_multiprocessing.SemLock", "_ctypes.CField"))  # of classes that Python hides
 _SINGLE: Final = (type(NotImplemented), type(...))
-# What cannot change, though it has no hash of its own.
+# Immutable, although without a hash of their own.
 _FIXED: Final = (re.Match, struct.Struct, zoneinfo.ZoneInfo, type(_Named.name), *_SINGLE)
 BUFFERS: Final = (
     bytearray,
@@ -86,7 +86,7 @@ BUFFERS: Final = (
     ctypes.Structure,
     ctypes._SimpleCData,
 )
-# Classes in C whose state is looked at, or is that of the objects in their `__dict__`.
+# Classes in C whose state is examined, or lies in the objects of their `__dict__`.
 _SEEN: Final = (dict, list, tuple, set, frozenset, deque, SimpleNamespace, BaseException, property, type, *VALUES)
 
 
@@ -96,14 +96,14 @@ def root(module: Any) -> str:
 
 
 def is_of_program(module: str) -> bool:
-    """Does the module belong to the user's program?"""
+    """Return whether the module belongs to the user's program."""
     if module in sys.builtin_module_names:
         return False
     found = sys.modules.get(module)
     file = getattr(found, "__file__", None)
     if file is not None:
         return OWNERS[file] is Owner.PROGRAM
-    origin = getattr(getattr(found, "__spec__", None), "origin", None)  # none: of a notebook, a console, made by code
+    origin = getattr(getattr(found, "__spec__", None), "origin", None)  # None: a notebook, console, generated
     return origin not in ("built-in", "frozen")
 
 
@@ -116,7 +116,7 @@ def is_random(value: Any) -> bool:
 
 
 def is_constant(value: Any) -> bool:
-    """Is it immutable? Objects of library classes with a hash of their own count as such."""
+    """Return whether the value is immutable. Objects of library classes with a hash of their own count as such."""
     kind = type(value)
     if kind in VALUES or isinstance(value, (np.generic, range, *_CODE, *_FIXED)) or kind is object:
         return True
@@ -126,7 +126,8 @@ def is_constant(value: Any) -> bool:
 
 
 def is_trusted(value: Any) -> bool:
-    """Is it a lock, part of a log, a function in C, an object of tensord or a library module (`scipy.stats.norm`)?"""
+    """Return whether it is a lock, part of a log, a function in C, an object of tensord or a library module
+    (`scipy.stats.norm`)."""
     kind = type(value)
     if isinstance(value, (*_CALLED, *TRUSTED)) or f"{kind.__module__}.{kind.__name__}" in _TRUSTED_NAMES:
         return True
@@ -136,12 +137,12 @@ def is_trusted(value: Any) -> bool:
 
 
 def is_iterator(value: Any) -> bool:
-    """Is it an iterator that cannot be looked into?"""
+    """Return whether it is an iterator that cannot be examined."""
     return hasattr(type(value), "__next__") and not is_program_class(type(value))
 
 
 def is_in_c(kind: type) -> bool:
-    """Does the class keep state in C, besides what is seen?"""
+    """Return whether the class keeps state in C besides the visible one."""
     if issubclass(kind, BaseException | enum.Enum):
         return False
     for base in kind.__mro__[:-1]:
@@ -151,7 +152,7 @@ def is_in_c(kind: type) -> bool:
 
 
 def is_installed(code: CodeType) -> bool:
-    """Does the code belong to an installed package, rather than to Python's own library?"""
+    """Return whether the code belongs to an installed package other than Python's own library."""
     return "-packages" in code.co_filename
 
 
@@ -191,7 +192,7 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield value.__origin__
     elif isinstance(value, PROXIES):
         yield getattr(value, "__init__").__self__  # noqa: B009 - which the proxy takes from its object
-    elif not isinstance(value.__self__, ModuleType):  # of something in C
+    elif not isinstance(value.__self__, ModuleType):  # of an object in C
         yield value.__self__
 
 

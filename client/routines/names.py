@@ -1,7 +1,7 @@
-"""The names in a function's code: globals, attributes, modules that it imports.
+"""The names in a function's code: globals, attributes, imported modules.
 
-An attribute may be named by a text, too (`getattr(net, "rate")`), so texts that can be names count as names. What the
-code asks for by names that it computes is found by `computed`.
+A text may name an attribute, too (`getattr(net, "rate")`), so texts that can be names count as names. `computed` finds
+accesses by names that the code computes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple
 from ..locations.frames import OWNERS, PROGRAM
 from .computed import FRAMES, SELF_ASKING, asking, asking_for_modules, read_apart
 
-KNOWN: Final = 1024  # code objects whose names are remembered
+KNOWN: Final = 1024  # code objects whose names are cached
 _HAS_NAME: Final = frozenset(dis.hasname)
 _CELLS: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "DELETE_DEREF")
-_ALL_CELLS: Final = frozenset(("locals", "vars", "dir", "eval", "exec"))  # names of what may look at all variables
+_ALL_CELLS: Final = frozenset(("locals", "vars", "dir", "eval", "exec"))  # functions that may read all variables
 GLOBAL, VARIABLE, ATTRIBUTE = "global", "variable", "attribute"
-_VALUES: Final = {  # what an instruction loads that begins so
+_VALUES: Final = {  # the kind of value that an instruction with this prefix loads
     "LOAD_FAST": VARIABLE,
     "LOAD_DEREF": VARIABLE,
     "LOAD_GLOBAL": GLOBAL,
@@ -32,29 +32,30 @@ _VALUES: Final = {  # what an instruction loads that begins so
     "LOAD_ATTR": ATTRIBUTE,
 }
 _CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
-_FIELD: Final = re.compile(r"[.\[](\w+)")  # of a text that is a format: "{0.rate}"
+_FIELD: Final = re.compile(r"[.\[](\w+)")  # of a format text: "{0.rate}"
 
 
 class Import(NamedTuple):
-    """A module that code imports: by name, and how many packages upwards the name begins."""
+    """A module that code imports: its name, and the number of packages upwards at which the name begins."""
 
     name: str
     level: int
 
 
 class Path(NamedTuple):
-    """The variable, and the attributes of it, by which code has the object that it asks; the expression that asks."""
+    """The variable, and the attributes of it, by which code reaches the object that it asks; and the expression that
+    asks."""
 
     names: tuple[str, ...]
     expression: str
 
 
 class CodeNames(NamedTuple):
-    """What code reads, without functions inside it: `attributes` has other names, too. `cells`: of closures.
+    """The names that code reads, without inner functions. `attributes` also has other names. `cells`: of closures.
 
-    By names that are computed it `asks` for attributes of something, and for `modules`; `frames`: it looks into frames
-    and globals of functions. These are expressions. `paths`: where it asks for attributes of what is at a path.
-    `bare`: variables and attributes that it has as values, and not for attributes by name alone, with their kinds.
+    By computed names the code `asks` for attributes of an object, and for `modules`; `frames`: it reads frames and
+    globals of functions. These are expressions. `paths`: where it asks for attributes of the object at a path. `bare`:
+    variables and attributes that it uses as values, and not only for a named attribute, with their kinds.
     """
 
     attributes: frozenset[str]
@@ -89,7 +90,7 @@ def names_of(code: CodeType) -> CodeNames:
 
 
 def bare_in(code: Sequence[Instruction]) -> Iterator[tuple[str, str]]:
-    """The variables and attributes, with their kinds, that are used for more than a named attribute of them."""
+    """The variables and attributes, with their kinds, that are used for more than one of their named attributes."""
     for each, behind in zip(code, (*code[1:], None), strict=True):
         kind = next((kind for opname, kind in _VALUES.items() if each.opname.startswith(opname)), None)
         named = behind is not None and behind.opname.endswith(("_ATTR", "_METHOD")) and behind.argval not in SELF_ASKING
@@ -110,7 +111,7 @@ def name_at(code: CodeType, offset: int) -> str:
 
 
 def read_in(code: Sequence[Instruction]) -> Iterator[str]:
-    """The names that instructions read. Names that are only stored may change: the code stores them again."""
+    """The names that instructions read. Names that are only stored may change, since the code stores them again."""
     for each in code:
         if each.opcode in _HAS_NAME and not each.opname.startswith(("STORE_", "DELETE_")):
             yield each.argval
@@ -140,7 +141,7 @@ def within(code: CodeType) -> Iterator[CodeType]:
 
 
 def imported(code: Sequence[Instruction]) -> Iterator[Import]:
-    """The imports of instructions. The level is the last constant but one."""
+    """The imports among instructions. The level is the last constant but one."""
     constants: list[Any] = [0, 0]
     for each in code:
         if each.opname in _CONSTANTS:

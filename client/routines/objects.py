@@ -48,11 +48,11 @@ _LEVELS: Final = frozenset(("isEnabledFor", "getEffectiveLevel"))
 
 
 def look_at_other(search: Search, value: Any, name: str) -> None:
-    """An object that has no way of its own."""
+    """An object without a function of its own."""
     kind = type(value)
     if (wrapped := wrapped_by(value)) is not None:
         search.follow(wrapped, name)
-        search.follow(getattr(value, "__self__", None), name)  # a method is a routine, perhaps
+        search.follow(getattr(value, "__self__", None), name)  # a method of a routine, perhaps
         if isinstance(value, _lru_cache_wrapper):
             search.state(CachedResults(value), f"{name}.cache_info", renewed=True)
     elif isinstance(value, io.IOBase):
@@ -80,14 +80,14 @@ def look_at_other(search: Search, value: Any, name: str) -> None:
 
 
 def look_at_logger(search: Search, value: logging.Logger, name: str) -> None:
-    """A logger: only the attributes that code reads. Log records reach no program."""
+    """A logger: only the attributes that code reads, since log records reach no program."""
     look_at_named(search, value, name)
     if search.attributes & _LEVELS:
         search.shape(level_of, value, name, known=("level", id(value)))
 
 
 def look_at_named(search: Search, value: Any, name: str) -> None:
-    """The named attributes of an object that is not looked into otherwise."""
+    """The named attributes of an object that is not examined otherwise."""
     found = dict_of(value)
     if found is not None:
         search.members(found.__getitem__, found, name, search.attributes)
@@ -120,7 +120,7 @@ def look_at_object(search: Search, value: Any, name: str) -> None:
 
 
 def is_whole(search: Search, value: Any, kind: type) -> bool:
-    """May all attributes count, whether the code names them or not?"""
+    """Return whether all attributes may count, named by the code or not."""
     if search.asked or id(value) in search.whole:
         return True
     for base in kind.__mro__[:-1]:
@@ -132,7 +132,7 @@ def is_whole(search: Search, value: Any, kind: type) -> bool:
 
 
 def look_at_class(search: Search, kind: type, name: str) -> None:
-    """The attributes and methods that code names, or that Python uses by itself."""
+    """The attributes and methods that the code names, or that Python uses by itself."""
     if kind.__module__ == "decimal":
         look_at_decimals(search)
     if "isinstance" in search.attributes and isinstance(kind, ABCMeta):
@@ -162,10 +162,10 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
     only = None if whole or search.asked or id(base) in search.whole else search.attributes
     search.classes[id(found)] = frozenset(found)
     search.attribute(base, "__mro__", name)
-    search.shape(len, found, name, known=("len", id(base)))  # what is added hides what its bases have
+    search.shape(len, found, name, known=("len", id(base)))  # a new name hides those of the bases
     methods = []
     for key, each in found.items():
-        unasked = key.startswith("__") and key.endswith("__")  # does Python call it where code does not name it?
+        unasked = key.startswith("__") and key.endswith("__")  # Python calls it even if no code names it
         if only is not None and key not in only and not unasked:
             continue
         if isinstance(each, _METHODS):
@@ -179,7 +179,7 @@ def look_at_base(search: Search, base: type, name: str, *, whole: bool) -> None:
 
 
 def look_at_type(search: Search, kind: type, name: str) -> None:
-    """The state that Python keeps of a class outside of its attributes."""
+    """The state that Python keeps for a class outside of its attributes."""
     for attribute in search.attributes.intersection(_OF_CLASSES):
         search.attribute(kind, attribute, name)
     if "__subclasses__" in search.attributes:

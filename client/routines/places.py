@@ -1,11 +1,11 @@
-"""Places: how to find something again that a capture depends on, and whether it is what it was.
+"""Places: how to find an object again that a capture depends on, and to check that it is unchanged.
 
-A place is `(get, key, expected)`, where `get(key)` gives what is there now. It is compared by identity; numbers and
-texts by type and value, since Python makes new objects of those. Where the contents of a container or a buffer are the
-place, `get` compares by itself, and gives True (`contents`). What Python itself compares as exactly, such as the names
-that a class or an object has, are *shapes*: places that are compared by `==`, which costs half.
+A place is `(get, key, expected)`, where `get(key)` returns the present object. It is compared by identity; numbers and
+texts by type and value, since Python makes new objects of those. For the contents of a container or buffer, `get`
+compares by itself, and returns True (`contents`). *Shapes* are places that `==` compares as exactly, such as the names
+in a class or an object; that costs half.
 
-Two searches find the same places, each with functions of its own: `identity` tells which are the same.
+Two searches find the same places, each with functions of its own: `identity` shows which places are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VALUES: Final = SCALARS | TEXTS  # compared by type and value
 BY_PYTHON: Final = frozenset(
     ("__slotnames__", "__annotations__", "__annotations_cache__")
 )  # added to a class when first needed
-# What looking at a place may raise if nothing is there any more, or another thread changes it.
+# The errors of a look-up if the object is gone, or another thread changes it.
 GONE: Final = (LookupError, AttributeError, ValueError, TypeError, RuntimeError, ReferenceError, BufferError)
 
 Place: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
@@ -44,7 +44,7 @@ MISSING: Final = Missing()
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Are both the same number, to the last bit, or the same text?"""
+    """Return whether both are the same number, to the last bit, or the same text."""
     kind = type(found)
     if kind is not type(expected) or not (kind in VALUES or isinstance(found, np.generic)):
         return False
@@ -52,7 +52,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def alike(found: list[Any], expected: list[Any]) -> bool:
-    """Are these the same objects, numbers and texts, in the same order?"""
+    """Return whether these are the same objects, numbers and texts, in the same order."""
     if len(found) != len(expected):
         return False
     if all(map(is_, found, expected)):
@@ -63,7 +63,7 @@ def alike(found: list[Any], expected: list[Any]) -> bool:
 def holds(
     place: Place, *, is_alike: Callable[[Any, Any], Any] = lambda one, other: one is other or same(one, other)
 ) -> bool:
-    """Does the place hold what was expected?"""
+    """Return whether the place has the expected object."""
     get, key, expected = place
     try:
         found = get(key)
@@ -84,7 +84,7 @@ def identity(get: Any, key: Any) -> Any:
 
 
 def reference(value: Any) -> Callable[[], Any]:
-    """A weak reference where possible, so that a routine keeps no caller's objects alive."""
+    """A weak reference if possible, so that a routine keeps no caller's objects alive."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -92,7 +92,7 @@ def reference(value: Any) -> Callable[[], Any]:
 
 
 def found_or_missing(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same getter, which gives `MISSING` where nothing is."""
+    """The getter, which returns `MISSING` where nothing is."""
 
     def look(key: Any) -> Any:
         try:
@@ -108,7 +108,7 @@ _OF_DICTS: Final = ("__getitem__", "get")
 
 
 def is_item(place: Place) -> bool:
-    """Is the place an item of a plain dict?"""
+    """Return whether the place is an item of a plain dict."""
     get, _, _ = place
     return type(getattr(get, "__self__", None)) is dict and get.__name__ in _OF_DICTS
 
@@ -127,7 +127,7 @@ class Places:
         self._others = [place for place, _ in self._found if not is_item(place)]
 
     def hold(self) -> bool:
-        """Does every shape hold? May raise one of `GONE`."""
+        """Return whether every place is unchanged. May raise one of `GONE`."""
         if not all(map(is_, map(getitem, self._dicts, self._keys), self._values)) and not alike(
             list(map(getitem, self._dicts, self._keys)), self._values
         ):
@@ -139,7 +139,7 @@ class Places:
         return True
 
     def broken(self) -> str | None:
-        """The name of the first place where something else is; None if there is none."""
+        """The name of the first changed place; None if there is none."""
         return next((name for place, name in self._found if not holds(place)), None)
 
     @property
@@ -149,7 +149,7 @@ class Places:
 
 
 class Shapes:
-    """Places that are compared by `==`. `classes`: the names in those whose number is a shape, by id()."""
+    """Places that are compared by `==`. `classes`: the names in classes whose number of names is a shape, by id()."""
 
     __slots__ = ("_classes", "_dicts", "_found", "_names", "_others", "_sizes")
 
@@ -163,7 +163,7 @@ class Shapes:
         self._others = [place for place, _ in self._found if place[0] is not tuple]
 
     def hold(self) -> bool:
-        """Is everything as it was? Raises one of `GONE` if something is not there any more."""
+        """Return whether everything is unchanged. Raises one of `GONE` if an object is gone."""
         if list(map(len, self._dicts)) != self._sizes or list(chain.from_iterable(self._dicts)) != self._names:
             return False
         for place, (get, key, expected) in enumerate(self._others):
@@ -175,7 +175,7 @@ class Shapes:
         return True
 
     def _has_grown(self, found: Any) -> bool:
-        """Has the class gained only what Python keeps there itself (`__slotnames__`)?"""
+        """Return whether the class has gained only names that Python itself adds (`__slotnames__`)."""
         before = self._classes.get(id(found))
         if before is None or not before ^ found.keys() <= BY_PYTHON:
             return False
@@ -183,5 +183,5 @@ class Shapes:
         return True
 
     def broken(self) -> str | None:
-        """The name of the first place where something else is; None if there is none."""
+        """The name of the first changed place; None if there is none."""
         return next((name for place, name in self._found if not holds(place, is_alike=eq)), None)

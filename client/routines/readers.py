@@ -1,7 +1,7 @@
-"""Reads of state that Python does not hold, or that no place can tell: clocks, files, random numbers, threads.
+"""Reads of state outside of Python, or without a place: clocks, files, random numbers, threads.
 
-Functions in C and of libraries, by their modules and names. What a library does for the log, for warnings and for
-imports does not count: nothing of it reaches a program.
+They are functions in C and of libraries, listed by module and name. Reads by a library for the log, for warnings and
+for imports do not count, since they do not reach a program.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ..locations.frames import OWNERS, PACKAGE, PROGRAM
 from .kinds import LOCKS, is_random, root
 from .search import Search
 
-# Functions in C whose results depend on more than their arguments, by module, or by module and class: all of them, but
-# for the names given.
+# Functions in C whose results depend on more than their arguments, by module, or by module and class: all of them,
+# except
+# the given names.
 CLOCKS: Final = frozenset(("now", "today", "utcnow"))
 READS: Final = frozenset(
     ("read", "read1", "readall", "readinto", "readline", "readlines", "getvalue", "getbuffer", "tell")
@@ -38,7 +39,7 @@ READERS: Final = {
     "numpy.core._multiarray_umath": frozenset(("fromfile",)),  # of NumPy 1
 }
 THREADS: Final = frozenset(("start_new_thread", "start_joinable_thread", "start_new"))
-# What the program's own code may not ask, though libraries do.
+# Calls that the program's own code may not make, though libraries may.
 OWN: Final = {
     "builtins": frozenset(("globals",)),
     "sys": frozenset(
@@ -57,8 +58,8 @@ OWN: Final = {
     "_signal": frozenset(("getsignal",)),
     "threading": frozenset(("current_thread", "active_count", "enumerate")),
 }
-PICKLES: Final = frozenset(("dumps", "dump"))  # of objects, of which they read all
-DRAWING: Final = frozenset(("scipy", "sklearn"))  # which draw from NumPy's own source, unless they are told otherwise
+PICKLES: Final = frozenset(("dumps", "dump"))  # of objects, of which they read everything
+DRAWING: Final = frozenset(("scipy", "sklearn"))  # they draw from NumPy's own source by default
 # Libraries that read clocks, files and more, without effect on what their callers get.
 SILENT: Final = frozenset(
     ("logging", "warnings", "importlib", "linecache", "traceback", "inspect", "_pytest", "threading", "tqdm")
@@ -66,7 +67,7 @@ SILENT: Final = frozenset(
 
 
 def is_read(module: str, name: str, frame: FrameType) -> bool:
-    """Does that function in C return what no place can tell, to code at the frame?"""
+    """Return whether that function in C returns state without a place, to code at the frame."""
     if module in HARMLESS:
         return name not in HARMLESS[module]
     if name in READERS.get(module, ()):
@@ -75,7 +76,7 @@ def is_read(module: str, name: str, frame: FrameType) -> bool:
 
 
 def is_read_of(kind: type, name: str) -> bool:
-    """Does that method of a class in C return what no place can tell?"""
+    """Return whether that method of a class in C returns state without a place."""
     module = root(kind.__module__)
     if module == "datetime":
         return name in CLOCKS
@@ -85,7 +86,7 @@ def is_read_of(kind: type, name: str) -> bool:
 
 
 def is_silent(frame: FrameType | None) -> bool:
-    """Is the frame one of tensord, or of a library whose reads do not reach the program?"""
+    """Return whether the frame belongs to tensord, or to a library whose reads do not reach the program."""
     while frame is not None:
         owner = OWNERS[frame.f_code.co_filename]
         if owner is PROGRAM and frame.f_code.co_name != "<module>":
@@ -97,7 +98,7 @@ def is_silent(frame: FrameType | None) -> bool:
 
 
 def is_of_package(frame: FrameType | None) -> bool:
-    """Is it called by tensord itself, perhaps through libraries?"""
+    """Return whether tensord itself is the caller, perhaps through libraries."""
     while frame is not None and OWNERS[frame.f_code.co_filename] not in (PACKAGE, PROGRAM):
         frame = frame.f_back
     return frame is not None and OWNERS[frame.f_code.co_filename] is PACKAGE

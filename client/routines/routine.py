@@ -39,10 +39,10 @@ R = TypeVar("R")
 
 
 class Routine(Generic[P, R]):
-    """A function of tensors and numbers, nested as you like, that is captured and run as one program.
+    """A function of tensors and numbers, nested to any depth, that is captured and run as one program.
 
-    Called, it does what the function does. The first call with arguments of a kind runs the function with symbolic
-    tensors, and records its ops; the later ones run what was recorded. `captures` counts the captures.
+    A call does what the function does. The first call with arguments of a kind runs the function with symbolic tensors,
+    and records its ops; later calls run the recorded program. `captures` counts the captures.
     """
 
     __wrapped__: Callable[P, R]
@@ -71,9 +71,9 @@ class Routine(Generic[P, R]):
 
     @hides
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, or run what was captured for such arguments.
+        """Call the function, or run its program for such arguments.
 
-        Raises what the function raises, and then nothing was issued. CaptureError if the function asks for a value.
+        Raises the errors of the function; then nothing was issued. CaptureError if the function asks for a value.
         """
         result: R
         try:
@@ -159,7 +159,7 @@ class Routine(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def _maker(self, args: Any, kwargs: Any) -> Core:
-        """The core of the session that runs it; of a cluster's, that of the node of the first tensor."""
+        """The core of the session that runs it; for a cluster, the core of the first tensor's node."""
         core = self._core or default_core()
         return core if core.cluster is None else core.cluster.core_of((args, kwargs))
 
@@ -182,7 +182,7 @@ make_public(Routine)
 
 
 class BoundRoutine(Generic[P, R]):
-    """A routine that is a method, on its object."""
+    """A routine that is a method, bound to its object."""
 
     __slots__ = ("__self__", "_routine")
 
@@ -228,7 +228,7 @@ def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
 
 
 def check_function(function: Any) -> None:
-    """MetadataTypeError unless the function runs when it is called."""
+    """MetadataTypeError unless a call runs the whole function."""
     if not callable(function):
         raise located(MetadataTypeError(f"a routine is made of a function, not of {type(function).__name__}"))
     if any(lazy(function) for lazy in _LAZY):

@@ -1,15 +1,15 @@
-"""The search for all that a function may find outside of its arguments.
+"""The search for everything that a function may find outside of its arguments.
 
-From what the function's code names (globals, cells, defaults, imports) the search follows references, as the code
-would: functions that are called, objects, classes, containers. What the program's code names is followed on modules,
-classes and objects; what Python calls unasked (operators, properties, `__getattr__`) is followed on classes; of
-containers and of libraries' objects everything. So no attribute, item or method that the code can read is left out. If
-some code asks by names that it computes (`computed`), all attributes of all objects are followed; if an object was
-given to a library's code, all that is behind it (`whole`).
+From the names in the function's code (globals, cells, defaults, imports) the search follows references, as the code
+would: called functions, objects, classes, containers. On modules, classes and objects it follows the names in the
+program's code; on classes also methods that Python calls by itself (operators, properties, `__getattr__`); in
+containers and objects of libraries everything. So no attribute, item or method that the code can read is left out. If
+some code accesses attributes by computed names (`computed`), all attributes of all objects are followed; if an object
+was given to a library's code, everything behind it (`whole`).
 
-Each reference is a place. What has state that no place can tell (an iterator, an object of a library in C) is *opaque*.
-Libraries' own functions are taken to depend on nothing but their arguments: `kinds.INERT` has the list. How things are
-looked into is said by `functions`, `objects` and `containers`.
+Each reference is a place. State without a place (an iterator, an object of a library in C) is *opaque*. Functions of
+libraries are assumed to depend only on their arguments: `kinds.INERT` has the list. `functions`, `objects` and
+`containers` say how objects are examined.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .places import MISSING, VALUES, Place, identity
 
 MOST: Final = 1024  # places
 _BUILT_IN: Final = (BuiltinFunctionType, type)
-_SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # what is behind them is not behind an object alone
+_SHARED: Final = (FunctionType, MethodType, ModuleType, type)  # objects behind these have other owners, too
 
 Look: TypeAlias = "Callable[[Search, Any, str], None]"
 
@@ -43,15 +43,15 @@ class TooMany(Exception):  # noqa: N818 - it is caught in this package, and no e
 
 
 class Search:
-    """One search. `whole`: ids of objects of which all attributes count; does all that is behind them count as well?
-    `ran`: the program's code that did run, if that is known: no other code counts. `computed`: do names count that code
-    computes?
+    """One search. `whole`: ids of objects of which all attributes count, and whether everything behind them counts,
+    too. `ran`: the program's code that did run, if known: no other code counts. `computed`: names that code computes
+    count.
 
-    Found: `places` and `shapes`, with names, by identity; `kinds` of objects by id(); `builtins`; `classes`: the names
-    in those whose number is a shape, by id(); `states`, which `settle` renews; what is `opaque`; `tensors`, names by
-    id(); `codes` of the program's functions; `objects` by id(), with their names; `constants`, those of the names given
-    that were met; `asked`: the first expression that asks for computed names. `seen`: the calls that ask of objects at
-    a path, and whose objects are known; None before the capture.
+    Results: `places` and `shapes`, with names, by identity; `kinds` of objects by id(); `builtins`; `classes`: the
+    names in classes whose number of names is a shape, by id(); `states`, which `settle` renews; `opaque` objects;
+    `tensors`, names by id(); `codes` of the program's functions; `objects` by id(), with their names; `constants`: the
+    given names that were found; `asked`: the first expression that asks for computed names. `seen`: the calls that ask
+    objects at a path, and whose objects are known; None before the capture.
     """
 
     def __init__(
@@ -67,29 +67,29 @@ class Search:
         self.attributes: set[str] = set()  # that the code names
         self.whole = dict(whole)
         self.asked = self.asked_modules = ""
-        self.bare: set[tuple[str, str]] = set()  # names of what the code has as a value
+        self.bare: set[tuple[str, str]] = set()  # names that the code uses as values
         self.seen: AbstractSet[tuple[CodeType, int]] | None = None
-        self.partial = False  # is something left out, since names that code computes do not count?
+        self.partial = False  # something was left out, since computed names do not count
         self._look = look
         self._given = constants
         self._computed = computed
         self._clear()
 
     def _clear(self) -> None:
-        """Forget all findings but the names in the code."""
+        """Forget all findings except the names in the code."""
         self.places: dict[Any, tuple[Place, str]] = {}
         self.shapes: dict[Any, tuple[Place, str]] = {}
         self.kinds: dict[int, ObjectKind] = {}
         self.builtins: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self.classes: dict[int, frozenset[str]] = {}
         self.states: list[Any] = []
-        self.opaque: list[tuple[str, str]] = []  # what no run can look at, and its name
+        self.opaque: list[tuple[str, str]] = []  # objects that no run can look up, and their names
         self.tensors: dict[int, str] = {}
         self.codes: set[CodeType] = set()
         self.objects: dict[int, tuple[Any, str]] = {}
         self.constants: dict[str, None] = {}
         self._todo: deque[tuple[Any, str]] = deque()
-        self._deep = False  # is what is followed behind something whole?
+        self._deep = False  # the objects being followed are behind a whole one
 
     def run(self, roots: Iterable[tuple[Any, str]]) -> None:
         """Search from these roots, until a pass finds no new names."""
@@ -103,7 +103,7 @@ class Search:
                 self._look_at(*self._todo.popleft())
 
     def _known(self) -> tuple[Any, ...]:
-        """A measure of the known: the more is known, the more a pass follows."""
+        """A measure of the findings: with more findings, a pass follows more."""
         return (len(self.attributes), len(self.bare), len(self.whole), self.asked, self.asked_modules)
 
     def _look_at(self, value: Any, name: str) -> None:
@@ -127,16 +127,16 @@ class Search:
         self.asked, self.attributes, self.objects = again.asked, again.attributes, again.objects
 
     def settle(self) -> None:
-        """Accept the states as they are: the capture is over."""
+        """Accept the present states, at the end of the capture."""
         for each in self.states:
             each.renew()
 
-    # -- what is noted ---------------------------------------------------------------------------------------------
+    # -- notes -------------------------------------------------------------------------------------------------------
 
     def follow(self, value: Any, name: str, *, by: str = "") -> None:
-        """Look into a value later. `by`: the kind of name (`names`) under which alone the code has it."""
+        """Examine a value later. `by`: the only kind of name (`names`) under which the code has it."""
         if type(value) not in VALUES:
-            bare = not by or (by, name.rpartition(".")[2]) in self.bare  # may code ask the value for attributes?
+            bare = not by or (by, name.rpartition(".")[2]) in self.bare  # code may ask the value for attributes
             if self._deep or (self.asked and type(value) is ModuleType and bare):
                 self.whole[id(value)] = True
             self._todo.append((value, name))
@@ -155,7 +155,7 @@ class Search:
         known: Any = None,
         by: str = "",
     ) -> None:
-        """Note a place and look into its value. `known`: the identity of the place, if the key does not tell it."""
+        """Note a place and examine its value. `known`: the identity of the place, if the key does not show it."""
         if self._add((get, key, value), name, known) and value is not MISSING:
             self.follow(value, name, by=by)
 
@@ -180,14 +180,14 @@ class Search:
             raise TooMany(name)
 
     def shape(self, get: Callable[[Any], Any], key: Any, name: str, *, known: Any = None) -> None:
-        """Note a shape: what `get(key)` gives is compared by `==`."""
+        """Note a shape: the result of `get(key)` is compared by `==`."""
         known = (id(get), id(key)) if known is None else known
         if known not in self.shapes and not self.excuses(name):
             self._count(name)
             self.shapes[known] = ((get, key, get(key)), name)
 
     def state(self, state: Any, name: str, *, renewed: bool = False) -> None:
-        """Note a state that compares itself. `renewed`: accept it as it is after the capture."""
+        """Note a state that compares itself. `renewed`: accept its state after the capture."""
         if self._add((state, None, True), name) and renewed:
             self.states.append(state)
 
@@ -217,10 +217,10 @@ class Search:
             if (only is None or key in only) and (key not in NOT_READ or key in self.attributes):
                 self.note(get, key, each, f"{name}.{key}" if name else str(key), by=by)
 
-    # -- what is refused, or excused -------------------------------------------------------------------------------
+    # -- refusals, and excuses ---------------------------------------------------------------------------------------
 
     def excuses(self, name: str) -> bool:
-        """Is it a constant that the user has named, or behind one?"""
+        """Return whether it is a constant that the user has named, or behind one."""
         if self._given:
             parts = name.split(".")
             for n in range(len(parts)):
@@ -231,7 +231,7 @@ class Search:
         return False
 
     def refuse(self, name: str, what: str = "has state that a run cannot look at") -> None:
-        """Refuse an object whose state no place can tell."""
+        """Refuse an object whose state has no place."""
         if not self.excuses(name):
             self.opaque.append((f"{name} {what}", name))
 
@@ -249,5 +249,5 @@ class Search:
 
 
 def called(expression: str) -> str:
-    """The called part of an expression, by which a user names it as a constant."""
+    """The called part of an expression, by which a user can name it as a constant."""
     return expression.partition("(")[0].strip()

@@ -1,15 +1,14 @@
-"""Watching a capture: what the function does that no search of its code and data can see.
+"""Watches a capture for accesses that no search of code and data can find.
 
 A profile function sees each call that this thread makes, also in libraries:
 
-- code of the program that the search has not found, such as that of `eval`, or of a function that a library had kept
-- objects that are given to libraries' code, which may read any of their attributes, and what is behind them
-- functions in C that read what no place can tell (`readers`): clocks, files, the environment's and NumPy's random
-  numbers, other threads
+- code of the program that the search has not found, such as code of `eval`, or a function that a library had kept
+- objects that are passed to libraries' code, which may read any of their attributes, and objects behind them
+- functions in C that read state without a place (`readers`): clocks, files, random numbers of the system and of NumPy,
+  other threads
 
-A profiler that runs already is called as before, if it is a function; one in C (cProfile) keeps its place, and then
-nothing is watched. Errors are raised when the capture is over, since the function may catch what is raised inside of
-it.
+A profiler that is already active is called as before, if it is a function; one in C (cProfile) stays active, and then
+nothing is watched. Errors are raised at the end of the capture, since the function may catch those raised inside of it.
 """
 
 from __future__ import annotations
@@ -59,15 +58,15 @@ class Watch:
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
-        self._known: dict[CodeType, bool] = {}  # code -> has it nothing new?
-        self._closures: dict[CodeType, dict[str, Any]] = {}  # new ones, with their globals
+        self._known: dict[CodeType, bool] = {}  # code -> it has nothing new
+        self._closures: dict[CodeType, dict[str, Any]] = {}  # new code, with its globals
         self._ran: set[CodeType] = set()
         self._before: Profile | None = None
-        self._set: Profile | None = None  # by which calls are watched, while they are
+        self._set: Profile | None = None  # the function by which calls are watched, while they are
         self._watched = False
-        self._replaced = False  # has the function put another profiler in its place?
-        self._threads = False  # has it started some?
-        self._collected = False  # does the garbage collector run by itself?
+        self._replaced = False  # the function has set another profiler
+        self._threads = False  # it has started threads
+        self._collected = False  # the garbage collector runs by itself
         self._states: dict[int, Any] = {}  # of sources of random numbers, by id()
         self._drawn: dict[str, Any] = {}  # sources that libraries may use, by name
         self._error: CaptureError | None = None
@@ -79,7 +78,7 @@ class Watch:
         try:
             with SHIELD:
                 self._collected = gc.isenabled()
-                gc.disable()  # what it would run here, callbacks and finalisers, is no part of the function
+                gc.disable()  # callbacks and finalisers that it would run here are no part of the function
                 if before is None or callable(before):
                     self._before, self._set = before, self._see if before is None else self._see_and_tell
                     sys.setprofile(self._set)
@@ -92,14 +91,14 @@ class Watch:
         with SHIELD:
             if self._set is not None:
                 self._replaced = sys.getprofile() != self._set
-                self._set, self._watched = None, True  # it would keep itself alive
-                if not self._replaced:  # else the function has said which one there is to be
+                self._set, self._watched = None, True  # otherwise it would keep itself alive
+                if not self._replaced:  # otherwise the function has chosen the profiler
                     sys.setprofile(self._before)
             if self._collected:
                 gc.enable()
 
     def settle(self) -> None:
-        """Finish the capture; CaptureError for what no run can check."""
+        """Finish the capture; CaptureError for state that no run can check."""
         self._find_closures()
         known = self._watched and not self._replaced and not self._threads
         if self._replaced and not self._guards.excuses("sys.setprofile"):
@@ -123,7 +122,7 @@ class Watch:
         for code in codes.keys() - {each.__code__ for each in functions}:
             self._guards.ran(code, codes[code])
 
-    # -- what is seen ----------------------------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------------------------
 
     def _see_and_tell(self, frame: FrameType, event: str, argument: Any) -> None:
         self._see(frame, event, argument)
@@ -161,7 +160,7 @@ class Watch:
             self._guards.ran(code, frame.f_globals)
 
     def _library(self, frame: FrameType, code: CodeType) -> None:
-        """Handle a library's code: its state, and the program's objects that it gets."""
+        """Handle a library's code: its state, and the program's objects that it receives."""
         module = frame.f_globals.get("__name__", "")
         name = root(module)
         caller = frame.f_back
@@ -194,7 +193,7 @@ class Watch:
         self._guards.named(path)
 
     def _given(self, values: Iterable[Any]) -> None:
-        """Note the objects that a library's function gets: it may read all of them."""
+        """Note the objects that a library's function receives: it may read all of them."""
         for each in list(values):
             if type(each) in _GROUPS:
                 if each:
@@ -204,7 +203,7 @@ class Watch:
 
     def _called_in_c(self, frame: FrameType, function: Any) -> None:
         owner = getattr(function, "__self__", None)
-        name = getattr(function, "__name__", "")  # or something that is called
+        name = getattr(function, "__name__", "")  # or another callable
         if not isinstance(owner, ModuleType) and owner is not None:
             self._method(frame, owner, name)
             return
@@ -263,7 +262,7 @@ def value_at(frame: FrameType, path: tuple[str, ...]) -> Any:
 
 
 def has_plain_attribute(kind: type, name: str) -> bool:
-    """Is the attribute stored in the object itself, rather than computed by its class?"""
+    """Return whether the attribute is stored in the object itself, not computed by its class."""
     finds: Any = kind.__getattribute__
     if finds not in (object.__getattribute__, ModuleType.__getattribute__):
         return False
@@ -272,7 +271,8 @@ def has_plain_attribute(kind: type, name: str) -> bool:
 
 
 def is_made_by_program(frame: FrameType) -> bool:
-    """Is code without a file the program's, rather than what a library has made, such as `namedtuple`?
+    """Return whether code without a file belongs to the program, and not to a library's generated code, such as
+    `namedtuple`.
 
     Code of no module counts as the program's: `__main__` may be a library that runs the program (`python -m`).
     """
@@ -281,7 +281,7 @@ def is_made_by_program(frame: FrameType) -> bool:
 
 
 def has_attributes(value: Any) -> bool:
-    """Can the program set attributes of it?"""
+    """Return whether the program can set attributes of the value."""
     if isinstance(value, ModuleType):
         return root(value.__name__) not in INERT
     if isinstance(value, type):

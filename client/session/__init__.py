@@ -1,8 +1,7 @@
-"""A session: the facade of all rooms below.
+"""A session: the public facade of all rooms below.
 
-- `session`: the facade; `parts`: its core, whole, and what the classes of its methods share
-- `values`, `files`, `names`, `programs`, `order`, `reports`: its methods by what they are about, and the steps of those
-  that wait
+- `session`: the facade; `parts`: its complete core, and the base class of its methods
+- `values`, `files`, `names`, `programs`, `order`, `reports`: its methods by subject, and the steps of those that wait
 - `connect`: from an address to a session; `connecting`: in an event loop
 - `default_namespace`: `tensord.array_api`, on the default session
 """

@@ -1,4 +1,4 @@
-"""From an address to a session: a daemon's, or one on a machine in this process."""
+"""From an address to a session, on a daemon or on a machine in this process."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def connect_anywhere(address: str | None, wanted: ConnectOptions, outbox: type[O
 
 
 def checked(address: str | None, wanted: ConnectOptions) -> ConnectOptions:
-    """The parameters, checked; frames and name by default from environment and program. MetadataError if invalid."""
+    """The parameters, checked; frames and name by default from the environment and the program. MetadataError if
+    invalid."""
     if address is not None and type(address) is not str:
         raise MetadataError(f"an address is a string, not {type(address).__name__}")
     if address is not None and address.startswith(RAY):
@@ -108,12 +109,12 @@ def connect_inside(where: str | None, wanted: ConnectOptions, outbox: type[Outbo
     """A session on a machine in this process: the named one, or the default one in place of a daemon."""
     from ..embedded.local import MachineRequest, connect_local, load_plugins
 
-    load_plugins(wanted.plugins)  # outside of the region below: an import may last, and Ctrl-C ends it
+    load_plugins(wanted.plugins)  # outside of the region below: an import may take long, and Ctrl-C must end it
     usual = usual_engine()
     sought = default_address() if where is None and usual != "serial" else ""
     address = where or EMBEDDED
     asked = MachineRequest(wanted.devices, wanted.engine, usual, wanted.tracing, wanted.node)
-    with SHIELD:  # what is raised behind it finds a whole session, which ends as it is dropped
+    with SHIELD:  # an exception after this finds a whole session, which ends when it is dropped
         machine = connect_local(address, asked, wanted.name or "", strict=wanted.strict)
         if sought:
             tell_of_fallback(sought, address)
@@ -121,7 +122,7 @@ def connect_inside(where: str | None, wanted: ConnectOptions, outbox: type[Outbo
 
 
 def refuse_local(where: str, wanted: ConnectOptions) -> None:
-    """MetadataError for options that only machines of this process take."""
+    """MetadataError for options that only apply to machines of this process."""
     if wanted.engine is not None:
         raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
     if wanted.devices is not None:
@@ -150,7 +151,7 @@ def outbox_for(routines: object) -> type[Outbox]:
 def find_address() -> str | None:
     """Where `connect()` finds a machine: $TENSORD_ADDRESS, else a running daemon; None: a machine in this process.
 
-    With $TENSORD_ENGINE=serial no daemon is looked for. MetadataError if $TENSORD_ADDRESS names one all the same.
+    With $TENSORD_ENGINE=serial no daemon is looked for; MetadataError if $TENSORD_ADDRESS names one nevertheless.
     """
     if usual_engine() != "serial":
         return find_daemon()
@@ -182,8 +183,8 @@ def check_engine(where: str, engine: object) -> None:
 def connect_daemon(
     address: str, wanted: ConnectOptions = USUAL, outbox: type[Outbox] = Outbox, server_key: str | None = None
 ) -> Session:
-    """A session on the daemon at that address; without a name, a look. ConnectionLost if it is missing or refuses.
-    `server_key`: the daemon's public key, unless it lies beside the client's own."""
+    """A session on the daemon at that address; without a name, only for questions. ConnectionLost if the daemon is
+    missing or refuses. `server_key`: the daemon's public key, unless it lies next to the client's own."""
     from ..process.forks import close_at_exit
     from ..transport.keys import socket_options
     from ..transport.link import connecting

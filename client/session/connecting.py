@@ -1,4 +1,4 @@
-"""Opening a session in an event loop: `session = await td.connect_async(...)`, `async with td.connect_async(...)`."""
+"""Opens a session in an event loop: `session = await td.connect_async(...)`, `async with td.connect_async(...)`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Connecting(Coroutine[Any, Any, "Session"]):
-    """A session that is being opened: a coroutine, which gives the session, and an asynchronous context manager, which
-    closes it at the end of its block. A session of which nobody hears, since the task was cancelled, is closed."""
+    """A session that is being opened: a coroutine, which returns the session, and an asynchronous context manager,
+    which closes it at the end of its block. If the task is cancelled, the session is closed."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
@@ -55,5 +55,5 @@ class Connecting(Coroutine[Any, Any, "Session"]):
 
 
 def close(session: Session) -> None:
-    """Close a session that nobody takes."""
+    """Close a session that nobody received."""
     session.close()

@@ -25,13 +25,13 @@ class DefaultNamespace(Namespace):
     """The module `tensord.array_api`: the namespace of the default session, which connects when it is first needed.
 
     That session is `tensord.connect()`: at $TENSORD_ADDRESS, else on a running daemon, else embedded. A process has one
-    default session. Once it has ended, or belongs to the parent of a fork, the next creation function opens another in
-    the same place, or raises ConnectionLost if no daemon is there any more. The tensors of the old session are lost.
+    default session. Once it has ended, or belongs to the parent of a fork, the next creation function opens another at
+    the same address, or raises ConnectionLost if the daemon is gone. The tensors of the old session are lost.
     """
 
     @refusing
     def __getattr__(self, name: str) -> Any:
-        if name != "_core":  # `_core` is not there before it is needed
+        if name != "_core":  # `_core` is set when it is needed
             absent(name)
         return self._maker()
 
@@ -42,7 +42,7 @@ class DefaultNamespace(Namespace):
     def _connect(self) -> Core:
         with _opening:
             core: Core | None = self.__dict__.get("_core")
-            if core is None or core.closed:  # else another thread has been here
+            if core is None or core.closed:  # otherwise another thread has opened it
                 address = find_address() or self.__dict__.get("_address")
                 try:
                     core = connect(address)._core  # a lost daemon is not replaced by a machine in this process
@@ -54,7 +54,7 @@ class DefaultNamespace(Namespace):
         return core
 
     def __reduce__(self) -> Any:
-        """Pickle by name, as a module: unpickled, it is the default namespace of that process."""
+        """Pickle by name, as a module: when unpickled, it is the default namespace of that process."""
         return import_module, (NAME,)
 
     def __repr__(self) -> str:

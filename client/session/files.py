@@ -17,7 +17,7 @@ from .parts import Facet, listed
 
 
 class Files(Facet):
-    """Reading from files, and writing to them."""
+    """The methods that read and write files."""
 
     def load(
         self,
@@ -31,9 +31,9 @@ class Files(Facet):
     ) -> dict[str, Tensor]:
         """Return the tensors of a safetensors, .npz or .npy file by name, before they are read.
 
-        A tensor is read when an op first needs it, straight to where it is needed, and again whenever its memory was
-        needed for others. So the file has to stay as it is, or be replaced as a whole: if the file is written to
-        meanwhile, its tensors fail with FileError. docs/files.md says more. Source: Glow's deferred weights.
+        A tensor is read when an op first needs it, straight to its device, and again after its memory was needed for
+        other values. So the file has to stay unchanged, or be replaced as a whole: if the file is written to meanwhile,
+        its tensors fail with FileError. docs/files.md says more. Source: Glow's deferred weights.
 
         :param path: The file.
         :param names: The names of the tensors; all of the file by default.
@@ -41,7 +41,7 @@ class Files(Facet):
         :param own: Read each tensor once. The file is not needed afterwards.
         :param raw: Dtypes that tensord does not have become unsigned integers of the same size. Otherwise such a tensor
             fails when it is used.
-        :param digest: What is read again must have the same SHA-256, which notices every change.
+        :param digest: Compare the SHA-256 of bytes that are read again, which notices every change.
         :returns: The tensors by name.
         :raises FileError: The file cannot be opened, or is damaged.
         :raises MetadataError: The file has no such name, or the device does not exist.
@@ -68,10 +68,10 @@ class Files(Facet):
     ) -> Saving:
         """Save the present values of tensors as a safetensors file. Returns at once, like an op.
 
-        The file is written beside its place, flushed to the disk and renamed, so it is there whole or not at all.
+        The file is written under another name, flushed to the disk and renamed, so it is complete or absent.
         ``saving.wait()`` waits for that, and raises the error of a tensor or of the disk. `close` waits, too, and logs
-        failures for which nobody has waited, as the next `save` does. A tensor whose shape depends on data is waited
-        for.
+        failures of saves that nobody waited for, as the next `save` does. The call waits for a tensor whose shape
+        depends on data.
 
         :param path: The file.
         :param tensors: The tensors by name.
@@ -96,15 +96,15 @@ class Files(Facet):
     ) -> Checkpointing:
         """Write published values to a directory of checkpoints. Returns at once, like an op.
 
-        All values are those at this place in program order; sessions go on meanwhile. Values that have not changed
-        since the last checkpoint in that directory are neither read nor written. ``checkpoint.wait()`` waits until all
-        is on the disk, and returns what was written: `generation`, `names`, bytes `written` and `kept`, and `failed` by
+        All values are those at this point in program order; sessions go on meanwhile. Values that have not changed
+        since the last checkpoint in that directory are neither read nor written. ``checkpoint.wait()`` waits until
+        everything is on the disk, and returns a report: `generation`, `names`, bytes `written` and `kept`, and `failed` by
         name. A failed name keeps its last value: its tensor has an error, or, in the machine's directory of durable
         names, its value is not computed yet. `note` says why older generations could not be removed.
 
         :param directory: The directory.
         :param names: One name or several; by default all that are published.
-        :param keep: How many generations stay; 0 for all.
+        :param keep: The number of generations to keep; 0 for all.
         :returns: The checkpoint, to wait for.
         :raises FileError: The directory cannot be written.
         :raises ProtocolError: The session is over tcp, the daemon is another user's, or another checkpoint is being
@@ -128,8 +128,8 @@ class Files(Facet):
         :param generation: The generation to restore; the newest by default.
         :param deep: Read all values first, and compare their checksums.
         :returns: A dict: `generation`, `names` (how many were published), `failed` (by name, why a name was not),
-            `moved` (names whose device is missing here, which come to the first one), `notes` (what is wrong with newer
-            generations).
+            `moved` (names whose device is missing here, which are now on the first one), `notes` (what is wrong with
+            newer generations).
         :raises FileError: Nothing can be restored.
         :raises MetadataError: The checkpoint has no such name or generation.
         """

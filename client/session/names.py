@@ -17,7 +17,7 @@ from ..transport.seeking import hinting
 from ..waiting.steps import Awaiting, Steps, on_thread
 from .parts import Facet, Parts
 
-ALL: Final = 10_000  # rows of an answer, at the most
+ALL: Final = 10_000  # rows of an answer, at most
 
 
 class SharedNames(Facet):
@@ -26,13 +26,14 @@ class SharedNames(Facet):
     def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
         """Give a tensor or a routine a name for every session of the machine.
 
-        A name keeps its tensor alive, and the tensors that its routine captures. Later writes in place to a durable
+        A name keeps its tensor alive, or the tensors that its routine captures. Later writes in place to a durable
         tensor are on the disk by the next ``sync(durable=True)``, or at the machine's interval.
 
         :param name: The name, or a dict of tensors and routines by name, which are published together.
-        :param value: A tensor, ``routine.link(...)``, what `session.link` returns, or a routine that was captured once.
+        :param value: A tensor, ``routine.link(...)``, the result of `session.link`, or a routine that was captured
+            once.
         :param durable: The name survives the machine (docs/checkpoints.md), until it is unpublished. The call waits
-            until the value, or what the routine captures, is on the disk; inside `atomic` the next
+            until the value, or the tensors that the routine captures, are on the disk; inside `atomic` the next
             ``sync(durable=True)`` does.
         :raises MetadataError: The name is no valid name, or the routine calls back (`effect`).
         :raises ProtocolError: The machine keeps no durable names.
@@ -50,13 +51,13 @@ class SharedNames(Facet):
         """Return the tensor or routine that is published under a name.
 
         :param name: The name, or several, which are looked up together.
-        :param snapshot: Return new tensors with the present values, also of those that routines capture: later writes
-            to the named tensors do not change them. Nothing is copied before such a write.
+        :param snapshot: Return new tensors with the present values, also for the tensors that routines capture: later
+            writes to the named tensors do not change them. Nothing is copied before such a write.
         :param wait: How many seconds to wait for the name to be published; None for no limit.
         :returns: The tensor or routine; for several names a dict.
         :raises MetadataKeyError: Nothing is published under a name, nor within `wait` seconds.
-        :raises TimeoutError: The machine itself has not answered by then; it has two seconds at least, and no limit
-            without `wait`.
+        :raises TimeoutError: The machine itself has not answered by then. It has at least two seconds, and without
+            `wait` no limit.
         """
         return on_thread(self._core.outbox, looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
 

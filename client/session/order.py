@@ -32,13 +32,12 @@ class SideEffects(Facet):
         """Call a function with the values of tensors, after the side effects that were issued before. Returns at once.
 
         The callback runs on the thread that drives the machine, and may neither submit nor wait. If the callback
-        raises, or an operand is poisoned, the effects behind it in the chain do not happen; `check_chain` raises the
-        error.
+        raises, or an operand is poisoned, later effects in the chain do not happen; `check_chain` raises the error.
 
         :param callback: The function. It gets host arrays of its own, one for each tensor.
         :param tensors: The operands.
-        :param chain: The chain of the effect, made by `chain`; without one, the session's own.
-        :raises MetadataError: A tensor is of another session.
+        :param chain: The chain of the effect, made by `chain`; by default the session's own.
+        :raises MetadataError: A tensor belongs to another session.
         :raises ProtocolError: A tensor was released.
         """
         owned = [on_one_device(own(self._core, tensor)) for tensor in tensors]
@@ -75,7 +74,7 @@ class SideEffects(Facet):
     def check_chain(self, chain: int | None = None) -> None:
         """Wait for the side effects of a chain.
 
-        :param chain: The chain; without one, the session's own.
+        :param chain: The chain; by default the session's own.
         :raises TensordError: The error that stopped the chain.
         """
         on_thread(self._core.outbox, self._core.effects.checking(chain))
@@ -91,9 +90,9 @@ class SideEffects(Facet):
         program, for some seconds at most. After an error of another effect in the chain nothing more is printed;
         `check_chain` says why.
 
-        :param values: Tensors, and anything else, which is printed as its `str` at the time of the call.
+        :param values: Tensors, and any other objects, which are printed as their `str` at the time of the call.
         :param sep: The text between two values.
-        :param chain: The chain of the effect; without one, the session's own.
+        :param chain: The chain of the effect; by default the session's own.
         """
         owned = [on_one_device(own(self._core, value)) for value in values if isinstance(value, Tensor)]
         parts = [None if isinstance(value, Tensor) else str(value) for value in values]
@@ -111,25 +110,25 @@ class Order(Facet):
     """Methods that concern everything issued before the call."""
 
     def flush(self) -> None:
-        """Send all unsent messages. Never waits for results, but may wait until the machine takes more messages."""
+        """Send all unsent messages. Never waits for results, but may wait until the machine accepts more messages."""
         self._core.outbox.flush()
 
     def flush_async(self) -> Awaiting[None]:
         """`await session.flush_async()`: send all unsent messages, and wait until there is room for more.
 
-        Half a window is free then: so many ops can be issued before one waits for room, and holds up the loop.
+        Half a window is free then: that many ops can be issued before one waits for room, and blocks the loop.
         """
         return self._awaiting(making_room(self._core))
 
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended. Errors of failed instructions are not raised.
 
-        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :param timeout: The maximal wait in seconds; by default no limit.
         :param durable: Wait, too, until all durable names of the machine are on the disk with their present values.
         :returns: How many instructions of the session have failed since the last `sync`; cancelled ones do not count.
             ``stats()["recent_errors"]`` has the newest errors.
         :raises TimeoutError: The time is over.
-        :raises FileError: Values of durable names have failed or are not there yet.
+        :raises FileError: Values of durable names have failed or are not computed yet.
         """
         return on_thread(self._core.outbox, syncing(self._core, timeout, durable=bool(durable)))
 
@@ -140,13 +139,13 @@ class Order(Facet):
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` no other session sees only a part of the ops issued inside.
 
-        The machine takes the ops as one group: ops of other sessions come before the group, or after it. The group is
-        sent when the block ends, so nothing inside can wait for a value or ask a question, and `publish` and
+        The machine receives the ops as one group: ops of other sessions come before the group, or after it. The group
+        is sent when the block ends, so nothing inside can wait for a value or ask a question, and `publish` and
         `unpublish` return at once, with errors only logged. Nested blocks are one group. Other threads that use the
-        session wait until the block is over. If the block raises, the ops issued until then are sent all the same, as a
+        session wait until the block is over. If the block raises, the ops issued until then are sent nevertheless, as a
         group, since there are handles to their results. A group is about interleaving, not errors: ops fail one by one.
 
-        :returns: A context manager. Inside, what waits raises ProtocolError.
+        :returns: A context manager. Calls inside that would wait raise ProtocolError.
         """
         return self._core.outbox.atomic()
 
@@ -155,7 +154,7 @@ class Order(Facet):
         self._core.cancellation.cancel()
 
     def restart(self) -> None:
-        """Take instructions again after `cancel`. A cancellation that comes after this call stays."""
+        """Accept instructions again after `cancel`. A cancellation that comes after this call stays."""
         self._core.cancellation.restart()
 
 
@@ -166,7 +165,7 @@ make_public(Order)
 
 
 def making_room(core: Parts) -> Steps[None]:
-    """`flush`, with room for more afterwards."""
+    """`flush`, with room for more messages afterwards."""
     core.outbox.flush(patient=False)
     yield Room()
 

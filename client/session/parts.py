@@ -1,5 +1,6 @@
-"""All parts of a session: those that lie in rooms above the core. And what the parts of the facade share: each is a
-class of methods on that core, which `Session` inherits."""
+"""All parts of a session: the core, and parts of higher rooms. Also the base of the facade's parts: each is a class of
+methods on that core, which `Session` inherits.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +31,13 @@ class Facet:
 
 
 def listed(given: Any) -> Any:
-    """The items of an iterable, taken outside of all locks: it may wait for other threads. Steps refuse the rest."""
+    """The items of an iterable, taken outside of all locks, since it may wait for other threads. The steps refuse other
+    values."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str | Sized) else given
 
 
 class Parts(Core):
-    """The core of a session, whole."""
+    """The complete core of a session."""
 
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         super().__init__(outbox, address, hint)

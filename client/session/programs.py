@@ -38,12 +38,12 @@ class Programs(Facet):
 
         :param programs: The program, or a list of programs.
         :param devices: A device for each of the program's slots; by default the session's devices in their order.
-        :param tensors: The tensors that the program captures, by name. Missing ones are looked up in the contexts
-            around.
+        :param tensors: The tensors that the program captures, by name. Missing ones are looked up in the surrounding
+            contexts.
         :param name: The name in records.
         :param callbacks: The functions that the program's effects call, in the order of their numbers.
         :param passes: The names of the passes that may change the program, or "all" or "none" (docs/routines.md).
-        :returns: A function; of several programs, a list of functions.
+        :returns: A function; for several programs, a list of functions.
         :raises MetadataError: Devices, tensors, callbacks or passes do not fit the program.
         """
         from ..linking.linking import LinkOptions, link, names_of_passes
@@ -79,14 +79,13 @@ class Programs(Facet):
     ) -> Any:
         """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
-        A decorator, too: `@session.routine`. See docs/routines.md.
+        Also a decorator: `@session.routine`. See docs/routines.md.
 
         :param function: The function; without one, a decorator is returned.
         :param eager: Each call just calls the function.
         :param passes: The names of the passes that may change the program, or "all" or "none".
-        :param constants: Objects that stay as they were at the capture, by the names that CaptureError and the report
-            give them.
-        :returns: The routine, which is called as the function is.
+        :param constants: Objects that keep their state of the capture, by their names in CaptureError and the report.
+        :returns: The routine, which is called like the function.
         :raises MetadataTypeError: The function is a generator or a coroutine function.
         """
         from ..routines.routine import Routine
@@ -95,9 +94,9 @@ class Programs(Facet):
         return made if function is None else made(function)
 
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-        """Say what a call of a function would move between devices, how much, and why. Nothing runs.
+        """Explain what a call of a function would move between devices, how many bytes, and why. Nothing runs.
 
-        The function is captured, as a routine is.
+        The function is captured, like a routine.
 
         :param function: The function.
         :param args: The arguments of the call.

@@ -24,14 +24,14 @@ class Reports(Facet):
     def stats(self, by: str | None = None) -> dict[str, Any]:
         """Return counters of instructions, memory, transfers, errors and hung kernels. Waits for no result.
 
-        `contexts` has what each open context of this session holds, the oldest first. With
+        `contexts` has the contents of each open context of this session, oldest first. With
         ``connect(routines="auto")``, `periods` has the repetitions that were recognised and sent as runs.
 
         :param by: "session", "name", "device" or "location". Then `memory` says who holds every byte of the devices'
             memory, in `rows` that sum up to `total`, and `session` says what would be `freed` if this session ended.
-            All tensors of the machine are looked at for that.
+            All tensors of the machine are examined for that.
         :returns: A dict of plain data.
-        :raises MetadataError: `by` is something else.
+        :raises MetadataError: `by` is another text.
         """
         return on_thread(self._core.outbox, counting(self._core, by))
 
@@ -40,10 +40,10 @@ class Reports(Facet):
         return self._awaiting(counting(self._core, by))
 
     def span(self, name: str) -> AbstractContextManager[None]:
-        """`with session.span("step 37"):` what is issued inside has that name in the trace; spans may be nested.
+        """`with session.span("step 37"):` instructions issued inside have that name in the trace; spans may be nested.
 
-        A span is open in the thread, or the asyncio task, that opened it. A span costs some microseconds, and the
-        instructions inside cost what they cost outside.
+        A span is open in the thread, or the asyncio task, that opened it. A span costs some microseconds; instructions
+        cost the same inside and outside.
 
         :param name: The name, a string that is not empty.
         :returns: A context manager.
@@ -56,9 +56,9 @@ class Reports(Facet):
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 1 << 30, without: Sequence[str] = ()
     ) -> AbstractContextManager[Any]:
-        """`with session.record("bug.rec"):` what this session does inside, for `tensord trace replay`.
+        """`with session.record("bug.rec"):` record this session's work inside the block, for `tensord trace replay`.
 
-        The file holds data: what the session has when the block begins, what it uploads, and what it fetches.
+        The file contains data: the session's tensors when the block begins, its uploads, and its fetched values.
 
         :param path: The file to write.
         :param limit: The size in bytes at which the recording ends.
@@ -108,7 +108,7 @@ def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
 
 
 def as_lists(value: Any) -> Any:
-    """A plain value with lists in place of tuples, as from a wire, which has one kind of sequence."""
+    """A plain value with lists in place of tuples, as the wire delivers it."""
     if isinstance(value, dict):
         return {key: as_lists(item) for key, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,7 @@
 """A session: one client's connection to a virtual machine. The thin public facade of its parts.
 
 The parts (`parts`, `core/core`) do not know the session; each is given the outbox. Methods are here, and in the classes
-that the session inherits, by what they are about. What waits is in steps: a thread takes them and sleeps in between, or
+that the session inherits, by subject. Methods that wait consist of steps: a thread takes them and sleeps in between, or
 an event loop does.
 """
 
@@ -69,9 +69,9 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         """Become the facade of a core."""
         self._core = core
         core.session, core.facade = weakref.ref(self), facade
-        vars(self)["call"] = MethodType(call, core)  # itself: the method below would cost every op one more call
+        vars(self)["call"] = MethodType(call, core)  # the function itself: the method below would cost one more call
 
-    # -- ops, and what makes tensors -------------------------------------------------------------------------------
+    # -- ops, and creation of tensors --------------------------------------------------------------------------------
 
     @hides
     @signed
@@ -92,7 +92,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         :param name: The name of the op (docs/ops.md).
         :param inputs: Tensors, and numbers where the op takes them.
         :param attributes: The attributes of the op by name.
-        :param out: Tensors that the results are written to, in place.
+        :param out: Tensors to which the results are written, in place.
         :param device: The device to run on.
         :returns: The results.
         :raises MetadataError: At this line, for wrong shapes, dtypes, attributes, devices and names.
@@ -103,14 +103,13 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
     def xp(self) -> Namespace:
         """The namespace of the Python array API standard, 2025.12: `xp = session.xp; xp.sum(xp.ones((2, 3)), axis=0)`.
 
-        Its functions take and make tensors of this session; creation functions put them on the first device unless
-        told otherwise.
+        Its functions take and make tensors of this session; creation functions put them on the first device by default.
         """
         return self._core.namespace() or namespace_of(self._core)
 
     @property
     def nn(self) -> Nn:
-        """Neural network functions and their gradients; the standard has none of them."""
+        """Neural network functions and their gradients, which the standard lacks."""
         from ..array_api.nn import Nn
 
         return Nn(self._core)
@@ -121,10 +120,10 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         return Random(self._core)
 
     def context(self) -> Context:
-        """`with session.context() as c:` tensors that are made inside go when the block ends.
+        """`with session.context() as c:` tensors that are made inside are released when the block ends.
 
-        Those given to `c.keep` stay. A context is open in the thread, or the asyncio task, that opened it; contexts may
-        be nested. It has names of its own: ``c["w"] = x``. Writes in place to tensors from outside stay, and so do
+        Tensors passed to `c.keep` stay. A context is open in the thread, or the asyncio task, that opened it; contexts
+        may be nested. It has names of its own: ``c["w"] = x``. Writes in place to tensors from outside stay, and so do
         published names.
 
         :returns: The context.
@@ -144,7 +143,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @property
     def placement(self) -> Placement | None:
-        """The placement of new tensors that are given no device: they are global then, equal everywhere. None at first.
+        """The placement of new tensors without a device: they are then global tensors in equal parts. None at first.
 
         `session.placement = td.placement(["sim:0", "sim:1"])`; MetadataError for devices that do not exist.
         """
@@ -175,7 +174,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         return self._core.calls.supports(checked(op, OpDef), device_of(self._core, device))
 
     def place(self, invocation: Invocation) -> str:
-        """Choose the device that an invocation is to run on. For handlers.
+        """Choose the device on which an invocation will run. For handlers.
 
         :param invocation: The invocation.
         :returns: The name of the device.
@@ -192,13 +191,13 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @property
     def closed(self) -> bool:
-        """Whether the session has been closed, or its machine been lost."""
+        """Whether the session was closed, or its machine was lost."""
         return self._core.closed
 
     def close(self) -> None:
         """End the session: pending work is cancelled, and its tensors are released. Closing twice is fine.
 
-        Open prints are written before that, if they are ready within some seconds.
+        Open prints are written first, if they are ready within some seconds.
         """
         refuse_captured(self._core.outbox, "the session cannot be closed")
         if not isinstance(self._core.transport, ClosedTransport):
@@ -228,7 +227,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         await self.close_async()
 
     def __dir__(self) -> list[str]:
-        """The attributes, without those that only say what to write instead."""
+        """The attributes, without names that only hint at others."""
         return present(Session, super().__dir__())
 
     def __reduce__(self) -> NoReturn:
@@ -239,14 +238,14 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
 
 def facade(core: Parts) -> Session:
-    """A new facade of a core whose former one the program has dropped."""
+    """A new facade of a core whose former facade the program has dropped."""
     session = object.__new__(Session)
     session._begin(core)
     return session
 
 
 def namespace_of(core: Core) -> Namespace:
-    """The namespace of a session, made unless another thread has made it."""
+    """The namespace of a session; it is made unless another thread has made it."""
     from ..array_api.namespace import Namespace
 
     with core.outbox.lock:

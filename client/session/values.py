@@ -25,7 +25,7 @@ from .parts import Facet, Parts, listed
 
 
 class Values(Facet):
-    """Values on their way: uploads, fetches, and memory of the host."""
+    """Uploads, fetches, and memory of the host."""
 
     def asarray(
         self,
@@ -49,7 +49,7 @@ class Values(Facet):
         :param fill: The value of that rest.
         :returns: The tensor.
         :raises MetadataError: tensord does not have the dtype, the device does not exist, the values do not fit into
-            `padded_to`, or the dtype does not hold `fill`.
+            `padded_to`, or the dtype cannot hold `fill`.
         """
         if padded_to is not None:
             return padded(self._core, as_tensor(self._core, values, device, dtype), padded_to, fill)
@@ -66,7 +66,7 @@ class Values(Facet):
     ) -> GlobalTensor:
         """Make a global tensor: values in parts on the devices of a placement. Returns at once.
 
-        Of an array each device gets only its part; of a tensor, parts that move do so within the machine.
+        Each device gets only its part of an array; parts of a tensor that move do so within the machine.
 
         :param values: What `numpy.asarray` takes, or a tensor.
         :param placement: The devices; by default the session's placement.
@@ -103,7 +103,7 @@ class Values(Facet):
 
         :param shape: The shape of each array.
         :param dtype: The dtype of each array; float64 by default.
-        :param count: How many arrays the pool has at first.
+        :param count: The initial number of arrays.
         :param grow: Whether `get` makes another array when none is free.
         :returns: The pool.
         :raises MetadataError: tensord does not have the shape or the dtype.
@@ -113,9 +113,9 @@ class Values(Facet):
     def host_results(self) -> HostResults:
         """`with session.host_results():` copy results of the ops inside to the host while later ops run.
 
-        A fetch finds the copies there. The results stay on their devices, too. Not copied are temporaries that are gone
-        by then, results that `results.leave(x)` names (with ``as results``), in-place results, and those whose size
-        data decide. The block concerns all ops of the session meanwhile.
+        A fetch finds the copies there. The results stay on their devices, too. Not copied are temporaries that are
+        released by then, results passed to `results.leave(x)` (with ``as results``), in-place results, and results
+        whose size depends on data. The block concerns all ops of the session meanwhile.
 
         :returns: A context manager.
         :raises MetadataError: The machine has no cpu device.

@@ -1,7 +1,7 @@
-"""Names of global tensors: each part has a name of its own at the machine, from which the whole is put together.
+"""Names of global tensors: the machine has a name for each part, from which the whole is assembled.
 
 `weights` in two slices is published as `weights @0 of 2: split(0)` and `weights @1 of 2: split(0)`, in one message;
-users see one name. So the machine shows, counts and keeps parts as it does all tensors.
+users see one name. So the machine shows, counts and keeps parts like all tensors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..global_tensors.tensor import GlobalTensor
 
 
 def expanded(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values to publish by name, with the parts of global tensors under names of their own."""
+    """The values to publish by name, with names of their own for the parts of global tensors."""
     for name, value in given.items():
         if type(value) is GlobalTensor:
             label = label_of(value._form)
@@ -29,26 +29,26 @@ def expanded(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def shown(names: Iterable[str]) -> list[str]:
-    """The names as users have given them, sorted, each once."""
+    """The names as users have given them, sorted, without duplicates."""
     return sorted(set(map(user_name, names)))
 
 
 def behind(names: Sequence[str], published: Iterable[str]) -> dict[str, list[str]]:
-    """The names at the machine behind each of these: itself if it is there, or parts with all of a global tensor, all
-    of its parts if they are there."""
+    """The machine's names behind each of these names: the name itself if it is published; otherwise the names of all
+    published parts, if they make up the whole global tensor."""
     there = set(published)
     ways = families(there)
     return {name: [name] if name in there else parts_of(ways.get(name, [])) or [name] for name in names}
 
 
 def parts_of(ways: Sequence[list[str]]) -> list[str]:
-    """The names of the parts to put together; none if each of the ways lacks some of the value."""
+    """The names of the parts to assemble; none if each layout lacks a part of the value."""
     found = [way if is_whole(way) else list(needed(way).values()) for way in ways]
     return next(filter(None, found), [])
 
 
 def put_together(asked: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> list[Any]:
-    """What is published under each name, of what was found under the names at the machine."""
+    """The value of each name, assembled from the values of the machine's names."""
     made = []
     for name, behind_it in asked.items():
         parts = [found[each] for each in behind_it]
@@ -57,7 +57,7 @@ def put_together(asked: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -
 
 
 def label_of_parts(names: Sequence[str]) -> str:
-    """How these parts lie: without a lost one, each is there once."""
+    """The layout of these parts. Without a lost part, each occurs once."""
     first = part_of(names[0])
     if first is None:
         raise AssertionError("these are names of parts")

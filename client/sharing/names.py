@@ -20,12 +20,12 @@ from ..transport.replies import Reply
 from ..waiting.steps import Pause, Steps, Within
 from .global_names import behind
 
-PAUSE: Final = 0.02  # seconds until names that nobody has published are asked for again
-ANSWER: Final = 2.0  # seconds that the machine has to answer, however short the wait
+PAUSE: Final = 0.02  # seconds until missing names are asked for again
+ANSWER: Final = 2.0  # seconds for the machine's answer, however short the wait
 
 
 class AtOnce:
-    """A wait of 0 seconds for somebody to publish, and without a limit for the answer: that of a call without one."""
+    """A wait of 0 seconds for a publication, with no limit for the answer: that of a call without `wait`."""
 
     def __repr__(self) -> str:
         return "0.0"
@@ -34,13 +34,13 @@ class AtOnce:
 AT_ONCE: Final[Any] = AtOnce()
 
 
-# What the machine tells of names: of each, new ids for the tensors, and the records of programs.
+# The machine's answer about names: for each, new ids for the tensors, and the records of programs.
 Told: TypeAlias = tuple[list[Any], list[int], list[Any]]
 
 
 class Publishable(NamedTuple):
-    """A tensor or a routine as a message has it: its id; of a routine, how it is called, if it has a
-    convention. `shared`: the tensors to which others may write from then on."""
+    """A tensor or a routine as messages carry it: its id; for a routine its convention, if it has one. `shared`: the
+    tensors to which other sessions may write from then on."""
 
     id: int
     shared: tuple[Tensor, ...]
@@ -48,7 +48,8 @@ class Publishable(NamedTuple):
 
 
 class Names:
-    """One session's access to the machine's names, in steps. Inside `atomic`, what publishes waits for no answer."""
+    """One session's access to the machine's names, in steps. Inside `atomic`, publishing does not wait for the
+    answer."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -75,10 +76,11 @@ class Names:
     def looking_up(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
     ) -> Steps[tuple[dict[str, list[str]], Told]]:
-        """What stands under these names, taken at once, as the machine tells it; and of each the names behind it. Asks
-        again for `wait` seconds if nothing is published yet.
+        """The values of these names, looked up together, as the machine answers; and the machine's names behind each.
+        Asks again for `wait` seconds if one is not published yet.
 
-        The time is kept here, since a machine that hangs keeps none: TimeoutError if it has not answered by then.
+        The time is measured here, since a machine that hangs measures none: TimeoutError if it has not answered by
+        then.
         """
         names, limit = listed_names(given), seconds("lookup", None if wait is AT_ONCE else wait)
         began, missing = monotonic(), None
@@ -102,8 +104,8 @@ class Names:
     def _told_of_all(
         self, names: Sequence[str], deadline: float, *, snapshot: bool
     ) -> Steps[tuple[dict[str, list[str]], Told]]:
-        """As `_told`, of the parts of global tensors where nothing stands under the name itself. Asks again if others
-        have published something else meanwhile."""
+        """As `_told`, with the parts of global tensors for names that are not published themselves. Asks again if other
+        sessions have published something else meanwhile."""
         asked = {name: [name] for name in names}
         while True:
             every = tuple(dict.fromkeys(name for some in asked.values() for name in some))
@@ -139,7 +141,7 @@ class Names:
             raise
 
     def _drop(self, reply: Reply, ids: Sequence[int]) -> None:
-        """Release the tensors of an answer that nobody takes. Called on any thread, inside any lock."""
+        """Release the tensors of an answer that nobody uses. Called on any thread, inside any lock."""
         if reply.error is None and type(reply.value) is not int:
             for id_ in ids:
                 self._outbox.release(id_)
@@ -152,7 +154,7 @@ class Names:
             yield told
 
     def listing(self) -> Steps[list[str]]:
-        """Every name under which something is published, sorted."""
+        """Every published name, sorted."""
         return list((yield self._outbox.ask(lambda request, _: ListNames(request), located=False)))
 
 

@@ -1,4 +1,4 @@
-"""Routines under names: what is sent of one that is published, and what is made of one that was looked up."""
+"""Routines under names: the messages that publish one, and the routine made from a look-up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .names import Publishable
 
 
 def publishable_routine(core: Core, value: Any) -> Publishable:
-    """A routine as something to publish; raises at the user's line if it cannot be published."""
+    """The publishable form of a routine; raises at the user's line if it cannot be published."""
     if isinstance(value, Routine | BoundRoutine):
         value = only_capture(core, value)
     if not isinstance(value, LinkedRoutine | LinkedProgram):
@@ -73,10 +73,10 @@ def only_capture(core: Core, routine: Routine[..., Any] | BoundRoutine[..., Any]
 def made(
     core: Core, name: str, bindings: Bindings, convention: Any, records: Iterator[Any]
 ) -> LinkedRoutine | LinkedProgram:
-    """A routine of this session of what the machine tells, named as it was published. The tensors that it captures are
-    shared. Takes the records of its program, and no more."""
+    """A routine of this session, made from the machine's answer, with its published name. The tensors that it captures
+    are shared. Takes exactly the records of its program."""
     for tensor in bindings.captured:
-        hand(tensor, None)  # they go with the routine, not with the context around
+        hand(tensor, None)  # they are released with the routine, not with the surrounding context
     try:
         program = program_of(records)
         how = None if convention is None else decode(convention, program)

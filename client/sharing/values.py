@@ -12,11 +12,11 @@ from ..tensor.reading import mark_shared
 from ..tensor.tensor import Tensor
 from .names import Publishable
 
-ROUTINE: Final = "routine"  # what an answer about one begins with
+ROUTINE: Final = "routine"  # the first element of an answer about one
 
 
 def publishable(core: Core, value: Any) -> Publishable:
-    """A tensor or a routine as something to publish; raises at the user's line if it cannot be published."""
+    """The publishable form of a tensor or routine; raises at the user's line if it cannot be published."""
     if isinstance(value, Tensor):
         return Publishable(own(core, value)._id, (value,))
     from .publishing import publishable_routine
@@ -36,7 +36,7 @@ def looked_up(
         if head[0] != ROUTINE:
             found += some
         else:
-            from ..linking.linked import Bindings  # late: few sessions need all that is behind routines
+            from ..linking.linked import Bindings  # imported late: few sessions need routines
             from .publishing import made
 
             _, devices, _, convention = head

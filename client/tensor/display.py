@@ -1,8 +1,8 @@
 """A tensor's texts for people: `str`, `repr`, and HTML for notebooks.
 
 `str` shows the value and waits for it, as NumPy does. `repr` shows the state and waits for no value, since debuggers
-and error messages call it anywhere; it raises nothing and learns nothing, so that a program goes on as if nobody had
-looked. Of a tensor that NumPy prints with "..." only the corners are fetched.
+and error messages call it anywhere; it raises nothing and changes nothing, so a program is not affected. If NumPy
+prints a value with "...", only the corners are fetched.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ...interpreter.types.meta import Meta, Shape
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-PATIENCE: Final = 0.25  # seconds for the machine to say which answers are ready
+PATIENCE: Final = 0.25  # seconds for the machine to tell which answers are ready
 LONGEST_ERROR: Final = 300  # characters
 LONGEST_HTML: Final = 20_000  # characters of a value
-# Columns of numbers need a fixed pitch, which the styles of some pages around take from <pre>.
+# Columns of numbers need a fixed pitch, which the styles of some surrounding pages remove from <pre>.
 FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
 
 
@@ -31,7 +31,7 @@ def value_text(tensor: Tensor) -> str:
     options = np.get_printoptions()
     meta, edge = tensor._known_meta(), int(options["edgeitems"])
     whole = meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge
-    if whole or not edge:  # without edges NumPy prints the last element, in a format that suits all of them
+    if whole or not edge:  # without edges NumPy prints the last element, in a format for all elements
         return str(tensor.numpy())
     return np.array2string(corners(tensor, meta.shape, edge), threshold=0)
 
@@ -82,7 +82,7 @@ def shortened(error: str) -> str:
 
 
 def html(tensor: Tensor) -> str:
-    """The summary, and the value if it is there: for notebooks. Waits for no value that is not there yet."""
+    """The summary for notebooks, with the value if it is ready. Waits for no value."""
     state, meta = state_of(tensor)
     head = f"<code {FONT}>{escape(described(tensor, state, meta))}</code>"
     if state != "ready":

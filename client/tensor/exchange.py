@@ -41,7 +41,7 @@ def imported(exporter: Any, **options: Any) -> NDArray[Any]:
     """The exporter's values on the host, as a NumPy array."""
     try:
         return np.from_dlpack(exporter, **options)
-    except (RuntimeError, BufferError) as error:  # NumPy's, for dtypes that it does not have; the exporter's
+    except (RuntimeError, BufferError) as error:  # NumPy raises these for dtypes that it lacks; or the exporter
         raise located(MetadataBufferError(f"from_dlpack: {error}", op="from_dlpack")) from None
 
 
@@ -72,7 +72,7 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
 
 
 def place(tensor: Tensor) -> Place:
-    """Where `exported` hands the tensor over unless it is asked for another place: its GPU, else the host."""
+    """The place where `exported` hands the tensor over by default: its GPU, else the host."""
     return place_of(tensor._core.outbox, tensor._home)
 
 

@@ -1,6 +1,6 @@
-"""The fields of every handle: its id, its meta and home as far as they are known, and the core of its session.
+"""The fields of every handle: its id, its meta and home as far as known, and the core of its session.
 
-The rooms of the client read and write these fields. Accessors would cost each op their calls.
+The rooms of the client read and write these fields directly; accessors would cost each op further calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..transport.replies import Reply
 
 
 class Gone:
-    """In place of the meta of a released handle: no signature has it. As text, what has become of the tensor."""
+    """Stands in for the meta of a released handle: no signature has it. Its text says what has become of the tensor."""
 
     __slots__ = ()
 
@@ -33,12 +33,12 @@ Handles: TypeAlias = "list[ref[Handle]]"  # of a context
 
 
 class Handle:
-    """A handle to a tensor. `_id` is that of the tensor, and negative once it was released; `_meta` says what it is,
-    None if data decide that and have not yet. `_reading` is what is known of its value (`reading`)."""
+    """A handle to a tensor. `_id`: the tensor's id, negative once it was released; `_meta`: its meta, None while that
+    depends on data that are not computed yet. `_reading`: what is known of its value (`reading`)."""
 
     __slots__ = ("__weakref__", "_core", "_holder", "_home", "_id", "_meta", "_probe", "_reading")
     _core: Core
-    _holder: Handles | None  # set if it was made in a context
+    _holder: Handles | None  # the list of its context, if it was made in one
     _probe: Reply  # set by the first question whether the tensor is ready
     _reading: Any
 
@@ -53,18 +53,18 @@ class Handle:
 
     @redone
     def __del__(self) -> None:
-        # Runs in any thread, inside any lock, so it does nothing else.
+        # May run in any thread, inside any lock, so it does nothing else.
         try:
             if self._id > 0:
                 self._core.release(self._id)
         except AttributeError:  # `__init__` has not finished
             pass
 
-    # -- what it is ------------------------------------------------------------------------------------------------
+    # -- metadata ----------------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape. Where data decide the shape, waits for them, and raises the tensor's error."""
+        """The shape. If the shape depends on data, waits for them, and raises the tensor's error."""
         return self._known_meta().shape
 
     @property
@@ -89,7 +89,7 @@ class Handle:
 
     @property
     def device(self) -> str:
-        """The home of the tensor: ops on the tensor run there unless told otherwise."""
+        """The home of the tensor: ops on the tensor run there by default."""
         return self._home
 
     def _known_meta(self) -> Meta:
@@ -97,17 +97,17 @@ class Handle:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Release the tensor now. Using the handle afterwards is an error; releasing it twice is none."""
+        """Release the tensor now. Using the handle afterwards is an error; releasing it twice is not."""
         let_go(self, RELEASED)
 
     def _living(self) -> Self:
-        """Itself; ProtocolError if it was released."""
+        """The handle; ProtocolError if it was released."""
         if self._id <= 0:
             self._check_living()
         return self
 
     def _check_living(self) -> None:
-        """ProtocolError if it was released. Called where `_id` is not that of a living tensor."""
+        """ProtocolError if the handle was released. Called if `_id` is not that of a living tensor."""
         if self._id < 0:
             raise located(ProtocolError(f"tensor {-self._id} {self._meta}"))
 
@@ -118,7 +118,7 @@ make_public(Handle)
 def let_go(handle: Handle, gone: Any) -> None:
     """Release the tensor of a handle, unless that was done. `gone` says what has become of it."""
     id_ = handle._id
-    if id_ > 0:  # no checkpoint up to the call: a context that ends in another thread may come here, too
+    if id_ > 0:  # no interruption up to the call: a context that ends in another thread may come here, too
         handle._id = -id_
         handle._meta = gone
         handle._reading = None

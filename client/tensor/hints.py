@@ -1,9 +1,9 @@
-"""Names that people know from NumPy, PyTorch, CuPy or JAX, and what to write in their place.
+"""Names that people know from NumPy, PyTorch, CuPy or JAX, and their replacements.
 
-A missing name raises an AttributeError that says what to write instead. The tables are looked at only when a name is
-missing, so they cost nothing. Each maps names of another library's to expressions that work: of a namespace
-(`FUNCTIONS`, `EXTENSIONS`), a tensor (`METHODS`), a session, `session.nn`, or the module. Where several names have one
-expression, the expression comes first (`instead_of`).
+A missing name raises an AttributeError that names the replacement. The tables are used only when a name is missing, so
+they cost nothing. Each maps names of other libraries to expressions that work: of a namespace (`FUNCTIONS`,
+`EXTENSIONS`), a tensor (`METHODS`), a session, `session.nn`, or the module. If several names have one replacement, the
+expression comes first (`instead_of`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def instead_of(table: Mapping[str, str]) -> dict[str, str]:
-    """The expressions of a table, by each name that people look for."""
+    """The expression for each of the names that people look for."""
     return {name: instead for instead, names in table.items() for name in words(names)}
 
 
-# Functions of the namespace of one tensor, of two, and all its other names: tensors and sessions have them there.
+# Functions of the namespace with one tensor, with two, and its other names: tensors and sessions refer to them.
 UNARY: Final = words(
     "abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh count_nonzero diff empty_like exp "
     "expand_dims expm1 flip floor imag isfinite isinf isnan log log10 log1p log2 logical_not matrix_transpose median "
@@ -46,7 +46,7 @@ OTHERS: Final = words(
 )
 NN: Final = words("relu sigmoid silu gelu softmax log_softmax")
 DECOMPOSITIONS: Final = words("cholesky det eig eigh eigvals eigvalsh inv matrix_rank pinv qr slogdet svd svdvals")
-# What belongs to automatic differentiation.
+# Names of automatic differentiation.
 AUTOGRAD: Final = words(
     "backward detach detach_ enable_grad grad grad_fn is_leaf no_grad requires_grad requires_grad_ retain_grad "
     "value_and_grad vjp"
@@ -55,7 +55,7 @@ NO_AUTOGRAD: Final = (
     "there is no automatic differentiation: write gradients by hand (session.nn has those of its functions), or take "
     "another library's"
 )
-# Functions and constants of NumPy's main namespace, and what a namespace has in their place.
+# Functions and constants of NumPy's main namespace, and their replacements in a namespace.
 FUNCTIONS: Final[Mapping[str, str]] = {
     **{name: f"linalg.{name}" for name in DECOMPOSITIONS},
     **instead_of(
@@ -118,7 +118,7 @@ FUNCTIONS: Final[Mapping[str, str]] = {
         }
     ),
 }
-# What is not in the namespace, but with the session.
+# Names that the session has instead of the namespace.
 ELSEWHERE: Final[Mapping[str, str]] = {
     **{name: f"session.nn.{name}" for name in NN},
     "nn": "session.nn",
@@ -127,13 +127,12 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "randn": "session.random.normal",
     "random": "session.random",
 }
-# Functions of the extensions' namesakes.
+# Functions of the extensions' counterparts.
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "linalg": {"multi_dot": "matmul", "norm": "vector_norm or matrix_norm", "tensorsolve": "solve"},
     "fft": {"fft2": "fftn", "ifft2": "ifftn", "irfft2": "irfftn", "rfft2": "rfftn"},
 }
-# Methods and attributes of NumPy's arrays, and PyTorch's where people look for them: what to write for a tensor x, with
-# `xp` its namespace.
+# Methods and attributes of arrays of NumPy and PyTorch, with the replacement for a tensor x, with `xp` its namespace.
 METHODS: Final[Mapping[str, str]] = {
     **{name: f"xp.{name}(x)" for name in UNARY},
     **{name: f"xp.{name}(x, y)" for name in BINARY},
@@ -217,7 +216,7 @@ METHODS: Final[Mapping[str, str]] = {
         }
     ),
 }
-# What people look for at a session, and at the module `tensord`.
+# Names that people look for at a session, and at the module `tensord`.
 SESSION: Final[Mapping[str, str]] = {
     **{name: f"session.xp.{name}" for name in (*UNARY, *BINARY, *OTHERS) if name not in ("asarray", "repeat")},
     **{name: f"session.xp.{instead}" for name, instead in FUNCTIONS.items() if name != "trace"},
@@ -237,7 +236,7 @@ MODULE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("compile", "jit"), "tensord.routine"),
     **{name: f"session.{name}" for name in ("load", "lookup", "publish", "save", "sync")},
 }
-# Classes of PyTorch's modules, and functions that `session.nn` has not: layers are functions of tensors here.
+# Classes of PyTorch's modules, and functions that `session.nn` lacks: layers are functions of tensors here.
 LAYERS: Final[Mapping[str, str]] = {
     "AvgPool2d": "session.nn.avg_pool2d",
     "Conv2d": "session.nn.conv2d",
@@ -263,7 +262,7 @@ LAYERS: Final[Mapping[str, str]] = {
 
 
 def missing(what: str, name: str, table: Mapping[str, str], owner: object) -> AttributeError:
-    """The error for a name that `what` does not have. It says what there is instead, if the table knows.
+    """The error for a name that `what` does not have, with the replacement if the table has one.
 
     Otherwise Python looks for a similar name among those of `owner`, and adds it where it prints the error.
     """
@@ -278,7 +277,7 @@ def missing(what: str, name: str, table: Mapping[str, str], owner: object) -> At
 
 
 class Absent:
-    """A name that instances do not have: a descriptor that says what to write instead.
+    """A name that instances do not have: a descriptor whose error names the replacement.
 
     A `__getattr__` of the class would slow down every access to every attribute.
     """
@@ -298,7 +297,7 @@ class Absent:
 def add_hints(cls: type, what: str, table: Mapping[str, str]) -> None:
     """Give a class a hint for each name of the table, and for those of automatic differentiation.
 
-    ValueError for a name that the class has: a hint would take it away.
+    ValueError for a name that the class has: the hint would hide it.
     """
     found = {**dict.fromkeys(AUTOGRAD, ""), **table}
     if taken := found.keys() & dir(cls):

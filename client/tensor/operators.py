@@ -1,4 +1,4 @@
-"""The operators of a tensor: tables, types, and the methods made from them; and what a tensor answers to NumPy.
+"""The operators of a tensor: tables, types, and the methods made from them; and its answers to NumPy's functions.
 
 An operator takes tensors of its session and numbers: Python's, or NumPy scalars, which count as Python's. An array is
 refused with an explanation: a caller should ask explicitly for a tensor of it, since that copies it to a device.
@@ -25,9 +25,9 @@ Binary: TypeAlias = Callable[["Tensor", Operand], "Tensor"]
 Unary: TypeAlias = Callable[["Tensor"], "Tensor"]
 
 SCALARS: Final = frozenset((bool, int, float, complex))
-OPERANDS: Final[set[type]] = set()  # what stands for tensors and numbers while a routine is captured
+OPERANDS: Final[set[type]] = set()  # stand-ins for tensors and numbers while a routine is captured
 GLOBALS: Final[set[type]] = set()  # tensors in parts on several devices
-NAMESPACES: Final[list[Callable[[], type]]] = []  # where errors look for a function: the class of `session.xp`, late
+NAMESPACES: Final[list[Callable[[], type]]] = []  # where errors look up a function: the class of `session.xp`
 UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {
     "add": "add",
@@ -178,7 +178,7 @@ def set_operator(tensor: type, name: str, operator: Callable[..., Tensor], text:
     setattr(tensor, name, hides(operator))
 
 
-# NumPy's names of operators, where they differ from the array API's.
+# NumPy's names of operators that differ from the array API's.
 _UFUNCS: Final = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
 _OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
 _NUMBERS: Final[tuple[Any, ...]] = (int, float, complex)
@@ -186,10 +186,10 @@ _ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.
 
 
 def as_number(other: object) -> Any:
-    """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for everything else.
+    """A NumPy scalar as the Python number it is; MetadataTypeError for arrays, NotImplemented for other objects.
 
     An array without dimensions counts as a scalar: on the left of a comparison, NumPy's scalars arrive as such arrays.
-    A member of an IntEnum and the like counts as its plain number.
+    A member of an IntEnum or similar class counts as its plain number.
     """
     if type(other) in OPERANDS:
         return other._symbol.as_operand(other)  # type: ignore[attr-defined]
@@ -207,7 +207,7 @@ def operator_of(
 ) -> tuple[str, Operand]:
     """The op and the number on the left, if NumPy's function is an operator's with the tensor on the right.
 
-    TypeError if not, and for arrays on the left, also as the target of an in-place operator.
+    TypeError otherwise, and for arrays on the left, also as the target of an in-place operator.
     """
     name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and name in _OPERATORS and len(inputs) == 2 and inputs[1] is tensor:

@@ -1,17 +1,17 @@
-"""Reading a small tensor piece by piece: the second piece brings the whole, and the others need no round trip.
+"""Reads a small tensor piece by piece: the second piece fetches the whole, and later pieces need no round trip.
 
-A program that looks at `x[0]`, `x[1]`, ... one after the other waits for the wire each time, and for nothing else. Only
-this process writes to a tensor, unless the tensor has a name that other sessions know; so a value that was fetched
-stays true until this process writes to the tensor. A piece therefore remembers which tensor it is a piece of. With the
-second piece that is read, the whole tensor is fetched instead, once, if it is small.
+A program that reads `x[0]`, `x[1]`, ... one after the other would wait for the wire each time. Only this process writes
+to a tensor, unless the tensor has a name that other sessions know; so a fetched value stays valid until this process
+writes to the tensor. A piece therefore remembers the tensor of which it is a piece. When a second piece is read, the
+whole tensor is fetched instead, once, if it is small.
 
 Guarantees. A piece has the value that a fetch of it would give: that of the whole when the piece was taken. A tensor is
 written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep the old
-`Reading`: it is true for them if the value had come by then, and is not filled afterwards. A tensor that another
-session may write to (published, looked up) is never remembered. Where a fetch would be refused (after `cancel`, inside
-`atomic`, once the session has ended) a remembered value is refused, too. Nothing here keeps a tensor alive.
+`Reading`: it is valid for them if the value had come by then, and is not filled afterwards. A tensor that another
+session may write to (published, looked up) is never remembered. If a fetch would be refused (after `cancel`, inside
+`atomic`, after the end of the session) a remembered value is refused, too. Nothing here keeps a tensor alive.
 
-Rejected: remembering what `numpy()` returned. Its callers may write into it, and a copy would cost every caller that
+Rejected: remembering the result of `numpy()`. Its callers may write into it, and a copy would cost every caller that
 reads once.
 """
 
@@ -34,10 +34,10 @@ DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its 
 
 
 class Reading:
-    """This process's knowledge of one tensor: its value, or the tensor that it is a piece of.
+    """This process's knowledge of one tensor: its value, or the tensor of which it is a piece.
 
-    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. But of no use once the
-    session has been cancelled or restarted, since the state of a piece is unknown here then.
+    Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. It is not used after the
+    session was cancelled or restarted, since the state of a piece is then unknown here.
     """
 
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
@@ -48,7 +48,7 @@ class Reading:
         self.index = index
         self.depth: int = 0 if origin is None else origin.depth + 1
         self.era: int = origin.era if origin is not None else 0 if tensor is None else tensor._core.cancellation.era
-        self.count = 0  # pieces of it that were read
+        self.count = 0  # pieces that were read
         self.value: NDArray[Any] | None = None
 
     def known(self) -> NDArray[Any] | None:
@@ -71,7 +71,7 @@ class Reading:
         if self.count == 1 or tensor is None or tensor._reading is not self:
             return None
         value: NDArray[Any] = tensor._core.answers.fetch(tensor)
-        return value if tensor._reading is self else None  # else another thread has written to it
+        return value if tensor._reading is self else None  # otherwise another thread has written to it
 
 
 SHARED: Final = Reading(None)  # of tensors that other sessions may write to

@@ -1,4 +1,4 @@
-"""Tensor: a handle. Made at once, long before its value; dropping it releases the tensor."""
+"""The public class Tensor: a handle. It is made at once, long before its value; dropping it releases the tensor."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Tensor(Conversions, Methods):
 
     __slots__ = ()
 
-    # -- placement and life ----------------------------------------------------------------------------------------
+    # -- placement and lifetime --------------------------------------------------------------------------------------
 
     def to_device(self, device: str | Placement, /, *, stream: None = None) -> Tensor:
-        """Make a tensor with this value and another home. The bytes move once, and only if no copy is there.
+        """Make a tensor with this value and another home. The bytes move once, and only if the device has no copy.
 
         They begin to move when an op needs them there, or when the session next asks for anything. A tensor that was
         released by then does not move.
 
         :param device: A device; or a placement, for a global tensor in equal parts.
-        :param stream: None: the machine's streams are its own. Part of the array API's signature.
+        :param stream: Must be None, because the machine chooses its own streams. Part of the array API's signature.
         :returns: The tensor with the new home.
         :raises MetadataError: The device does not exist, or `stream` was given.
         """
@@ -62,20 +62,20 @@ class Tensor(Conversions, Methods):
         return self._core.calls.to_device(self, device)
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
-        """Make a global tensor with the same value. What moves does so within the machine.
+        """Make a global tensor with the same value. Bytes that move do so within the machine.
 
-        :param placement: The devices; by default the home of the tensor alone.
-        :param layout: How the parts lie; by default each device has all of the value.
+        :param placement: The devices; by default only the home of the tensor.
+        :param layout: How the parts lie; by default each device has the whole value.
         :returns: The global tensor.
         :raises MetadataError: Placement, layout and shape do not fit together.
         """
         return self._core.global_calls.to_global(self, placement, layout)
 
     def pin(self) -> Self:
-        """Keep the value at home once it is there, so that it is not evicted. Returns at once.
+        """Keep the value at its home, so that it is not evicted. Returns at once.
 
-        The value stays until `unpin` has been called as often, or the handle is gone. Pinned memory cannot be had for
-        anything else.
+        The pin lasts until `unpin` has been called as often, or the handle is gone. Pinned memory is not available for
+        other values.
 
         :returns: The tensor.
         """
@@ -83,7 +83,7 @@ class Tensor(Conversions, Methods):
         return self
 
     def unpin(self) -> Self:
-        """Take back one `pin`; nothing happens if the tensor is not pinned. Returns at once.
+        """Take back one `pin`; does nothing if the tensor is not pinned. Returns at once.
 
         :returns: The tensor.
         """
@@ -91,10 +91,10 @@ class Tensor(Conversions, Methods):
         return self
 
     def evict(self) -> Self:
-        """Move the value from its home to the host, at this place in program order.
+        """Move the value from its home to the host, at this point in program order.
 
         The value comes back when it is used. Nothing happens if the home is on the host, or if the value is pinned,
-        read in place, or not there. Returns at once.
+        read in place, or not at its home. Returns at once.
 
         :returns: The tensor.
         """
@@ -104,7 +104,7 @@ class Tensor(Conversions, Methods):
     def prefetch(self, device: str | None = None) -> Self:
         """Bring the value to a device, if there is room, so that the next op there need not wait. Returns at once.
 
-        Other values may leave for that. `Session.host_results` brings all results to the host.
+        Other values may be evicted for that. `Session.host_results` brings all results to the host.
 
         :param device: The device; the home by default. "host" is where a fetch reads the value: the first cpu device,
             unless the value is on another one.
@@ -156,14 +156,15 @@ class Tensor(Conversions, Methods):
         except MEANT as error:
             hide(error)
             raise
-        if whole is not None and core.calls.native and self._reading is whole:  # else it was written to
+        if whole is not None and core.calls.native and self._reading is whole:  # otherwise it was written to
             view._reading = reading.Reading(view, whole, frozen[0][1])
         return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:
         """Write a part of the tensor, in place; see `__getitem__` for the index. The value broadcasts to the part.
 
-        Where the index selects all, as `...` and `:` do, the old value is not read: the write heals a failed tensor.
+        If the index selects everything, like `...` and `:`, the old value is not read, so the write heals a failed
+        tensor.
         """
         if type(value) not in SCALARS and not isinstance(value, Tensor):
             number = as_number(value)
@@ -178,13 +179,13 @@ class Tensor(Conversions, Methods):
             attributes = {"index": index, "shape": meta.shape, "dtype": meta.dtype.name}
             try:
                 core.calls.call(core, "overwrite", [value], attributes, out=[self])
-            except MetadataError:  # raised below once more, by the op that the user knows
+            except MetadataError:  # raised again below, by the op that the user knows
                 pass
             else:
                 return
         core.calls.call(core, "setitem", [self, value], {"index": index}, out=[self])
 
-    # -- what Python asks for ---------------------------------------------------------------------------------------
+    # -- Python's protocols -----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         if not self.shape:
@@ -219,16 +220,16 @@ class Tensor(Conversions, Methods):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The value for another library: in place on a GPU that this process can read (`cupy`), else in host
-        memory, as with `dl_device=(1, 0)`. Waits. BufferError for other devices.
+        """The value for another library: in place on a GPU that this process can read (`cupy`), else in host memory, as
+        with `dl_device=(1, 0)`. Waits. BufferError for other devices.
 
         On a GPU the work of `stream` finds the value there, and the host does not wait for it.
 
         On the host the fetched array is handed over, or a copy if it is mapped read-only: PyTorch writes even to
-        read-only arrays. With `copy=False` only a value is handed over that is mapped where it lies, a large one on a
-        daemon's cpu device, and read-only; BufferError for all others, and if the DLPack version cannot say that it is
-        read-only. With `copy=True` the array is copied once more, and DLPack says that the consumer alone has it.
-        Source: DLPack, https://dmlc.github.io/dlpack/
+        read-only arrays. With `copy=False` only a value that is mapped in place is handed over: a large one on a
+        daemon's cpu device, which is read-only; BufferError for all others, and if the DLPack version cannot express
+        that it is read-only. With `copy=True` the array is copied once more, and DLPack tells the consumer that it is
+        the only owner. Source: DLPack, https://dmlc.github.io/dlpack/
         """
         return exchange.exported(self, stream, max_version, dl_device, copy)
 
@@ -237,11 +238,11 @@ class Tensor(Conversions, Methods):
         return exchange.place(self)
 
     def cupy(self) -> Any:
-        """Return the value as an array of CuPy in the memory of its GPU; not copied in the machine's own process.
+        """Return the value as a CuPy array in the memory of its GPU; not copied in the machine's own process.
 
         Later writes to the tensor do not change the array: they go elsewhere, and the memory is kept until the last
-        view of the array is gone. Do not write to the array: the tensor, and what shares its value, would change.
-        Kernels on CuPy's current stream find the value there.
+        view of the array is gone. Do not write to the array, since that would change the tensor, and tensors that share
+        its value. Kernels on CuPy's current stream find the complete value.
 
         :returns: The array.
         :raises MetadataError: The home is no GPU that this process can read; `numpy` gives a copy on the host.
@@ -264,7 +265,7 @@ class Tensor(Conversions, Methods):
         return about_meta(function, arguments, named)
 
     def __dir__(self) -> list[str]:
-        """The attributes, without those that only say what to write instead."""
+        """The attributes, without names that only hint at others."""
         return present(Tensor, super().__dir__())
 
     def __str__(self) -> str:
@@ -272,11 +273,11 @@ class Tensor(Conversions, Methods):
         return display.value_text(self._living())
 
     def __repr__(self) -> str:
-        """Id, shape, dtype, home, and whether it is pending, ready or failed, and with what. Waits for no value."""
+        """Id, shape, dtype and home, and whether it is pending, ready or failed, with the error. Waits for no value."""
         return f"<tensor {-self._id} released>" if self._id < 0 else display.described(self, *display.state_of(self))
 
     def _repr_html_(self) -> str:
-        """The text for notebooks: the `repr`, and the value if it is there."""
+        """The text for notebooks: the `repr`, and the value if it is ready."""
         return escape(repr(self)) if self._id < 0 else display.html(self)
 
     __hash__ = object.__hash__

@@ -1,6 +1,6 @@
-"""Waiting for a tensor, and asking for its state: for threads, and for asyncio, in the same steps.
+"""Waits for a tensor, and asks for its state: for threads, and for asyncio, in the same steps.
 
-docs/waiting.md says what the awaitable forms promise.
+docs/waiting.md says what the awaitable forms guarantee.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Waiting(Handle):
         """`array = await t.numpy_async()`: the value as of this call. See `numpy`."""
         return self._awaiting(value(self))
 
-    _value = numpy  # for calls from here, which are no entries from users' code
+    _value = numpy  # for calls from here, which are not entries from users' code
 
     def item(self) -> Scalar:
         """Return the value of a tensor with one element. Waits for it.
@@ -75,9 +75,9 @@ class Waiting(Handle):
         return self._awaiting(rows(self))
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Wait until the value is there; after `to_device`, on that device.
+        """Wait until the value is computed; after `to_device`, until it is on that device.
 
-        :param timeout: How many seconds to wait at most; without one, for as long as it takes.
+        :param timeout: The maximal wait in seconds; by default no limit.
         :returns: The tensor.
         :raises TimeoutError: The time is over.
         :raises TensordError: The error of the call that failed, with the line of that call.
@@ -90,7 +90,8 @@ class Waiting(Handle):
         return self._awaiting(ready(self)).__await__()
 
     def is_ready(self) -> bool:
-        """Say whether the value, or an error, is there; after `to_device`, on that device. Never waits.
+        """Say whether the value is computed, or has an error; after `to_device`, whether it is on that device. Never
+        waits.
 
         :returns: Whether `wait` would return or raise at once.
         """
@@ -102,12 +103,12 @@ class Waiting(Handle):
 
     @property
     def error(self) -> TensordError | None:
-        """The error of the tensor; None if there is none, or none yet. Never waits."""
+        """The error of the tensor; None if there is none so far. Never waits."""
         reply = self._poll()
         return reply.error if reply.done else None
 
     def error_async(self) -> Awaiting[TensordError | None]:
-        """`error = await t.error_async()`: None if there is none, or none yet. Waits for no value. See `error`."""
+        """`error = await t.error_async()`: None if there is none so far. Waits for no value. See `error`."""
         return self._awaiting(error_of(self))
 
     def residency(self) -> dict[str, str]:
@@ -143,13 +144,13 @@ make_public(Waiting, frozenset(("__await__",)))
 
 
 def ready(tensor: H) -> Steps[H]:
-    """`await tensor`."""
+    """The steps of `await tensor`."""
     learn(tensor, (yield tensor._core.answers.ask_ready(tensor._living())))
     return tensor
 
 
 def value(tensor: Handle) -> Steps[NDArray[Any]]:
-    """`numpy`."""
+    """The steps of `numpy`."""
     known = reading.recall(tensor._living(), asks=False)
     if known is None:
         known = yield from tensor._core.answers.fetching(tensor)
@@ -161,7 +162,7 @@ def item(tensor: Handle) -> Steps[Scalar]:
 
 
 def rows(tensor: Handle) -> Steps[Any]:
-    """`tolist`."""
+    """The steps of `tolist`."""
     return (yield from value(tensor)).tolist()
 
 
@@ -175,7 +176,7 @@ def is_ready(tensor: Handle) -> Steps[bool]:
 
 
 def error_of(tensor: Handle) -> Steps[TensordError | None]:
-    """`error`."""
+    """The steps of `error`."""
     probe = yield from polling(tensor)
     return probe.error if probe.done else None
 
@@ -213,7 +214,7 @@ _ASKED = "bool float int complex index format"
 
 
 class Conversions(Waiting):
-    """The conversions that Python asks for. All of them wait."""
+    """The conversions by which Python asks for a number. All of them wait."""
 
     __slots__ = ()
 
@@ -254,6 +255,6 @@ make_public(Conversions, frozenset(f"__{name}__" for name in _ASKED.split()))
 
 
 def as_complex(value: Scalar) -> complex:
-    """The number as a complex one; NaN in both parts for NaN, as the standard's text says."""
+    """The number as a complex one; NaN in both parts for NaN, as the standard says."""
     nan = isinstance(value, float) and math.isnan(value)
     return complex(math.nan, math.nan) if nan else complex(value)

@@ -1,25 +1,25 @@
 """The threads that call the program's functions for the machine (`session.host_call`).
 
 Theory of operation
-    The thread that takes a call from the machine only puts it into a queue. A thread of the session's own calls the
-    function, and gives back what it returns, or its error. A coroutine function runs on an event loop: that of a
-    session that was opened in one, else a loop of the session's own, on another thread.
+    The thread that receives a call from the machine only queues it. A thread of the session's own calls the function,
+    and passes its result, or its error, back. A coroutine function runs on an event loop: that of a session that was
+    opened in one, else a loop of the session's own, on another thread.
 
 Guarantees
-    A function begins only while no other one of the session runs on these threads, or while those that do wait for a
-    machine. So a function may use its own session, and wait for the results of further calls; others may run
-    meanwhile. Coroutines run side by side. A call that is over before it has begun is not begun,
-    and a coroutine whose call is over is cancelled; nothing waits for a function that does not return. A wait on the
-    event loop's own thread that would keep a coroutine from running raises.
+    A function begins only while no other function of the session runs on these threads, or while those that run wait
+    for a machine. So a function may use its own session, and wait for the results of further calls; others may run
+    meanwhile. Coroutines run concurrently. A call that is over before it has begun is not begun, and a coroutine whose
+    call is over is cancelled; nothing waits for a function that does not return. A wait on the event loop's own thread
+    that would keep a coroutine from running raises.
 
 Who owns what
-    `call` and `over` come from any thread, inside any lock of the transport, and wait for nothing. `give_back` is
-    called on these threads, without a lock.
+    `call` and `over` come from any thread, inside any lock of the transport, and do not wait. `give_back` is called on
+    these threads, without a lock.
 
 Rejected
-    The thread that reads the answers, or drives the machine, as for side effects: a function that takes long would
-    hold up everybody. A pool of threads: most functions are not written for several threads, and a pool of a certain
-    size is stuck once so many functions wait for each other. The default executor of the event loop: others fill it.
+    The thread that reads the answers, or drives the machine, as for side effects: a slow function would block
+    everybody. A pool of threads: most functions are not thread-safe, and a pool of any size is stuck once that many
+    functions wait for each other. The default executor of the event loop: others fill it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Callers:
         self._give_back = give_back
         self._changed = threading.Condition()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._open: dict[int, Future[Any] | None] = {}  # asked for, and not over; the coroutines' futures
+        self._open: dict[int, Future[Any] | None] = {}  # calls that are not over; the futures of coroutines
         self._running = 0  # threads that run a function and do not wait for a machine
         self._idle = 0
         self._own: OwnLoop | None = None
@@ -67,11 +67,11 @@ class Callers:
 
     @property
     def open(self) -> bool:
-        """Are there calls that are not over?"""
+        """Return whether any call is not over."""
         return bool(self._open)
 
     def call(self, number: int, function: HostFunction, arrays: Arrays) -> None:
-        """Have a function called with arrays of its own."""
+        """Call a function with arrays of its own."""
         begin = self._begin_coroutine if function.is_async else self._run
         with self._changed:
             if not self._closed:
@@ -79,14 +79,14 @@ class Callers:
                 self._put(partial(begin, number, function, arrays))
 
     def over(self, number: int) -> None:
-        """A call has ended: its results were taken, or nobody waits for them."""
+        """End a call: its results were taken, or nobody waits for them."""
         with self._changed:
             future = self._open.pop(number, None)
         if future is not None:
             future.cancel()
 
     def rest(self, wait: Callable[[], T]) -> T:
-        """Wait for a machine, on one of these threads: meanwhile another function may run."""
+        """Wait for a machine, on one of these threads. Meanwhile another function may run."""
         with self._changed:
             self._running -= 1
             self._go_on()
@@ -107,11 +107,11 @@ class Callers:
         return ended
 
     def has_coroutines(self) -> bool:
-        """Are there coroutines that run, or have to?"""
+        """Return whether coroutines run, or have to."""
         return any(future is not None for future in list(self._open.values()))
 
     def close(self) -> None:
-        """Call nothing from now on. Does not wait for functions that run."""
+        """Accept no more calls. Does not wait for running functions."""
         with self._changed:
             self._closed = True
             self._jobs.clear()
@@ -131,7 +131,7 @@ class Callers:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Have a thread take the next job, unless a function runs; the caller holds the lock."""
+        """Make a thread take the next job, unless a function runs; the caller holds the lock."""
         if self._running or not self._jobs:
             return
         if self._idle:
@@ -151,7 +151,7 @@ class Callers:
             del _calling[me]
 
     def _next(self) -> Callable[[], None] | None:
-        """The next job, for a thread that is counted as running; None if the thread is to end."""
+        """The next job, for a thread that counts as running; None if the thread has to end."""
         with self._changed:
             self._running -= 1
             self._idle += 1
@@ -203,7 +203,7 @@ class Callers:
             return self._own.loop
 
     def _coroutine_ended(self, number: int, function: HostFunction, future: Future[Any]) -> None:
-        """On the loop's thread: have one of these threads give back what the coroutine has returned."""
+        """On the loop's thread: make one of these threads pass the coroutine's result back."""
         with self._changed:
             if number in self._open and not self._closed:
                 self._open[number] = None
@@ -218,10 +218,10 @@ class Callers:
             self._end(number, None, found)
 
     def _end(self, number: int, error: TensordError | None, arrays: Arrays) -> None:
-        """Give back what a function has returned, or its error. A session that has ended takes nothing any more."""
+        """Pass a function's result, or its error, back. A session that has ended ignores it."""
         try:
             self._give_back(number, error, arrays)
-        except BaseException as failure:  # no memory for the results, say
+        except BaseException as failure:  # for example, no memory for the results
             with suppress(Exception):
                 self._give_back(number, failure_of(failure), ())
 
@@ -236,12 +236,12 @@ class OwnLoop:
         self._thread.start()
 
     def _run(self) -> None:
-        """Run until the end, and cancel what is left then."""
+        """Run until the end, and then cancel the rest."""
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             runner.run(self._stop.wait())
 
     def end(self) -> None:
-        """Cancel what runs, and end the thread."""
+        """Cancel the running coroutines, and end the thread."""
         with suppress(RuntimeError):  # it has ended
             self.loop.call_soon_threadsafe(self._stop.set)
 

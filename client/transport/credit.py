@@ -1,4 +1,4 @@
-"""The credit of a session on a daemon: how much of what it has sent may be unfinished."""
+"""The credit of a session on a daemon: the limit of its unfinished messages and bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Credit:
         self._incoming = incoming
 
     def has(self, messages: float = 1.0, nbytes: float = 1.0) -> bool:
-        """Is at most that share of the window unfinished? True once the connection is lost."""
+        """Return whether at most that share of the window is unfinished. True once the connection is lost."""
         outgoing, incoming = self._outgoing, self._incoming
         if incoming.lost is not None:
             return True
@@ -24,8 +24,8 @@ class Credit:
         return outgoing.sent - incoming.consumed <= self.window * messages and unread <= self._nbytes * nbytes
 
     def is_enough(self) -> bool:
-        """May a session that has waited for credit go on?
+        """Return whether a session that has waited for credit may go on.
 
-        The daemon tells of half a window at a time, and still has the other half to do.
+        The daemon reports every half window, and still has the other half to do.
         """
         return self.has(messages=0.75)

@@ -1,7 +1,7 @@
-"""The side effects of a session on a daemon: the user's callbacks, called in order when their values have come back.
+"""The side effects of a session on a daemon: the user's callbacks, called in order when their values have arrived.
 
-Answers are noted by the thread that reads the socket, inside the transport's lock. `run` calls the callbacks outside of
-that lock, on one thread at a time; a callback's error stops the chain of its effect.
+The thread that reads the socket notes answers, inside the transport's lock. `run` calls the callbacks outside of that
+lock, on one thread at a time; a callback's error stops the chain of its effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class EffectAnswer(NamedTuple):
 
 
 class SideEffects:
-    """Runs side effects. `sent`: those under way, by request; `settle` ends the check of a chain, with its error."""
+    """Runs side effects. `sent`: the unfinished ones, by request; `settle` ends the check of a chain, with its
+    error."""
 
     def __init__(self, sent: dict[int, SideEffect], settle: Callable[[int, TensordError | None], None]) -> None:
         self.answers: deque[EffectAnswer] = deque()
@@ -45,7 +46,7 @@ class SideEffects:
         self._broken.clear()
 
     def runs_here(self) -> bool:
-        """Is this thread inside a callback?"""
+        """Return whether this thread is inside a callback."""
         return self._thread == threading.get_ident()
 
     def run(self) -> None:
@@ -70,7 +71,7 @@ class SideEffects:
             self._settle(effect.request, error)
 
     def _outcome(self, effect: SideEffect, answer: EffectAnswer) -> TensordError | None:
-        """Call the callback, unless its chain was stopped or cancelled; the error."""
+        """Call the callback, unless its chain was stopped or cancelled; returns the error."""
         broken = self._broken.get(effect.chain)
         if broken is not None or answer.error is not None:
             return broken or answer.error
@@ -85,7 +86,7 @@ class SideEffects:
 
 
 def call_back(effect: SideEffect, arrays: Any) -> TensordError | None:
-    """Call the user's function with its own arrays; its error, which stops the chain."""
+    """Call the user's function with its own arrays; returns its error, which stops the chain."""
     try:
         with SHIELD.calling:
             effect.callback(*[one if isinstance(one, TensordError) else np.array(one) for one in arrays or ()])

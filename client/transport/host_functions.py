@@ -1,4 +1,4 @@
-"""Functions of the program that the machine calls, and what they return."""
+"""Functions of the program that the machine calls, and their results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...interpreter.errors import KernelError, TensordError, kernel_error, text_
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.host_calls import LABEL, refusal_of
 
-KINDS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of dtypes, in the order of Python's bool, int, float, complex
+KINDS: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # dtypes, in the order of Python's bool, int, float, complex
 
 
 class HostFunction:
-    """A function, and the metas of its results. `many`: it returns a list or tuple of them. `loop`: where a coroutine
-    function runs; None for a loop of the session's own."""
+    """A function, and the metas of its results. `many`: it returns a list or tuple of them. `loop`: the loop of a
+    coroutine function; None for a loop of the session's own."""
 
     __slots__ = ("function", "loop", "many", "metas")
 
@@ -39,11 +39,11 @@ class HostFunction:
 
     @property
     def is_async(self) -> bool:
-        """Is it a coroutine function?"""
+        """Return whether it is a coroutine function."""
         return is_async(self.function)
 
     def results(self, value: Any) -> list[NDArray[Any]]:
-        """The arrays in what the function has returned; KernelError unless they are what was asked for."""
+        """The function's results as arrays; KernelError unless they have the requested form."""
         if self.many and not isinstance(value, list | tuple):
             kind = type(value).__name__
             raise KernelError(
@@ -58,7 +58,7 @@ class HostFunction:
         return arrays
 
     def __call__(self, *arrays: Any) -> list[NDArray[Any]]:
-        """Call it on this thread; what it raises is raised as a KernelError."""
+        """Call it on this thread; its exceptions are raised as KernelError."""
         try:
             found = self.function(*map(read_only, arrays))
             return self.results(awaited(found) if self.is_async else found)
@@ -68,7 +68,7 @@ class HostFunction:
 
 
 def awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine, on an event loop of its own on this thread, which may have another one that waits."""
+    """The result of a coroutine, on a new event loop on this thread, whose other loop, if any, waits."""
     around = asyncio._get_running_loop()  # noqa: SLF001 - as loops do
     asyncio._set_running_loop(None)  # noqa: SLF001
     try:
@@ -78,18 +78,18 @@ def awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def is_async(function: Any) -> bool:
-    """Is it a coroutine function, or an object that is called as one?"""
+    """Return whether it is a coroutine function, or an object that is called as one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """An array that nobody writes to."""
+    """The array, made read-only."""
     array.flags.writeable = False
     return array
 
 
 def array_of(value: Any, meta: Meta) -> NDArray[Any]:
-    """A result as an array. Python numbers, and lists of them, take the dtype that is asked for, if they fit."""
+    """A result as an array. Python numbers, and lists of them, take the requested dtype, if they fit."""
     array = np.asarray(value)
     if hasattr(value, "dtype") or array.dtype == meta.dtype or not is_weaker(array.dtype, meta.dtype):
         return array
@@ -99,12 +99,12 @@ def array_of(value: Any, meta: Meta) -> NDArray[Any]:
 
 
 def is_weaker(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Is the first dtype of a kind that Python's arithmetic turns into that of the second, or of the same kind?"""
+    """Return whether the first dtype is of the second's kind, or of one that Python's arithmetic converts to it."""
     return one.kind in KINDS and KINDS[one.kind] <= KINDS[other.kind]
 
 
 def failure_of(error: BaseException) -> TensordError:
-    """An exception of a function as the error of its call, to which the machine adds the line of the call."""
+    """The error of a call, from an exception of its function. The machine adds the line of the call."""
     if isinstance(error, KernelError) and error.op is None and error.location is None:
         return error  # made here
     message = f"{LABEL}: {type(error).__name__}: {text_of(error)}"

@@ -1,22 +1,22 @@
-"""Host arrays that are handed over: they refuse writing for as long as an upload from them is read.
+"""Host arrays that are handed over: they are read-only for as long as an upload from them is read.
 
 Theory of operation. A host array lies in `HostMemory`, which the machine reads. An upload from it is another array over
-the same memory (`HostReaders.lend`), which goes on its way in place of a copy. As long as that array lives, or a daemon
-has what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can
-views that are taken of it then. When the last use has ended, both that array and the very views that were uploaded can
-be written again.
+the same memory (`HostReaders.lend`), which is sent in place of a copy. As long as that array lives, or a daemon has
+what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can views
+that are taken of it then. When the last use has ended, that array and the uploaded views themselves can be written
+again.
 
-Guarantees. What was never sent, since the session ended or the message was refused, is handed back as well: the array
-of the upload dies with the message. Uses end anywhere, on any thread and also inside of locks. So there are no locks
-here, and each change of the uses is one atomic operation, followed by `_settle`, which looks at the uses again after it
-has set the flags. Whoever sets flags last has looked after that, so they are right in the end, whoever else was there.
-An exception from outside that stops the end of a use is no harm: the end is done again (`finalisers`).
+Guarantees. An upload that was never sent, because the session ended or the message was refused, is handed back as well:
+the array of the upload dies with the message. Uses end anywhere, on any thread and also inside of locks. So there are
+no locks here, and each change of the uses is one atomic operation, followed by `_settle`, which checks the uses again
+after it has set the flags. The thread that sets flags last has checked after that, so the flags are right in the end.
+If an exception from outside stops the end of a use, the end is repeated (`finalisers`).
 
-A session's end over a daemon hands nothing back: the daemon may go on reading for others who hold a tensor in the
-memory, and nobody would say when they do not. Nor is anything handed back in a forked child, which may share the memory
-with its parent: host arrays cannot be written there at all.
+The end of a session on a daemon hands nothing back: the daemon may continue to read for other sessions with a tensor in
+the memory, and nobody would report the end of that. Nothing is handed back in a forked child either, which may share
+the memory with its parent: host arrays cannot be written there at all.
 
-Rejected: a lock, which a finalizer must not wait for. Counting uses: `+=` is two operations.
+Rejected: a lock, for which a finalizer must not wait. A count of uses: `+=` is two operations.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from ...interpreter.wire.frames import MAPPED_ARRAY
 from ...interpreter.wire.host_memory import HostMemory, host_memory_of
 from ..process.forks import FORKS
 
-INHERITED: Final = 0  # the use that never ends, of a forked child
+INHERITED: Final = 0  # the use of a forked child, which never ends
 
 _uses = itertools.count(1)
 
 
 class HostReaders:
-    """The readers of one piece of host memory. `owner`: the connection over which it can be lent."""
+    """The readers of one piece of host memory. `owner`: the connection that can read it."""
 
     __slots__ = ("__weakref__", "_array", "_sent", "_uploaded", "_uses", "owner")
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
-        self._array: Any = lambda: None  # the user's, held weakly
+        self._array: Any = lambda: None  # the user's array, held weakly
         self._uploaded: dict[int, weakref.ref[NDArray[Any]]] = {}  # views of it that were uploaded, by identity
         self._uses: dict[int, weakref.ref[NDArray[Any]] | None] = {}  # -> the array of the upload
-        self._sent: deque[int] = deque()  # those of the uses that a daemon will end
+        self._sent: deque[int] = deque()  # the uses that a daemon will end
         FORKS.inherited.add(self)
 
     @property
     def handed_over(self) -> bool:
-        """Is the memory read, or going to be?"""
+        """Return whether the memory is being read, or going to be."""
         return bool(self._uses)
 
     def array(self, memory: HostMemory, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
@@ -90,7 +90,7 @@ class HostReaders:
         self._settle()
 
     def returned(self) -> None:
-        """Note that the daemon no longer needs one upload. Nothing if it has returned all."""
+        """Note that the daemon no longer needs one upload. No effect if it has returned all."""
         with suppress(IndexError):
             self._end(self._sent.popleft())
 
@@ -119,7 +119,7 @@ class HostReaders:
 def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | None:
     """Meta and payload of an upload without a copy; None if the values have to be copied.
 
-    Lent is a packed array in host memory of that owner, from 64 KiB on, whose numbers need no conversion.
+    This works for a packed array in host memory of that owner, from 64 KiB on, whose numbers need no conversion.
     """
     if type(values) is not np.ndarray or values.base is None or values.nbytes < MAPPED_ARRAY:
         return None
@@ -135,7 +135,7 @@ def lent(values: Any, dtype: Any, owner: object) -> tuple[Meta, NDArray[Any]] | 
 
 
 def is_dtype(kind: np.dtype[Any], wanted: Any) -> bool:
-    """Is it the wanted dtype? False if `wanted` is no dtype."""
+    """Return whether it is the wanted dtype; False if `wanted` is no dtype."""
     with suppress(TypeError):
         return bool(kind == np.dtype(wanted))
     return False

@@ -31,10 +31,10 @@ CLOSED_HERE = "the session was closed"
 
 
 class Incoming:
-    """Takes frames apart and sets replies. Guarded by the transport's lock.
+    """Decodes frames and sets replies. Guarded by the transport's lock.
 
     `consumed`, `consumed_bytes`: the messages and bytes that the daemon has processed. `lost`: the error that ended the
-    connection. `effects`: what runs side effects, outside of the lock, since they are user code.
+    connection. `effects`: runs side effects, outside of the lock, since they are user code.
     """
 
     def __init__(self, outgoing: Outgoing, memory: DaemonMemory) -> None:
@@ -44,7 +44,7 @@ class Incoming:
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.callers: Callers  # set by the transport
-        self.node = ""  # of the machine, if it is one of several
+        self.node = ""  # of the machine, if it belongs to a cluster
         self.replies: dict[int, Reply] = {}
         self.parts: dict[int, list[Any]] = {}
         self.received = 0
@@ -66,7 +66,7 @@ class Incoming:
     def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         _, number, consumed, consumed_bytes, answers, free = header
         if number <= self.received:
-            return  # sent again after a reconnect, but it had arrived
+            return  # sent again after a reconnect, but received before
         self.received = number
         self.consumed, self.consumed_bytes = consumed, consumed_bytes
         self._outgoing.consumed(consumed)
@@ -113,7 +113,7 @@ class Incoming:
             reply.set(value, error)
 
     def _call(self, request: int, body: Any, payloads: Sequence[Any]) -> None:
-        """A host call that the daemon asks for, or which is over."""
+        """A host call that the daemon asks for, or one that is over."""
         number, values = body
         effect = self._outgoing.effects.get(request)
         if effect is None or not effect.repeats:
@@ -125,7 +125,7 @@ class Incoming:
             self.callers.call(number, effect.callback, [self._array(one, payloads, 0)[0] for one in values])
 
     def _array(self, body: Sequence[Any], payloads: Sequence[Any], export: int) -> tuple[NDArray[Any], bool]:
-        """The array; does it lie in the daemon's memory?"""
+        """The array, and whether it lies in the daemon's memory."""
         name, shape, strides, place = body
         dtype = dtype_of(name)
         if type(place) is bytes:
@@ -153,7 +153,7 @@ class Incoming:
             reply.set(None, self.lost)
 
     def _named(self, error: TensordError) -> TensordError:
-        """The error; of a node that is lost, NodeLost."""
+        """The error; NodeLost for a lost node."""
         if not self.node or type(error) is not ConnectionLost or error.message == CLOSED_HERE:
             return error
         return node_lost(self.node, error.message)

@@ -20,14 +20,14 @@ FORKED = "this session belongs to another process; connect again after a fork"
 
 
 class Waker(Protocol):
-    """Has a session's unsent messages sent in a while."""
+    """Sends a session's unsent messages after a while."""
 
     @property
     def awake(self) -> bool:
-        """Does it look for them soon anyway?"""
+        """Return whether it will check for unsent messages soon anyway."""
 
     def rouse(self) -> None:
-        """Look for unsent messages in a while."""
+        """Check for unsent messages after a while."""
 
 
 class TransportMemory(Protocol):
@@ -40,26 +40,27 @@ class TransportMemory(Protocol):
         """Note that the memory cannot be read here. From now on the device counts as absent."""
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
-        """An array for one upload of that meta, in the memory from which the other side takes it most cheaply."""
+        """An array for one upload of that meta, in the memory from which the other side can take it most cheaply."""
 
     def host_memory(self, nbytes: int) -> HostMemory | None:
         """Memory for a host array, from which uploads of this connection are read in place; None if none can be."""
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
-        """Meta and payload of an upload that is read where the values lie; None if they have to be copied."""
+        """Meta and payload of an upload that is read in place; None if the values have to be copied."""
 
     def release_exports_with(self, release: Callable[[int], None]) -> None:
         """Set the function to call with an export's id once the array over the exported value is unused."""
 
 
 class Transport(Protocol):
-    """Carries messages in order, and out-of-band verbs that overtake them. Safe to use from several threads."""
+    """Carries messages in order, and out-of-band verbs that overtake them. Thread-safe."""
 
     # Device name -> names of ops without a kernel there; the first device is the default one.
     devices: dict[str, frozenset[str]]
-    # Name -> (version, digest) of the ops from outside that the other side has; None: it has those of this process.
+    # Name -> (version, digest) of the other side's ops of other packages; None: it has those of this process.
     own_ops: Mapping[str, tuple[str, str]] | None
-    # Ops of more work than this (element operations) leave at once, since they do not run on the scheduler's thread.
+    # Ops with more work than this (element operations) are sent at once, since they do not run on the scheduler's
+    # thread.
     inline_work: int
     # A large result may be read in place, in the memory of the other side.
     maps: bool
@@ -67,27 +68,27 @@ class Transport(Protocol):
     opens_files: bool
     # The other side loads files of its own host, by their paths.
     names_files: bool
-    # The name of the machine among several, "" for one on its own, and how often its daemon was started there.
+    # The name of the machine in a cluster, "" for a single one, and the incarnation of its daemon.
     node: str
     incarnation: int
-    # Device name -> the library of collectives that it has, with its version.
+    # Device name -> its library of collectives, with its version.
     libraries: Mapping[str, str]
-    # The functions that the machine has asked for.
+    # The functions that the machine asks this session to call.
     callers: Callers
-    # Another process executes the messages in parallel, so a first message leaves at once and waits for no others.
+    # Another process executes the messages in parallel, so a first message is sent at once and waits for no others.
     eager: bool
 
     @property
     def memory(self) -> TransportMemory:
-        """The memory in which uploads, and results that are read in place, lie."""
+        """The memory of uploads, and of results that are read in place."""
 
     @property
     def lost(self) -> bool:
-        """Has the other side ended?"""
+        """Return whether the other side has ended."""
 
     @property
     def away(self) -> bool:
-        """Is the connection lost, and may come back?"""
+        """Return whether the connection is lost, and may come back."""
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
         """Set the function to call, on any thread and inside any lock, when the other side has ended."""
@@ -96,10 +97,11 @@ class Transport(Protocol):
         """Hand over a batch in program order. Does not wait."""
 
     def await_credit(self) -> None:
-        """Wait while the session has too much unfinished. Called without any lock."""
+        """Wait while the session has too much unfinished work. Called without any lock."""
 
     def has_room(self, share: float) -> bool:
-        """Is at most that share of what may be unfinished unfinished? True once the other side has ended."""
+        """Return whether at most that share of the allowed unfinished work is unfinished. True once the other side has
+        ended."""
 
     def request(self) -> tuple[int, Reply]:
         """A new request number and its reply, to be named in a message."""
@@ -108,20 +110,20 @@ class Transport(Protocol):
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
 
     def attend(self, reply: Reply) -> None:
-        """Have the reply come although no thread waits for it: a callback does."""
+        """Make the reply arrive although no thread waits for it: a callback does."""
 
     @property
     def waker(self) -> Waker:
-        """What to rouse once there is an unsent message, unless it is awake."""
+        """The object to rouse after a new unsent message, unless it is awake."""
 
     def flush_with(self, flush: Callable[[], bool]) -> None:
-        """Set the function that the waker calls: it sends unsent messages, and tells whether it found any."""
+        """Set the function that the waker calls: it sends unsent messages, and returns whether there were any."""
 
     def cancel(self) -> None:
         """Cancel the session's pending instructions."""
 
     def ending(self) -> None:
-        """The session is about to be closed: what another thread sends is not waited for. Called without any lock."""
+        """Prepare for the end of the session: messages of other threads are not waited for. Called without any lock."""
 
     def close(self) -> None:
         """End the session."""
@@ -131,7 +133,7 @@ class Transport(Protocol):
 
 
 class ClosedTransport:
-    """Takes the place of a session's transport once it is closed: everything raises ConnectionLost, saying `why`."""
+    """Replaces a session's transport once it is closed: every call raises ConnectionLost with the reason `why`."""
 
     def __init__(self, devices: dict[str, frozenset[str]], why: str = CLOSED) -> None:
         self.devices = devices
@@ -144,11 +146,11 @@ class ClosedTransport:
         self.lost = True
 
     def has_room(self, _share: float) -> bool:
-        """Nothing is unfinished: the session has ended."""
+        """True: nothing is unfinished, since the session has ended."""
         return True
 
     def ending(self) -> None:
-        """Nothing to do: the session has ended."""
+        """Do nothing: the session has ended."""
 
     close = abandon = ending
 

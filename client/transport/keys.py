@@ -1,7 +1,7 @@
-"""The client's keys, for a daemon that asks for them: `connect(keys=...)` or $TENSORD_KEYS.
+"""The client's keys, for a daemon that requires keys: `connect(keys=...)` or $TENSORD_KEYS.
 
 The value names a secret key file (NAME.key_secret), or a directory with one; the daemon's public key, server.key, lies
-beside the secret key.
+next to the secret key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SERVER = "server"
 def curve_options(keys: str | os.PathLike[str] | None = None, server_key: str | None = None) -> dict[int, bytes]:
     """Socket options for tcp; none if `keys` and $TENSORD_KEYS are unset. MetadataError says what is missing.
 
-    `server_key`: the daemon's public key where a member of its cluster has told it, "" for none.
+    `server_key`: the daemon's public key if a member of its cluster has told it, "" for none.
     """
     named = os.environ.get(VARIABLE, "") if keys is None else os.fspath(keys)
     if not named or server_key == "":
@@ -36,7 +36,7 @@ def curve_options(keys: str | os.PathLike[str] | None = None, server_key: str | 
 
 
 def server_key_beside(secret: Path) -> bytes:
-    """The daemon's public key, from the file beside the client's secret one."""
+    """The daemon's public key, from the file next to the client's secret one."""
     server = secret.parent / f"{SERVER}{PUBLIC}"
     if not server.exists():
         raise MetadataError(f"{server} is missing: copy it from the daemon's key directory")

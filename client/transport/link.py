@@ -1,4 +1,4 @@
-"""A connection to a daemon: the socket, the greeting, the end."""
+"""A connection to a daemon: the socket, the handshake, the end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VER
 from ...interpreter.wire.monitor import FAILURES, Event, read_events
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
-SILENCE: Final = 30.0  # seconds for the daemon to answer a command; even a busy one takes a small part of one
+SILENCE: Final = 30.0  # seconds for the daemon to answer a command; even a busy one needs far less
 LINGER_MS = 500
 NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
-DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads' sake
+DESCRIPTORS = 24  # for a context, its sockets and threads: a dozen, and some for other threads
 NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
 ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
@@ -47,7 +47,8 @@ class Welcome(NamedTuple):
 class Link:
     """A DEALER and its monitor. Not safe to use from two threads at once.
 
-    `name`: the session's, None for a look. `patience`: seconds until the daemon has answered HELLO.
+    `name`: the session's name, None for a connection that only asks. `patience`: seconds for the daemon to answer
+    HELLO.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class Link:
             undo.pop_all()
 
     def open(self) -> None:
-        """Make the sockets and connect. OSError if that fails; the sockets are then those that they were.
+        """Make the sockets and connect. OSError if that fails; the previous sockets are then kept.
 
-        ZeroMQ must not reconnect by itself: it would send queued messages before HELLO. With reconnecting turned off
-        (-1), it would drop messages not yet read when a connection ends; so it reconnects later than any caller waits.
+        ZeroMQ must not reconnect by itself, since it would send queued messages before HELLO. With reconnecting turned
+        off (-1), it would drop messages not yet read when a connection ends; so it reconnects later than any caller
+        waits.
         """
         try:
             with ExitStack() as undo:
@@ -104,7 +106,7 @@ class Link:
         self.open()
         close_sockets(socket, monitor, 0)
 
-    # -- the greeting ----------------------------------------------------------------------------------------------
+    # -- the handshake ---------------------------------------------------------------------------------------------
 
     def greet(self) -> Welcome:
         """Say HELLO and wait for WELCOME; ConnectionLost with the reason if it does not come."""
@@ -129,13 +131,13 @@ class Link:
                 self.knock_again()
 
     def knock_again(self) -> None:
-        """Connect again where the kernel's queue was full; ZeroMQ itself would retry in `NEVER_MS`."""
+        """Connect again if the kernel's queue was full; ZeroMQ itself would retry in `NEVER_MS`."""
         check_reachable(self.address, self.until)
         self.reopen()
         self.hello(None, 0)
 
     def reason_of(self, event: Event) -> str:
-        """Why there is no connection, and what to do; "" for events that do not end it."""
+        """The reason why there is no connection, and the remedy; "" for events that do not end it."""
         if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
         if self.local:
@@ -169,7 +171,7 @@ class Link:
         self.send([HELLO, VERSION, self.name, os.getpid(), host_identity(), self.strict, token, received])
 
     def read_welcome(self, frames: Sequence[Any]) -> Welcome:
-        """The WELCOME on the wire; raises the error that came instead."""
+        """The WELCOME in the frames; raises the error that came instead."""
         header = decode(frames[0].buffer, LONGEST)
         if header[0] == REFUSED:
             raise ERRORS.get(header[1], ConnectionLost)(f"the daemon at {self.address} refused us: {header[2]}")
@@ -208,7 +210,7 @@ class Link:
         return frames
 
     def watch(self, bell: int) -> list[Event]:
-        """Have `poll` watch that descriptor, too; returns the connection's events so far.
+        """Make `poll` watch that descriptor, too; returns the connection's events so far.
 
         The monitor's descriptor signals an event only if all earlier events were read.
         """
@@ -219,7 +221,7 @@ class Link:
         return self.events()
 
     def poll(self, timeout_ms: int | None) -> list[tuple[Any, int]]:
-        """Sleep until a message, an event or the bell comes, for `timeout_ms` milliseconds at most."""
+        """Sleep until a message, an event or a ring of the bell comes, at most `timeout_ms` milliseconds."""
         return self.poller.poll(timeout_ms)
 
     def events(self) -> list[Event]:
@@ -236,7 +238,7 @@ class Link:
         self.context.term()
 
     def withdraw(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Give up the greeting. An interrupt may have come behind HELLO: then the daemon is told, so that it keeps no
+        """Give up the handshake. An interrupt may have come after HELLO: then the daemon is told, so that it keeps no
         session for a client that might come back."""
         interrupted = kind is not None and not issubclass(kind, TensordError | OSError)
         if interrupted:
@@ -261,7 +263,7 @@ def end_of(header: Sequence[Any]) -> TensordError | None:
 
 @contextmanager
 def connecting(address: str) -> Iterator[None]:
-    """Turn errors of the system, such as no descriptors or no such host, into ConnectionLost."""
+    """Turn errors of the system, such as missing descriptors or an unknown host, into ConnectionLost."""
     try:
         yield
     except TensordError:  # a lost connection is an OSError, too
@@ -273,7 +275,7 @@ def connecting(address: str) -> Iterator[None]:
 def check_reachable(address: str, until: float) -> None:
     """Raise NoDaemon if no daemon can listen at the address: ZeroMQ itself would wait for one.
 
-    Where too many others connect at the same time, wait for room, but not beyond `until`.
+    If too many others connect at the same time, wait for room, but not beyond `until`.
     """
     parsed = parse(address)
     if parsed.kind == "ipc":
@@ -290,7 +292,7 @@ def check_reachable(address: str, until: float) -> None:
 def check_socket(address: str, path: str, seconds: float) -> None:
     """Raise NoDaemon if nobody listens on the socket of an ipc address."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
-        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))  # as the kernel has a time
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))  # the kernel's format of a time
         probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
         try:
             with SHIELD.interruptible:
@@ -307,7 +309,7 @@ def check_socket(address: str, path: str, seconds: float) -> None:
 
 
 def silent(address: str) -> str:
-    """The message where a listener does not say WELCOME."""
+    """The message for a listener that does not answer with WELCOME."""
     pid = pid_of(address)
     if pid is None:
         return f"what listens at {address} does not answer as a tensord daemon does"
@@ -316,7 +318,7 @@ def silent(address: str) -> str:
 
 
 def hangs(address: str, seconds: float) -> ConnectionLost:
-    """The error for a daemon that has not answered for so long."""
+    """The error for a daemon that has not answered for that long."""
     return ConnectionLost(
         f"the daemon at {address} has not answered for {seconds:g} s: it hangs, or its process is stopped; "
         "see its log, or end it with `tensord stop --now`"
@@ -324,7 +326,7 @@ def hangs(address: str, seconds: float) -> ConnectionLost:
 
 
 def not_listening(address: str, why: str) -> str:
-    """The message where no socket listens. A starting daemon has its lock before its socket."""
+    """The message if no socket listens. A starting daemon has its lock before its socket."""
     if pid_of(address) is not None:
         return (
             f"a daemon is starting at {address}, and does not listen yet: connect(wait=10) waits for it, and so does "

@@ -18,9 +18,9 @@ from .segments import MappedResults, UploadSegments
 
 
 class DaemonMemory:
-    """Upload segments, mapped results, and GPUs that the daemon of the process `pid` and this process both use.
+    """Upload segments, mapped results, and GPUs that the daemon of the process `pid` and this process share.
 
-    `uploads` and `mapped` are None where the daemon and this process share no memory.
+    `uploads` and `mapped` are None if the daemon and this process share no memory.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -81,14 +81,14 @@ class DaemonMemory:
     # -- GPUs ------------------------------------------------------------------------------------------------------
 
     def gpu(self, device: str) -> int | None:
-        """The number here of a GPU on which the daemon gives this process blocks; None if it has none, or none such."""
+        """The number here of a GPU on which the daemon gives this process blocks; None if there is none."""
         bus_id = self._gpus.get(device)
         if bus_id is not None and device not in self._numbers:
             self._numbers[device] = number_of(bus_id)
         return self._numbers.get(device)
 
     def give_up_gpus(self) -> None:
-        """The daemon's blocks cannot be opened here: values go through the host from now on."""
+        """Note that the daemon's blocks cannot be opened here: values go through the host from now on."""
         self._gpus.clear()
         self._numbers.clear()
 

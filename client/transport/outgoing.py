@@ -1,10 +1,10 @@
-"""From batches of messages to frames: objects of this process are replaced by values that can travel.
+"""From batches of messages to frames: objects of this process are replaced by values that can be sent.
 
-An upload's array becomes a place; a side effect's callback stays here and is called when the values come back.
+An upload's array becomes a position; a side effect's callback stays here and is called when the values arrive.
 
 A daemon ends the session of a client that leaves too much unfinished. Ops wait for credit; the questions of an event
-loop do not, since they have their places in program order where they are asked. So batches beyond `MOST` windows stay
-here, and leave in their order as the daemon gets on.
+loop do not, since their place in program order is where they are asked. So batches beyond `MOST` windows stay here, and
+are sent in order as the daemon progresses.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from ...interpreter.wire.segments import Segment, descriptors_left
 from .link import Link
 from .segments import UploadSegments
 
-# Kinds whose messages hold objects of this process, or tell what has to be known here.
+# Kinds whose messages hold objects of this process, or facts that are needed here.
 REPLACED = frozenset({UPLOAD, EFFECT, FETCH, LOCATION, ATOMIC, RUN})
 EXPORT = 1 + Fetch._fields.index("export")  # its position in a FETCH; most have none, and are sent as they are
-MOST = 2  # windows of messages that may be unfinished when a batch leaves
-TINY = 128  # bytes up to which an upload in a group travels in the header: a group cannot be halved
+MOST = 2  # windows of messages that may be unfinished when a batch is sent
+TINY = 128  # bytes up to which an upload in a group is sent in the header, since a group cannot be split
 
 
 class SideEffect(NamedTuple):
@@ -65,7 +65,7 @@ class SideEffect(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An array that a host call returns: its place in the message, 0 for a frame, and what holds its bytes."""
+    """An array that a host call returns: its position in the message, 0 for a frame, and the object with its bytes."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -105,7 +105,7 @@ class Outgoing:
         self.sent = 0
         self.sent_bytes = 0
         self.done = 0  # messages that the daemon has consumed
-        self._out = 0  # messages that have left, or would have if the connection were not lost
+        self._out = 0  # messages that were sent, or would have been if the connection were not lost
         self.unsent: deque[tuple[int, list[Any]]] = deque()
         self.batches: deque[tuple[int, int, list[Any]]] = deque()
         self.effects: dict[int, SideEffect] = {}
@@ -114,7 +114,7 @@ class Outgoing:
         self.exports: dict[int, int] = {}  # request of a fetch -> id of the export
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send a batch. MetadataError, and nothing sent, if something in it cannot travel."""
+        """Send a batch. MetadataError, and nothing is sent, if a value in it cannot be sent."""
         uploads: list[Any] = []
         payloads: list[Any] = []
         ready = list(messages)
@@ -163,7 +163,7 @@ class Outgoing:
         return len(payloads) - 1
 
     def _keep_callback(self, chain: int, callback: Callable[..., None] | None, request: int, location: int) -> int:
-        """Keep a side effect until its values arrive; the number of its request."""
+        """Keep a side effect until its values arrive; returns the number of its request."""
         number, where = self._new_request(), self._locations.get(line_of(location))
         repeats = isinstance(callback, AtLine) and callback.repeats
         if isinstance(callback, AtLine):
@@ -185,7 +185,7 @@ class Outgoing:
         return Result(name, shape, 0, np.array(array, order="C").reshape(-1).view(np.uint8))
 
     def give_back(self, number: int, error: TensordError | None, results: Sequence[Result]) -> None:
-        """Send what a host call has returned, and keep it until the daemon says that the call is over."""
+        """Send the results of a host call, and keep them until the daemon says that the call is over."""
         payloads = [result.kept for result in results if type(result.place) is int]
         places = itertools.count()
         arrays = [
@@ -205,7 +205,7 @@ class Outgoing:
         except MetadataError:
             if len(messages) == 1:
                 raise
-            self._send_halves(messages, uploads, payloads)  # one of them cannot travel, the others can
+            self._send_halves(messages, uploads, payloads)  # one of them cannot be sent, the others can
             return
         if len(frames[0]) > self._header or len(payloads) > self._frames or len(messages) > self._batch:
             self._send_halves(messages, uploads, payloads)
@@ -259,4 +259,4 @@ class Outgoing:
 
 
 def nothing(*_values: Any) -> None:
-    """The callback of an effect that only asks whether its chain is whole."""
+    """The callback of an effect that only asks whether its chain is intact."""

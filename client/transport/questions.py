@@ -1,7 +1,7 @@
 """Questions to a daemon, one at a time: a connection without threads and without NumPy, for the command line.
 
-It does not come back when it is lost, as a session would: a question is asked anew. Nor does it wait for ever: the
-patience is kept here, since a daemon that hangs keeps no time.
+It does not reconnect, as a session would: a question is asked anew. Its waits are limited: the time is measured here,
+since a daemon that hangs measures none.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ QUERY = int(MessageKind.QUERY)
 class Questions:
     """A session that only asks. A context manager, which ends the session. ConnectionLost if there is no daemon.
 
-    `patience`: seconds for all of it, the greeting included; by default an answer, or the next slice of a long one,
-    has `SILENCE`.
+    `patience`: seconds for everything, including the handshake; by default an answer, or the next slice of a long one,
+    has `SILENCE` seconds.
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
@@ -42,12 +42,12 @@ class Questions:
         self._poller.register(link.monitor, zmq.POLLIN)
 
     def has(self, patience: float) -> None:
-        """Further answers have so many seconds from now on."""
+        """Allow further answers that many seconds from now on."""
         self._patience, self._deadline = patience, monotonic() + patience
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        """The machine's answer to a question about itself; waits. Raises the error that is the answer, and
-        ConnectionLost if the patience is over."""
+        """The machine's answer to a question about itself; waits. Raises an error that comes as the answer, and
+        ConnectionLost after the patience."""
         number = next(self._numbers)
         self._link.send([BATCH, number, [[QUERY, what, arguments, number]], []])
         parts: list[Any] | None = None  # of a long answer, which may be empty
@@ -67,7 +67,7 @@ class Questions:
             raise end
         if header[0] != REPLIES:
             return ()
-        if self._link.welcome.token is not None:  # the daemon keeps what it would have to send again
+        if self._link.welcome.token is not None:  # the daemon keeps messages that it might have to send again
             self._link.send([ACK, header[1]])
         answers: Sequence[Any] = header[4]
         return answers
@@ -81,7 +81,7 @@ class Questions:
                 raise ConnectionLost(f"the daemon at {self._link.address} is gone")
             if not self._poller.poll(self._rest()):
                 raise hangs(self._link.address, SILENCE if self._patience is None else self._patience)
-            self._ended = any(event.kind in ENDS for event in self._link.events())  # but there may be a last message
+            self._ended = any(event.kind in ENDS for event in self._link.events())  # there may be a last message
 
     def _rest(self) -> int:
         """The milliseconds left of the patience."""

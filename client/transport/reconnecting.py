@@ -8,15 +8,15 @@ from typing import Final
 from ...interpreter.errors import ConnectionLost
 from .link import Link
 
-RETRY: Final = 0.5  # seconds until the first attempt is given up, and twice as many for each further one
+RETRY: Final = 0.5  # seconds until the first attempt is given up; each further attempt has twice as many
 LONGEST_RETRY: Final = 5.0
 
 
 class Reconnection:
     """The attempts of one session. `lease`: seconds for which the daemon keeps it, 0 if it keeps none.
 
-    All but `notice` is called with the transport's lock. `tell`: called each time the connection is lost and may come
-    back, on the background thread and without a lock.
+    All methods but `notice` are called with the transport's lock. `tell` is called each time the connection is lost and
+    may come back, on the background thread and without a lock.
     """
 
     def __init__(self, link: Link, lease: float, bell: int) -> None:
@@ -28,7 +28,7 @@ class Reconnection:
         self._away_since = 0.0
         self._retry_at = 0.0
         self._patience = RETRY / 2
-        self._obstacle = ""  # why the latest attempt could not begin
+        self._obstacle = ""  # the reason why the latest attempt could not begin
 
     def begin(self, now: float) -> None:
         """Note that the connection is lost."""
@@ -36,11 +36,11 @@ class Reconnection:
         self._retry_at = 0.0
 
     def is_due(self, now: float) -> bool:
-        """Is it time for the next attempt?"""
+        """Return whether the next attempt is due."""
         return now >= self._retry_at
 
     def attempt(self, now: float, received: int) -> ConnectionLost | None:
-        """Open a new connection and say HELLO with the session's token; the error once the lease is over."""
+        """Open a new connection and say HELLO with the session's token; returns the error once the lease is over."""
         self._patience = min(2 * self._patience, LONGEST_RETRY)  # a handshake takes time, too
         self._retry_at = now + self._patience
         if now - self._away_since > self.lease:
@@ -60,7 +60,7 @@ class Reconnection:
         self._patience = RETRY / 2
 
     def notice(self, *, away: bool) -> None:
-        """Tell once that the connection is lost and may come back."""
+        """Report once that the connection is lost and may come back."""
         told, self._told = self._told, away
         if away and not told:
             self.tell()

@@ -4,11 +4,11 @@ Theory of operation. The thread that waits for an answer reads the socket itself
 wait on this session (`interpreter/concurrency/leader_followers.py`), and sleeps in ZeroMQ's poll over the socket, its
 monitor and a bell. So an op and its result never change threads in this process, and the internal wake-ups of libzmq
 stay in C. The leader holds the socket's lock while it sleeps; a thread that sends overtakes it (`socket_lock`). While
-no thread waits, a background thread looks after unsent messages and the connection, and reads the socket if a callback
+no thread waits, a background thread sends unsent messages, checks the connection, and reads the socket if a callback
 awaits an answer.
 
-Guarantees. A wait also ends when the connection is lost: at once on ipc, where the kernel says so; elsewhere when the
-lease is over. No lock but the role and the socket's is held while sleeping. User callbacks run without the socket's
+Guarantees. A wait also ends when the connection is lost: at once on ipc, where the kernel reports it; elsewhere when
+the lease is over. No lock but the role and the socket's is held while sleeping. User callbacks run without the socket's
 lock, in the order of the answers, and may neither submit nor wait.
 
 Rejected: a thread that owns the socket (two hand-offs per op).
@@ -84,7 +84,7 @@ class RemoteTransport:
         self.maps = self.opens_files = memory.uploads is not None
         self.names_files = bool(settings.get("files"))
         self.eager, self._cancel_due = True, False
-        self._attended: set[Reply] = set()  # without those that are answered
+        self._attended: set[Reply] = set()  # without answered ones
         self._read_at = 0.0  # when a thread last read the socket
         self._flush = IdleFlush(outgoing)
         self._closing = False
@@ -117,7 +117,7 @@ class RemoteTransport:
             self.background.ring()
 
     def _give_back(self, number: int, error: TensordError | None, arrays: Sequence[NDArray[Any]]) -> None:
-        """Send what a host call has returned, beside the batches: these may wait for it."""
+        """Send the results of a host call, outside of the batches, which may wait for it."""
         results = [self._outgoing.result(array) for array in arrays]
         with SHIELD, self.lock:
             self._check()
@@ -171,7 +171,7 @@ class RemoteTransport:
             self._send_cancel()
 
     def _send_cancel(self) -> None:
-        """Send CANCEL. Cancels here, too, what was sent since the call, whose answers may have arrived."""
+        """Send CANCEL. Also cancel here what was sent since the call, whose answers may have arrived."""
         self._cancel_due = False
         self._effects.cancel(next(self._numbers))
         if not self._outgoing.away:
@@ -209,12 +209,12 @@ class RemoteTransport:
             self._after_receiving()
 
     def unattended(self) -> None:
-        """Have the background read answers for callbacks: no thread leads any more."""
+        """Make the background read answers for callbacks, since no thread leads any more."""
         if self._is_attended():
             self.background.ring()
 
     def _receive(self, ready: Sequence[tuple[Any, int]]) -> None:
-        """Take what has arrived; the caller holds the lock."""
+        """Handle all arrived messages; the caller holds the lock."""
         link, incoming = self._link, self._incoming
         for source, _ in ready:
             if source is link.socket:
@@ -233,7 +233,8 @@ class RemoteTransport:
             incoming.fail(incoming.lost)
 
     def _take(self) -> None:
-        """Take one message. A daemon that sends nonsense counts as lost: its other answers could not be trusted."""
+        """Handle one message. A daemon that sends nonsense counts as lost, since its other answers could not be
+        trusted."""
         frames = self._link.receive()
         try:
             self._incoming.take(frames)
@@ -303,11 +304,11 @@ class RemoteTransport:
 
     @property
     def away(self) -> bool:
-        """Is the connection lost, and may come back?"""
+        """Return whether the connection is lost, and may come back."""
         return self._outgoing.away
 
     def give_up(self, error: TensordError) -> None:
-        """End the session, whose connection is lost: it is known not to come back."""
+        """End the session, whose connection is lost and will not come back."""
         with self.lock:
             if not self._outgoing.away or self.waiting.closed:
                 return
@@ -322,16 +323,16 @@ class RemoteTransport:
         self._after_receiving()
 
     def attend(self, reply: Reply) -> None:
-        """Have the background read until the reply is there: a callback awaits it."""
+        """Make the background read until the reply is set: a callback awaits it."""
         self._attended.add(reply)
         reply.when_done(partial(self._attended.discard, reply))
         self.background.ring()
 
     def _is_attended(self) -> bool:
-        """Is an answer outstanding that a callback awaits, or a side effect? Do batches wait for the daemon's progress?
+        """Return whether a callback or a side effect awaits an answer, or batches wait for the daemon's progress.
 
-        Other answers are read when a thread waits for them: a background that reads beside a foreground that asks
-        question after question doubles the time of each.
+        Other answers are read when a thread waits for them: a background that reads while the foreground asks question
+        after question doubles the time of each.
         """
         return bool(self._attended or self._outgoing.effects or self._outgoing.unsent or self.callers.open)
 
@@ -347,7 +348,7 @@ class RemoteTransport:
                 self.background.bell.sleep(timeout)
 
     def _look_around(self) -> bool:
-        """One round of the background thread. Returns whether any message was unsent."""
+        """One round of the background thread; returns whether any message was unsent."""
         if self._closing:
             self.close()
             return False
@@ -363,10 +364,10 @@ class RemoteTransport:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def ending(self) -> None:
-        """Nothing to do: to send a batch waits for nothing."""
+        """Do nothing: sending a batch waits for nothing."""
 
     def close(self, patience: float | None = None) -> None:
-        """End the session. `patience`: seconds to wait for a callback of the user's that runs; None: until it ends.
+        """End the session. `patience`: seconds to wait for a running callback of the user; None: until it ends.
 
         With `patience`, at the end of the process, also wait for another thread that is ending the session.
         """
@@ -390,7 +391,7 @@ class RemoteTransport:
         self.background.stop()
         self.background.join(patience)
         if not self.waiting.role.acquire(timeout=-1 if patience is None else patience):
-            return  # the goodbye is said, and the process ends
+            return  # the goodbye is sent, and the process ends
         try:
             with self.lock:  # no thread polls the descriptors any more
                 self._finish(linger)
@@ -405,6 +406,6 @@ class RemoteTransport:
         self._bell.close()
 
     def abandon(self) -> None:
-        """Have the background thread close the session."""
+        """Make the background thread close the session."""
         self._closing = True
         self.background.ring()

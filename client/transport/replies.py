@@ -12,7 +12,7 @@ from ...interpreter.errors import TensordError, without_frames
 class Reply:
     """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it.
 
-    Without a lock, of which each request would need a new one: a callback that comes while the answer is set is called
+    It has no lock, of which each request would need a new one: a callback that comes while the answer is set is called
     by whichever of the two threads takes it from the list.
     """
 
@@ -35,7 +35,7 @@ class Reply:
             self._call_back()
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once done; at once if it is already."""
+        """Call back once done; at once if it is done already."""
         self._callbacks.append(callback)
         if self.done:
             self._call_back()
@@ -71,7 +71,7 @@ class Replies:
     def answer(self, request: int, value: Any, error: TensordError | None) -> None:
         """The machine answers a request."""
         reply = self.open.pop(request, None)
-        if hasattr(value, "__next__"):  # slices, for those who have others to serve meanwhile
+        if hasattr(value, "__next__"):  # slices, for machines with several clients
             value = [one for part in value for one in part]
         if reply is not None:
             if error is not None:

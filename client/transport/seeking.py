@@ -17,9 +17,9 @@ PAUSE: Final = 0.05  # seconds between two attempts
 
 
 def until_there(attempt: Callable[[], Found], wait: float) -> Found:
-    """The result of the attempt, made again for `wait` seconds as long as no daemon listens. NoDaemon after that.
+    """The result of the attempt, repeated for `wait` seconds as long as no daemon listens; then NoDaemon.
 
-    What listens and refuses us, or does not answer, is not asked again.
+    A listener that refuses us, or does not answer, is not asked again.
     """
     deadline = monotonic() + wait
     while True:
@@ -41,7 +41,7 @@ def running() -> str:
 
 
 def tell_of_fallback(sought: str, address: str) -> None:
-    """Tell an interactive user on stderr that no daemon was found and a local machine takes its place."""
+    """Tell an interactive user on stderr that no daemon was found and a local machine is used instead."""
     if hasattr(sys, "ps1") and sys.stderr is not None:
         sys.stderr.write(
             f"tensord: no daemon was found at {sought}, so this session has a machine in this process; "

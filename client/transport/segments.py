@@ -1,22 +1,21 @@
 """A client's side of shared memory: segments that it fills for uploads, and the daemon's results, mapped.
 
-An upload's array is made in a segment to begin with (`UploadSegments.empty`), so that the user's data is copied once,
-straight to where the daemon reads it. The daemon keeps that memory for as long as the tensor needs it, and then says
-that it is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
+An upload's array is made in a segment (`UploadSegments.empty`), so that the user's data is copied once, straight to
+memory that the daemon reads. The daemon keeps that memory for as long as the tensor needs it, and then reports that it
+is free (`freed`). The segment, whose pages have been touched by then, serves the next upload.
 
-A segment may be the user's, too (`UploadSegments.host`): a host array, from which any number of uploads are read at a
-time (`host_readers`). It is free again when the last of the user's arrays in it is gone, and the daemon needs it no
-more.
+A segment may also belong to the user (`UploadSegments.host`): a host array, from which any number of uploads are read
+at a time (`host_readers`). It is free again when the last of the user's arrays in it is gone, and the daemon no longer
+needs it.
 
-A result is mapped read-only (`MappedResults.array`). The daemon keeps the value there for as long as its *export* is
-not released: an id that the client chose when it fetched the value. It does so after the session's end, too, however
-the session ended, for the arrays that are left then and for forked children. The export is released when the array
-dies. NumPy
-keeps that very array alive for each view of it, since the memory below the array is no array. Mappings are kept for
-the next result in the same block of the daemon's pool.
+A result is mapped read-only (`MappedResults.array`). The daemon keeps the value for as long as its *export* is not
+released: an id that the client chose when it fetched the value. After the session's end, however it ended, the daemon
+keeps values for the remaining arrays and for forked children. The export is released when the array dies. NumPy keeps
+that array alive for each view of it, since the memory below the array is no array. Mappings are kept for the next
+result in the same block of the daemon's pool.
 
 Thread-safe, and re-entrant like the outbox, since a signal handler may issue ops. Arrays die anywhere, also inside of
-locks; so all that happens then is a call of `release`, which has to be no more than a `SimpleQueue.put`.
+locks; so their end only calls `release`, which must be no more than a `SimpleQueue.put`.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from .host_readers import HostReaders
 
 KEEP_FREE = 1 << 29  # bytes of free upload segments kept
 KEEP_MAPPED = 1 << 30  # bytes of mappings of the daemon's memory kept
-CLASSES = 8  # sizes per doubling: an eighth is wasted at the most
+CLASSES = 8  # sizes per doubling: at most an eighth is wasted
 
 
 class UploadSegments:
     """The upload segments of one connection. `keep`: bytes of free segments to keep; `most`: segments, and bytes of
-    segments, that the daemon takes. Beyond that, uploads travel in frames."""
+    segments, that the daemon accepts. Beyond that, uploads are sent in frames."""
 
     def __init__(self, keep: int = KEEP_FREE, *, most: tuple[int, int] = (1 << 16, 1 << 62)) -> None:
         self._keep = keep
@@ -57,11 +56,11 @@ class UploadSegments:
         self._lock = threading.RLock()
         self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
         self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
-        self.lender = object()  # what lends host arrays over this connection
-        self._hosts: dict[int, HostReaders] = {}  # by number: those of the lent ones that are the user's
-        self._dropped: deque[int | Last] = deque()  # of those of which there is no array any more
+        self.lender = object()  # owns host arrays of this connection
+        self._hosts: dict[int, HostReaders] = {}  # by number: those that belong to the user
+        self._dropped: deque[int | Last] = deque()  # segments without an array
         self._watched: dict[int, Last] = {}
-        self._unsent: dict[int, int] = {}  # by number: the use in which an upload is filled that is not sent
+        self._unsent: dict[int, int] = {}  # by number: the use in which an upload is filled but not sent
         self._filled = itertools.count(1)
         self._announcements: list[list[int]] = []
 
@@ -85,10 +84,10 @@ class UploadSegments:
         return array
 
     def host(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array, which is lent over this connection; None as from `empty`.
+        """Memory for a host array of this connection; None as from `empty`.
 
         MemoryError for more than this computer has: a memory file has no pages before they are written, so the system
-        gives any size, and would end the process while the array is filled.
+        accepts any size, and would end the process while the array is filled.
         """
         if nbytes > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise MemoryError
@@ -119,9 +118,9 @@ class UploadSegments:
         return place[0].number, place[1]
 
     def freed(self, numbers: Iterable[int]) -> None:
-        """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not lent.
+        """Take back segments that the daemon has freed, or that were never sent. Ignores numbers that are not in use.
 
-        Of the user's segments, one upload is over.
+        For a segment of the user's, one upload is over.
         """
         with self._lock, SHIELD:
             for number in numbers:
@@ -195,7 +194,8 @@ class UploadSegments:
         return None
 
     def _is_full(self, size: int) -> bool:
-        """Would another segment exceed half of the daemon's limit? The daemon may hold some that are forgotten here."""
+        """Return whether another segment would exceed half of the daemon's limit. The daemon may hold some that are
+        forgotten here."""
         count = len(self._lent) + len(self._free)
         nbytes = self.free_bytes + sum(segment.size for segment in self._lent.values())
         return 2 * (count + 1) > self._most or 2 * (nbytes + size) > self._most_bytes
@@ -210,7 +210,7 @@ class UploadSegments:
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read in place. `gone`, a function of C, gets a `Last` once per array, whose
+    """Results of the daemon `pid`, read in place. `gone`, a C function, gets a `Last` once per array, whose
     `what(last)` is the export to release, or 0."""
 
     def __init__(self, pid: int, gone: Callable[[Any], object], keep: int = KEEP_MAPPED) -> None:
@@ -239,14 +239,14 @@ class MappedResults:
     def _unused(self, export: int, forks: int, last: Last) -> int:
         """The export of a dead array, to be released; 0 if it has to stay."""
         del self._watched[id(last)]
-        return export if forks == self._forks else 0  # else a child may still read the value, until the session ends
+        return export if forks == self._forks else 0  # otherwise a child may still read the value
 
     def forked(self) -> None:
         """Prepare for a fork: the child inherits the mappings, so their values have to stay."""
         self._forks += 1
 
     def is_alive(self) -> bool:
-        """Has the daemon's process open files? A process that has ended has none, even before it is reaped."""
+        """Return whether the daemon's process has open files. An ended process has none, even before it is reaped."""
         with suppress(OSError), os.scandir(f"/proc/{self._pid}/fd") as files:
             return any(files)
         return False

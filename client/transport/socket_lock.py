@@ -3,11 +3,12 @@
 Theory of operation. The leader (`interpreter/concurrency/leader_followers.py`) sleeps in ZeroMQ's poll and holds the
 lock while it sleeps: releasing it first would let another thread use the socket that is being polled. A thread that
 wants to send must not wait for an answer to arrive, so it overtakes the leader: it takes the *gate*, rings the bell
-that the leader polls beside the socket, and waits for the lock. The leader wakes, releases the lock, and has to pass
-the gate to get the lock again; so the sender gets it first. Each sender waits for at most one wake-up of the leader.
+that the leader polls together with the socket, and waits for the lock. The leader wakes, releases the lock, and has to
+pass the gate to get the lock again; so the sender gets it first. Each sender waits for at most one wake-up of the
+leader.
 
-Guarantees. No sender sleeps while the leader does: the leader says that it polls before it looks at the gate, and a
-sender takes the gate before it looks whether the leader polls; so one of the two sees the other. Ctrl-C is kept back
+Guarantees. No sender sleeps while the leader does: the leader announces that it polls before it checks the gate, and a
+sender takes the gate before it checks whether the leader polls; so one of the two sees the other. Ctrl-C is delayed
 while a thread holds the lock, except in the poll (`SHIELD.interruptible`).
 
 Rejected: sleeping on the socket's descriptor without the lock. libzmq signals the descriptor for internal commands,
@@ -60,11 +61,11 @@ class SocketLock:
         self.polling = False  # the thread that has the lock sleeps
 
     def acquire(self) -> None:
-        """Take the lock, waking the thread that sleeps with it. The caller has raised the shield."""
+        """Take the lock, and wake a thread that sleeps with it. The caller has raised the shield."""
         me = threading.get_ident()
-        self.inside.add(me)  # first, since a signal handler may run anywhere in here
+        self.inside.add(me)  # first, since a signal handler may run anywhere here
         if not self._gate.locked() and self._lock.acquire(blocking=False):
-            return  # and a sender that takes the gate only now is seen by `poll`
+            return  # a sender that takes the gate after this is seen by `poll`
         try:
             with self._gate:
                 if self.polling:
@@ -88,7 +89,8 @@ class SocketLock:
             self.polling = False
 
     def is_mine(self) -> bool:
-        """Does this thread hold or await the lock? Then the caller is a signal handler or a callback on the thread."""
+        """Return whether this thread holds or awaits the lock. The caller is then a signal handler or a callback on the
+        thread."""
         return threading.get_ident() in self.inside
 
     def __enter__(self) -> None:

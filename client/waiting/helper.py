@@ -1,8 +1,8 @@
-"""A thread for what may take long in this process, while the event loop goes on.
+"""A thread for slow work in this process, while the event loop goes on.
 
-Each piece of work has a thread of its own, in the context of the task that awaits it. The loop's own pool was rejected:
-work that others do there may wait for this, and `asyncio.run` would wait at its end for what was given up. Where nobody
-takes the result any more, since the task was cancelled or the loop closed, `drop` undoes it, on such a thread, too.
+Each piece of work has a thread of its own, in the context of the task that awaits it. Rejected: the loop's own pool, in
+which other work may wait for this, and where `asyncio.run` would wait at its end for abandoned work. If nobody takes
+the result any more, since the task was cancelled or the loop closed, `drop` undoes it, on such a thread, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .steps import Work, keep
 
 
 def started(work: Work, line: str | None) -> asyncio.Future[Any]:
-    """Start the work; its future in the running loop. `line`: the line for its errors."""
+    """Start the work; returns its future in the running loop. `line`: the line for its errors."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = copy_context()
@@ -63,7 +63,7 @@ class Ending:
         self._value = value
         self._error = error
         self._drop = drop
-        self._left = error is None  # is there a result that nobody has taken?
+        self._left = error is None  # a result that nobody has taken
 
     def __call__(self) -> None:
         if self._future.done():

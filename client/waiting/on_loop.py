@@ -1,20 +1,20 @@
 """How an event loop takes the steps of a procedure that waits.
 
-Theory of operation. The first step is taken where the awaitable form is called: the question has its place in program
-order and its line there, and what is wrong with the arguments is raised there. The rest is a coroutine. It awaits the
-answer, which the thread that sets it announces to the loop (`Reply.when_done`); the background thread reads answers
-that no thread waits for (`Transport.attend`).
+Theory of operation. The first step is taken where the awaitable form is called: this gives the question its place in
+program order and its line, and errors in the arguments are raised there. The rest is a coroutine. It awaits the answer,
+which the thread that sets it announces to the loop (`Reply.when_done`); the background thread reads answers that no
+thread waits for (`Transport.attend`).
 
-Guarantees. The loop's thread sleeps for nothing. A step takes the session's locks, which no thread holds while it
-waits. One may be held for long all the same: the outbox's, by a thread inside `atomic`. Then a helper's thread takes
-the step, behind that block. A question needs no room: where a session has several windows of messages unfinished, the
+Guarantees. The loop's thread never sleeps in a step. A step takes the session's locks, which no thread holds while it
+waits. One lock may be held for long nevertheless: the outbox's, by a thread inside `atomic`. Then a helper's thread
+takes the step, after that block. A question needs no room: if a session has several windows of messages unfinished, the
 transport keeps the question in its place (`transport/outgoing`). A coroutine that is cancelled, or dropped with its
-loop, closes the procedure; the answer is still taken from the wire, and dropped. A coroutine yields to the loop at
-least once, so that a task that awaits ready values in turn does not keep the others from running.
+loop, closes the procedure; the answer is still read, and dropped. A coroutine yields to the loop at least once, so that
+a task that awaits ready values in turn does not keep others from running.
 
-Room. A program that issues ops faster than the machine does them has to wait. Of a loop's tasks that wait for room in a
-session, the first one looks every few milliseconds, and the others wait for that one. The background thread reads
-meanwhile what the daemon tells of its progress.
+Room. A program that issues ops faster than the machine executes them has to wait. Of a loop's tasks that wait for room
+in a session, the first one checks every few milliseconds, and the others wait for it. Meanwhile the background thread
+reads the daemon's reports of progress.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-MOMENT: Final = 0.001  # seconds in which a thread hands a batch over, as a rule
+MOMENT: Final = 0.001  # seconds within which a thread usually hands a batch over
 
 
 class Returned(NamedTuple):
@@ -49,7 +49,7 @@ class Returned(NamedTuple):
 
 
 def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
-    """Take the first step; the coroutine takes the others. Raises what the first step raises."""
+    """Take the first step; the coroutine takes the others. Raises the error of the first step."""
     line = user_line()
     reached = None
     with SHIELD:
@@ -62,7 +62,7 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
 
 
 async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None, line: str | None) -> T:
-    """Take the steps after `reached`; None stands for the first, where another thread had the lock."""
+    """Take the steps after `reached`; None stands for the first step, if another thread had the lock."""
     try:
         if reached is None:
             reached = await step(outbox, partial(next, steps), line)
@@ -129,7 +129,7 @@ async def answer_within(outbox: Outbox, wait: Within) -> Any:
 
 
 def announce(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    """Tell a loop that an answer is there. Called on the thread that sets it, inside any lock."""
+    """Announce an answer to a loop. Called on the thread that sets it, inside any lock."""
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(finish, future)
 
@@ -140,11 +140,11 @@ def finish(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# -- steps, and the lock that they need --------------------------------------------------------------------------------
+# -- steps, and their lock ---------------------------------------------------------------------------------------------
 
 
 async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wait | Returned:
-    """Take a step: here, or behind another thread's `atomic` block on a helper's thread."""
+    """Take a step: here, or after another thread's `atomic` block on a helper's thread."""
     with SHIELD:
         if enter(outbox):
             before, HANDLED.line = HANDLED.line, line
@@ -172,7 +172,7 @@ def inside(outbox: Outbox, move: Callable[[], Any]) -> Any:
 
 
 def close(outbox: Outbox, steps: Steps[Any]) -> None:
-    """Close a procedure that is given up."""
+    """Close an abandoned procedure."""
     with SHIELD:
         if enter(outbox):
             try:
@@ -184,7 +184,7 @@ def close(outbox: Outbox, steps: Steps[Any]) -> None:
 
 
 def enter(outbox: Outbox) -> bool:
-    """Take the session's lock; False if another thread has it for as long as its `atomic` block takes."""
+    """Take the session's lock; False if another thread holds it in an `atomic` block."""
     while not outbox.lock.acquire(blocking=False):
         if outbox.depth:
             return False
@@ -195,10 +195,10 @@ def enter(outbox: Outbox) -> bool:
 
 # -- room for more messages --------------------------------------------------------------------------------------------
 
-ENOUGH: Final = 0.5  # of a window, that may be unfinished where there is room
-PAUSE: Final = 0.002  # seconds between two looks
+ENOUGH: Final = 0.5  # of a window: unfinished messages that still count as room
+PAUSE: Final = 0.002  # seconds between two checks
 
-# Set by the task that looks, which alone keeps it: a loop that is closed meanwhile leaves nothing behind.
+# Set by the task that checks, the only owner: a loop that is closed meanwhile leaves nothing behind.
 _looking: WeakKeyDictionary[Outbox, WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]] = (
     WeakKeyDictionary()
 )
@@ -218,8 +218,8 @@ async def room(outbox: Outbox) -> None:
 
 
 async def look(outbox: Outbox, seen: asyncio.Future[None]) -> None:
-    """Look until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
-    read = Reply()  # stands for what the background thread is to read
+    """Check until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
+    read = Reply()  # stands for what the background thread has to read
     try:
         with suppress(TensordError):
             outbox.transport.attend(read)

@@ -1,4 +1,4 @@
-"""Procedures about several sessions: steps of their procedures, one after the other, or side by side."""
+"""Procedures about several sessions: steps of their procedures, one after the other, or concurrently."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
                 return result
         try:
             move = partial(steps.send, (yield Elsewhere(outbox, wait)))
-        except BaseException as error:  # the procedure's to handle, whatever it is
+        except BaseException as error:  # the procedure handles any error
             move = partial(steps.throw, error)
         wait = None
 

@@ -1,24 +1,24 @@
 """Procedures that wait, written once: for threads, which sleep, and for event loops, which must not.
 
 Theory of operation. A procedure that waits is a generator: its *steps*. A step asks, checks and computes, and takes no
-longer than an op. Between two steps the procedure yields what it needs to go on, and gets the result, or has the error
-raised where it has yielded:
+longer than an op. Between two steps the procedure yields what it waits for, and gets the result, or has the error
+raised at the yield:
 
-- a `Reply`: the answer to a question that it has asked; `Within` some time, else TimeoutError is raised there;
+- a `Reply`: the answer to a question that it has asked; `Within` a time, otherwise TimeoutError is raised there;
 - a `Pause`: some time;
 - `Room` for more messages;
-- `Work`: what may take long in this process, such as opening a file;
-- one of these `Elsewhere`: of another session, where a procedure is about several.
+- `Work`: slow work in this process, such as opening a file;
+- one of these `Elsewhere`: for another session, if a procedure is about several.
 
-`on_thread` takes the steps on the calling thread. `on_loop` has the event loop take them: the first one where the form
-is called, so that the question has its place in program order there, and the others when their answers have come.
+`on_thread` takes the steps on the calling thread. `on_loop` makes the event loop take them: the first one where the
+form is called, which gives the question its place in program order, and the others when their answers have come.
 
-Guarantees. No step waits. A procedure that nobody goes on with is closed like any generator, so what it has begun is
-undone by its `finally` and `with` blocks, which do not wait either.
+Guarantees. No step waits. An abandoned procedure is closed like any generator, so its `finally` and `with` blocks undo
+what it has begun; they do not wait either.
 
-Rejected. A thread for each wait: questions would take their places in program order whenever these threads run, and a
-wait that was given up would leave a thread behind. Coroutines in place of generators: a driver of threads would have to
-act as a loop. Two forms of each procedure: a rule would be stated twice.
+Rejected. A thread for each wait: questions would take their places in program order whenever these threads run, and an
+abandoned wait would leave a thread behind. Coroutines in place of generators: a driver of threads would have to act as
+a loop. Two forms of each procedure: a rule would be stated twice.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 def keep(_result: Any) -> None:
-    """Nothing to do for a result that nobody takes: it goes with its last reference."""
+    """Do nothing with a result that nobody takes: it goes with its last reference."""
 
 
 class Within(NamedTuple):
-    """The answer to a question, if it comes within so many seconds; None is no limit."""
+    """The answer to a question, if it comes within that many seconds; None is no limit."""
 
     reply: Reply
     seconds: float | None
@@ -59,8 +59,8 @@ class Room(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work that may take long in this process. `drop` undoes a result that nobody takes; `stops`: an exception from
-    outside may stop it anywhere, since it only computes."""
+    """Slow work in this process. `drop` undoes a result that nobody takes; `stops`: an exception from outside may stop
+    it anywhere, since it only computes."""
 
     function: Callable[[], Any]
     drop: Callable[[Any], None] = keep
@@ -68,7 +68,7 @@ class Work(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """A wait of another session than that whose lock the steps are taken under."""
+    """A wait for another session than the one whose lock the steps are taken under."""
 
     outbox: Outbox
     wait: Wait
@@ -76,11 +76,11 @@ class Elsewhere(NamedTuple):
 
 Wait: TypeAlias = Reply | Within | Pause | Room | Work | Elsewhere
 Steps: TypeAlias = Generator[Wait, Any, T]
-Awaiting: TypeAlias = Coroutine[Any, Any, T]  # what the awaitable forms return
+Awaiting: TypeAlias = Coroutine[Any, Any, T]  # the result of awaitable forms
 
 
 def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
-    """Take the steps on this thread, and sleep in between; returns what they return.
+    """Take the steps on this thread, and sleep in between; returns their result.
 
     The steps are regions (`interpreter/concurrency/interrupts`): an exception from outside is raised in the sleeps,
     where the procedure undoes what it has begun, or at the end. While another thread's `atomic` block is open, a step
@@ -99,16 +99,16 @@ def on_thread(outbox: Outbox, steps: Steps[T]) -> T:
         return result
     except BaseException:
         with SHIELD:
-            steps.close()  # now: a traceback may keep it
+            steps.close()  # now, since a traceback may keep it
         raise
 
 
 def gone_on(steps: Steps[Any], outbox: Outbox, wait: Wait) -> Wait:
-    """Send a wait's result to a procedure; its next wait."""
+    """Send a wait's result to a procedure; returns its next wait."""
     try:
         value = slept(outbox, wait)
         lock = entered(outbox, wait, value)
-    except BaseException as error:  # an interrupt, too: the procedure undoes what it has begun
+    except BaseException as error:  # also an interrupt: the procedure undoes what it has begun
         return steps.throw(error)
     try:
         return steps.send(value)
