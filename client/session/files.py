@@ -98,8 +98,8 @@ class Files(Facet):
 
         All values are those at this point in program order; sessions go on meanwhile. Values that have not changed
         since the last checkpoint in that directory are neither read nor written. ``checkpoint.wait()`` waits until
-        everything is on the disk, and returns a report: `generation`, `names`, bytes `written` and `kept`, and `failed` by
-        name. A failed name keeps its last value: its tensor has an error, or, in the machine's directory of durable
+        everything is on the disk, and returns a report: `generation`, `names`, bytes `written` and `kept`, and `failed`
+        by name. A failed name keeps its last value: its tensor has an error, or, in the machine's directory of durable
         names, its value is not computed yet. `note` says why older generations could not be removed.
 
         :param directory: The directory.
