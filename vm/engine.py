@@ -242,7 +242,7 @@ class Engine:
 
         def line(session: int, location: int) -> str:
             found = self.directory.sessions.get(session)
-            return (found and found.where(location)) or ""
+            return (found and found.source.where(location)) or ""
 
         return launched_since(self.scheduler.ring.entries, device, line, until)
 

@@ -112,8 +112,8 @@ class VirtualMachine(Runtime):
         """Open a session. `lose` is called with an error if the machine has a fault, so that no answers will come."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
-            session.open_file = open_own_place
-            session.may_store = True
+            session.files.open = open_own_place
+            session.files.may_store = True
             self.losers[session.id] = lose
         return session
 

@@ -302,7 +302,7 @@ def describe_hang(task: Any, stream: str, seconds: float, more: str) -> dict[str
 
     `more`: a clause about the kernel; by default, whether the kernel may still be compiling.
     """
-    location = task.author.where(task.location) if hasattr(task, "author") else None
+    location = task.author.source.where(task.location) if hasattr(task, "author") else None
     doing = " (compiling)" if getattr(task, "held", 0) & COMPILING else ""
     return {
         "instruction": task.id,

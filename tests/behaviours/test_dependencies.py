@@ -249,7 +249,7 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
         tables = (
             inner.tensors,
             inner.plans,
-            inner.locations,
+            inner.source.lines,
             inner.live,
             inner.chains,
             session._core.calls._signatures.entries,

@@ -134,7 +134,7 @@ def test_a_file_that_the_machine_cannot_open_is_an_error_of_the_save(make_sessio
         raise td.QuotaError("no file more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(s._core.transport._session, "open_file", refuse)
+        patch.setattr(s._core.transport._session.files, "open", refuse)
         for tensors in ({"x": x}, {}):
             with pytest.raises(td.QuotaError, match="no file more"):
                 s.save(tmp_path / "x", tensors).wait(WAIT)

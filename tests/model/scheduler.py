@@ -242,8 +242,8 @@ class Machine:
 
         session: VmSession = self.engine.open_session(reply, trusted=number % 2 == 1)
         if self.files is not None:
-            session.open_file = self.files.open
-        session.may_store = True
+            session.files.open = self.files.open
+        session.files.may_store = True
         return session
 
     def clock(self) -> int:

@@ -35,7 +35,7 @@ def test_batches_are_admitted_in_the_order_of_their_arrival(bare: Bare) -> None:
 @pytest.mark.parametrize("sizes", [(WINDOW,), (WINDOW + 1,), (1, WINDOW), (WINDOW - 1, 1), (100, 300, 50), (0, 3)])
 def test_a_pass_admits_a_window_and_nothing_is_lost_between_two(bare: Bare, sizes: tuple[int, ...]) -> None:
     session = bare.client().session
-    session.locations.forget(1)
+    session.source.lines.forget(1)
     first = 1
     for size in sizes:
         bare.engine.receive(session, locations(first, size))
@@ -45,7 +45,7 @@ def test_a_pass_admits_a_window_and_nothing_is_lost_between_two(bare: Bare, size
         assert bare.engine.waiting()[session.id] == left
         assert bare.engine.schedule()
         left = max(left - WINDOW, 0)
-        assert [session.where(number) is not None for number in range(1, sum(sizes) + 1)] == (
+        assert [session.source.where(number) is not None for number in range(1, sum(sizes) + 1)] == (
             [True] * (sum(sizes) - left) + [False] * left
         )
     assert bare.engine.waiting().total() == 0

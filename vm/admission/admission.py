@@ -372,11 +372,11 @@ class Admission:
 
     def location(self, session: VmSession, message: Location) -> None:
         """Store a location under its number."""
-        session.locations.keep(message.number, message.text)
+        session.source.lines.keep(message.number, message.text)
 
     def span(self, session: VmSession, message: Span) -> None:
         """Store the names of the open spans under their number."""
-        session.spans.keep(message.number, tuple(message.path))
+        session.source.spans.keep(message.number, tuple(message.path))
 
     # -- names -----------------------------------------------------------------------------------------------------
 

@@ -124,8 +124,7 @@ class Cancellation:
         self.release_some()
         session.chains.clear()
         session.refused_chains.clear()
-        session.files.clear()
-        session.outputs.clear()
+        session.files.close_all()
         if session.unfolding is not None:
             self.scheduler.note_run(session, session.unfolding.run)
             session.unfolding = None
@@ -186,7 +185,7 @@ def awaited_nodes(instruction: Instruction) -> Sequence[str]:
 
 def cancellation_of(instruction: Instruction, why: str) -> CancelledError:
     """The error of a cancelled instruction."""
-    location = instruction.author.where(instruction.location)
+    location = instruction.author.source.where(instruction.location)
     if why == CLOSED and instruction.opcode is Opcode.HOST_CALL and awaits_others(instruction):
         why = ENDED
     return CancelledError(why, op=instruction.label, instruction=instruction.id, location=location)

@@ -210,9 +210,9 @@ def ids_written(session: VmSession, kind: int, fields: Sequence[Any]) -> Sequenc
 
 def refuse_strangers(session: VmSession, directory: str) -> None:
     """ProtocolError for a session that may not have the machine write and read files in this directory."""
-    if session.may_store or (session.stores and is_below(real_path(directory), session.stores)):
+    if session.files.may_store or (session.files.stores and is_below(real_path(directory), session.files.stores)):
         return
-    allowed = ", ".join(map(str, session.stores)) or "none"
+    allowed = ", ".join(map(str, session.files.stores)) or "none"
     raise ProtocolError(
         "checkpoints in any directory are for clients of the daemon's own user, over ipc; other clients may use the "
         f"directories in the daemon's configuration (checkpoints: {allowed})"

@@ -47,7 +47,7 @@ class Exports:
     def define_refused(self, session: VmSession, id_: int, error: TensordError, location: int) -> None:
         """Define a poisoned export for a refused fetch; the caller answers the request."""
         error = error.reraisable()
-        error.op, error.location = error.op or "fetch", error.location or session.where(location)
+        error.op, error.location = error.op or "fetch", error.location or session.source.where(location)
         if id_ > session.newest and may_name(session):
             enter(session, id_, self.rejection.poisoned(error, None, None))
 

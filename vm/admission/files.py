@@ -30,7 +30,8 @@ from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
-from ..model.session import Cause, FileOpener, VmSession
+from ..model.session import Cause, VmSession
+from ..model.session_files import FileOpener
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from ..placement.loaded_files import LoadedFiles
@@ -65,8 +66,7 @@ class Files:
         """Open a file under a number; without a place, close the number's file."""
         number, place, request, writes = message
         try:
-            session.files.pop(number, None)
-            session.outputs.pop(number, None)
+            session.files.close(number)
             if not place:
                 session.reply(request, None, None)
                 return
@@ -76,15 +76,15 @@ class Files:
                     "more; release tensors of files, load them with own=True, or raise the machine's limit of open "
                     "files (ulimit -n)"
                 )
-            if len(session.opened) >= session.limits.files:
+            if len(session.files.opened) >= session.limits.files:
                 raise QuotaError(
-                    f"1 file more: the session's tensors lie in {len(session.opened)} of {session.limits.files} files; "
-                    "release some, load them with own=True, or raise the quota (files)"
+                    f"1 file more: the session's tensors lie in {len(session.files.opened)} of {session.limits.files} "
+                    "files; release some, load them with own=True, or raise the quota (files)"
                 )
             if is_path(place):
                 self.look(session, number, place, request)
                 return
-            file = session.open_file(place, writes=writes)
+            file = session.files.open(place, writes=writes)
         except TensordError as error:
             if writes:
                 self.begin_output(session, number, unopened(error))
@@ -92,7 +92,7 @@ class Files:
             return
         self.opened.add(file)
         if isinstance(file, OutputFile):
-            session.opened.add(file)
+            session.files.opened.add(file)
             self.begin_output(session, number, file)
             session.reply(request, None, None)
             return
@@ -101,13 +101,13 @@ class Files:
 
     def enter(self, session: VmSession, number: int, file: OpenFile) -> None:
         """Let the session load tensors of the file under that number."""
-        session.files[number] = file
-        session.opened.add(file)
+        session.files.loading[number] = file
+        session.files.opened.add(file)
         self.residency.files.open.add(file)
 
     def begin_output(self, session: VmSession, number: int, file: OutputFile) -> None:
         """Begin the chain of writes to a file. FLUSH reports the error of a file that could not be opened."""
-        session.outputs[number] = (file, self.residency.new_copy(self.place(), 0, 1))
+        session.files.writing[number] = (file, self.residency.new_copy(self.place(), 0, 1))
 
     def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
         """Open a file by its path on the machine, and answer with its entries, since the client cannot read it."""
@@ -116,7 +116,7 @@ class Files:
             raise ProtocolError("this machine has no store, so it loads no files")
         instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.place(), 0)
         instruction.stream = store.backend.copy_stream(StreamKind.READ)
-        instruction.kernel = partial(opened, session.open_file, place)
+        instruction.kernel = partial(opened, session.files.open, place)
         instruction.on_end = OpenEnd(self, session, number, request)
         self.scheduler.admit(instruction)
 
@@ -130,7 +130,7 @@ class Files:
         try:
             refuse_cancelled(session)
             check_new(session, ids)
-            file, store = session.files.get(number), self.residency.store
+            file, store = session.files.loading.get(number), self.residency.store
             if file is None:
                 raise ProtocolError(f"file {number} is not open")
             if store is None:
@@ -157,7 +157,7 @@ class Files:
     def write(self, session: VmSession, message: Write) -> None:
         """Write values to a file."""
         number, ids, offsets, location = message
-        output = session.outputs.get(number)
+        output = session.files.writing.get(number)
         try:
             refuse_cancelled(session)
             if output is None:
@@ -207,7 +207,7 @@ class Files:
     def flush(self, session: VmSession, message: Flush) -> None:
         """Answer once all earlier writes to the file are on the disk, and close the file."""
         number, request = message
-        output, store = session.outputs.pop(number, None), self.residency.store
+        output, store = session.files.writing.pop(number, None), self.residency.store
         if output is None or store is None:
             unknown = ProtocolError(f"file {number} is not open for writing")
             self.rejection.deny(session, unknown, request, 0, "save")

@@ -86,7 +86,7 @@ class Rejection:
         error = error.reraisable()
         error.op = error.op or label
         error.instruction = self.scheduler.ids
-        error.location = session.where(location)
+        error.location = session.source.where(location)
         return error
 
     def poison(
@@ -133,7 +133,7 @@ def located(session: VmSession, error: TensordError, location: int, label: str) 
     """A copy of the error, with this location and label unless it has its own."""
     error = error.reraisable()
     error.op = error.op or label
-    error.location = error.location or session.where(location)
+    error.location = error.location or session.source.where(location)
     return error
 
 
@@ -143,9 +143,9 @@ def forget_places(session: VmSession, array: Any) -> None:
         line: Any = name_fields(message, Location)  # Any: the fields are not checked
         span: Any = name_fields(message, Span)
         if line is not None and type(line.number) is int:
-            session.locations.forget(line.number)
+            session.source.lines.forget(line.number)
         if span is not None and type(span.number) is int:
-            session.spans.forget(span.number)
+            session.source.spans.forget(span.number)
 
 
 def kept(error: TensordError, name: str) -> TensordError:

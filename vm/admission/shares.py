@@ -76,7 +76,7 @@ class Shares:
             refuse_lost(tensor.home)
             if session.moves:
                 self.residency.begin_moves(session)
-            if session.reads_in_place:
+            if session.gpu.in_place:
                 self.lend(session, define_export(session, export, tensor), request, location)
             else:
                 self.lend_block(session, tensor, message)
@@ -119,7 +119,7 @@ class Shares:
     def lend_block(self, session: VmSession, base: Tensor, message: Share) -> None:
         """Answer with a block that holds the value: a known block of the session, or a new one."""
         key = key_of(base)
-        known = None if key is None else session.blocks.get(key)
+        known = None if key is None else session.gpu.blocks.get(key)
         if known is None or not is_whole(known.tensor):
             self.lend_new_block(session, base, message)
             return
@@ -170,9 +170,7 @@ class Shares:
 
     def new_block(self, session: VmSession, home: DeviceState, meta: Meta, cause: Cause) -> tuple[Any, Any]:
         """A block for a value, if quotas and memory allow it. Blocks that the client's process has left open count."""
-        if session.block_user is None and session.watch_process is not None:
-            session.block_user = session.watch_process()
-        user = session.block_user
+        user = session.gpu.user()
         if user is None:
             raise MetadataError(f"the end of the client's process could not be noticed; {INSTEAD}")
         home.backend.let_go_of_blocks()
@@ -191,7 +189,7 @@ class Shares:
 
     def note(self, session: VmSession, base: Tensor, lent: Lent) -> None:
         """Remember a block, so that the session gets the same block for the same value."""
-        blocks, key = session.blocks, key_of(base)
+        blocks, key = session.gpu.blocks, key_of(base)
         if len(blocks) >= KNOWN:
             for gone in [one for one, known in blocks.items() if not is_whole(known.tensor)]:
                 del blocks[gone]
@@ -259,5 +257,5 @@ def refuse_unshared(session: VmSession, tensor: Tensor) -> None:
     home = tensor.home
     if home.backend.cuda_number is None:
         raise MetadataError(f"the tensor is on {home.name}, whose memory is not a GPU's; {INSTEAD}")
-    if session.unshared and not session.reads_in_place:
-        raise MetadataError(f"this client gets no memory of {home.name}, {session.unshared}; {INSTEAD}")
+    if session.gpu.refusal and not session.gpu.in_place:
+        raise MetadataError(f"this client gets no memory of {home.name}, {session.gpu.refusal}; {INSTEAD}")

@@ -6,7 +6,8 @@
 - `device_state`: the engine's state of one device; `remote_needs`: the device memory that is reserved once another
   node has answered; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got
-- `session`: one client's ids and tables, and a place in its program
+- `session`: one client's ids and tables, and a place in its program; `session_files`: its open files; `gpu_sharing`:
+  the memory of GPUs that its client reads
 - `account`, `charges`: a session's memory, and the charges for storages and copies
 - `directory`: sessions, and published objects by name
 - `texts`: a session's lines and spans, by number

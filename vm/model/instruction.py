@@ -362,7 +362,7 @@ class Instruction:
         An error that lacks one of these is copied, unless it names this instruction, since the error of a lost device
         is shared by all instructions that fail with it.
         """
-        location = self.author.where(self.location)
+        location = self.author.source.where(self.location)
         if isinstance(error, TensordError):
             whole = error.op and error.location and error.instruction
             mine = error if whole or error.instruction == self.id else error.reraisable()
@@ -383,7 +383,7 @@ class Instruction:
 
 def story(instruction: Instruction) -> str:
     """The history of an instruction for the error of an illegal transition: edges, times, thread."""
-    where = instruction.author.where(instruction.location) or "an unknown line"
+    where = instruction.author.source.where(instruction.location) or "an unknown line"
     ran = instruction.stream.name if instruction.queue is not None and instruction.stream is not None else ""
     lines = [f"issued at {where} by session {instruction.author.id}, tick {instruction.admitted}"]
     lines += [

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+from ...interpreter.wire.locations import line_of, span_of
+
 Text = TypeVar("Text", str, tuple[str, ...])
 
 ENTRY = 200  # bytes of an entry without its texts
@@ -53,6 +55,31 @@ class Texts(Generic[Text]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+class SourceTexts:
+    """The lines and spans of a session's program. `limit`: bytes of the lines, and of the spans."""
+
+    __slots__ = ("lines", "spans")
+
+    def __init__(self, limit: int) -> None:
+        self.lines: Texts[str] = Texts(limit)
+        self.spans: Texts[tuple[str, ...]] = Texts(limit)
+
+    @property
+    def nbytes(self) -> int:
+        return self.lines.nbytes + self.spans.nbytes
+
+    def where(self, location: int) -> str | None:
+        """The user's line behind a location number; None for one that was never sent."""
+        try:
+            return self.lines.get(line_of(location))
+        except TypeError:  # a damaged message ran before this field was checked
+            return None
+
+    def span(self, location: int) -> tuple[str, ...]:
+        """The names of the spans behind a location number, the outermost first."""
+        return self.spans.get(span_of(location)) or ()
 
 
 def size_of(text: str | tuple[str, ...]) -> int:

@@ -46,7 +46,7 @@ class Recorders:
         """Have a recording begin with the next pass. MetadataError if there are too many, or this session has one."""
         if recorder in self.taps:
             raise MetadataError("this session records already: end that recording first")
-        if sum(one.may_store == recorder.may_store for one in self.taps) >= MOST:
+        if sum(one.files.may_store == recorder.files.may_store for one in self.taps) >= MOST:
             raise MetadataError(f"{MOST} recorders are at work already")
         self.taps[recorder] = tap
         self.beginning.append(Beginning(tap, sessions))

@@ -33,9 +33,9 @@ from ..routines.programs import RECORDS
 
 def state_of(session: VmSession) -> Iterator[Message | str]:
     """The messages; and texts, what could not be expressed."""
-    for number, line in session.locations.items():
+    for number, line in session.source.lines.items():
         yield encode_message(Location(number, line))
-    for number, path in session.spans.items():
+    for number, path in session.source.spans.items():
         yield encode_message(Span(number, path))
     for number, plan in session.plans.items():
         if number < PRIVATE and isinstance(plan, Plan):

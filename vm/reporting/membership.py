@@ -28,7 +28,7 @@ class Membership:
 
     def join(self, session: VmSession, rows: object, token: object) -> int:
         """Take a table; how many members it has. ProtocolError, and nothing is taken, if anything in it is wrong."""
-        if not session.may_store:
+        if not session.files.may_store:
             raise ProtocolError("the daemon's own user alone, over ipc, tells it the members of its cluster")
         if not is_token(token):
             raise ProtocolError(f"the token is a text of {TOKEN[0]} to {TOKEN[1]} printable ASCII characters")

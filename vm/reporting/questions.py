@@ -283,7 +283,7 @@ def _join(asked: QuestionContext, rows: object, token: object) -> int:
 
 def _drain(asked: QuestionContext) -> None:
     """Have the daemon take no new sessions. Those that are open go on."""
-    if asked.about.drain is None or not asked.session.may_store:
+    if asked.about.drain is None or not asked.session.files.may_store:
         raise ProtocolError("a daemon is drained by its own user alone, over ipc")
     asked.about.drain()
 
@@ -294,13 +294,13 @@ def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND
     if not isinstance(sessions, list | tuple):
         raise ProtocolError("the sessions to be recorded are a list of their numbers")
     chosen = frozenset(session_or_any(one, engine.directory.sessions) for one in sessions)
-    if chosen != {session.id} and not session.may_store:
+    if chosen != {session.id} and not session.files.may_store:
         raise ProtocolError(
             "a session may record its own values; those of others are recorded by the daemon's own user, over ipc"
         )
     tap = Tap(
         engine.scheduler.clock,
-        min(natural("bound", bound), BOUND if session.may_store else OTHERS_BOUND),
+        min(natural("bound", bound), BOUND if session.files.may_store else OTHERS_BOUND),
         everybody=not chosen - {0},
     )
     engine.recorders.ask(session, tap, chosen - {0})

@@ -20,6 +20,7 @@ from ...interpreter.wire.fields import is_line
 from ...interpreter.wire.messages import Convention
 from ..model.directory import Published, PublishedRoutine
 from ..model.linked import SessionProgram
+from ..model.texts import SourceTexts
 from .programs import RECORDS, Holder, check_steps, routine_of
 
 
@@ -38,8 +39,7 @@ ROUTINE = "routine"  # what an answer about one begins with
 class Publisher(Holder, Protocol):
     """A session of either engine, for publishing routines."""
 
-    def where(self, location: int) -> str | None:
-        """The text behind a location number."""
+    source: SourceTexts
 
 
 def keep_convention(session: Holder, message: Convention) -> None:
@@ -92,7 +92,7 @@ def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
             pending += step.blocks
             location = step.location
             if location and location not in found and is_line(location):
-                text = session.where(location)
+                text = session.source.where(location)
                 if text is not None:
                     found[location] = text
     return found

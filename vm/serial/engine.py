@@ -185,8 +185,7 @@ class SerialEngine(SerialState):
         for tensor in session.tensors.values():
             tensor.holders -= 1
         session.tensors.clear()
-        session.files.clear()
-        session.outputs.clear()
+        session.files.close_all()
         self.nodes.close(session)
         self.sessions.pop(session.id, None)
 

@@ -23,23 +23,22 @@ class Files:
     def file(self, session: SerialSession, message: File) -> None:
         """Open a file, or forget it."""
         number, place, request, writes = message
-        session.files.pop(number, None)
-        session.outputs.pop(number, None)
+        session.files.close(number)
         if not place:
             session.reply(request, None, None)
             return
         try:
-            file = session.open_file(place, writes=writes)
+            file = session.files.open(place, writes=writes)
         except TensordError as error:
             if writes:
-                session.outputs[number] = (unopened(error), Value(()))
+                session.files.writing[number] = (unopened(error), Value(()))
             self.state.deny(session, error, request, 0, "save" if writes else "load")
             return
         if isinstance(file, OutputFile):
-            session.outputs[number] = (file, Value(()))
+            session.files.writing[number] = (file, Value(()))
             session.reply(request, None, None)
             return
-        session.files[number] = file
+        session.files.loading[number] = file
         session.reply(request, list(file.identity), None)
 
     def load(self, session: SerialSession, message: Load) -> None:
@@ -49,7 +48,7 @@ class Files:
             refuse_cancelled(session)
             check_new(session, ids)
             device = self.state.device_of(device)
-            file = session.files.get(number)
+            file = session.files.loading.get(number)
             if file is None:
                 raise ProtocolError(f"file {number} is not open")
             if len(ids) != len(entries):
@@ -69,7 +68,7 @@ class Files:
     def write(self, session: SerialSession, message: Write) -> None:
         """Write values to a file; the first error ends that."""
         number, ids, offsets, location = message
-        output = session.outputs.get(number)
+        output = session.files.writing.get(number)
         try:
             refuse_cancelled(session)
             if output is None:
@@ -87,7 +86,7 @@ class Files:
 
     def flush(self, session: SerialSession, message: Flush) -> None:
         """Answer once everything is on the disk."""
-        output = session.outputs.pop(message.file, None)
+        output = session.files.writing.pop(message.file, None)
         if output is None:
             raise ProtocolError(f"file {message.file} is not open for writing")
         file, link = output

@@ -74,7 +74,7 @@ class SerialMachine:
     def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict)
-        session.open_file = open_own_place
+        session.files.open = open_own_place
         return session
 
     def detach(self, session: SerialSession) -> None:

@@ -52,7 +52,7 @@ class SerialState:
 
     def location(self, session: SerialSession, message: Location) -> None:
         """Keep a location's text under its number."""
-        session.locations[message.number] = message.text
+        session.source.lines.keep(message.number, message.text)
 
     def check_kernel(self, op: str, device: str) -> str:
         """The device's full name; MetadataError if there is no such device, or the op has no kernel there."""
@@ -128,7 +128,7 @@ class SerialState:
         error = error.reraisable()
         error.instruction = self.ids
         error.op = error.op or label
-        error.location = session.where(location)
+        error.location = session.source.where(location)
         if not isinstance(error, CancelledError):
             self.tell(session, error)
         return error

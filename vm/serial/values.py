@@ -16,7 +16,6 @@ from ...interpreter.errors import (
     text_of,
     without_frames,
 )
-from ...interpreter.files.open_file import OpenFile, OutputFile
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import Reader
 from ...interpreter.schema.infer import check_targets, infer_once
@@ -24,10 +23,11 @@ from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.locations import line_of
 from ...interpreter.wire.messages import decode_meta
 from ..model.linked import SessionProgram
-from ..model.session import PRIVATE, FileOpener, ReplySink, refuse_files
+from ..model.session import PRIVATE, ReplySink
+from ..model.session_files import SessionFiles
+from ..model.texts import SourceTexts
 
 CANCELLED = "the session was cancelled"
 CLOSED = "the session was closed"
@@ -105,24 +105,18 @@ class SerialSession:
         self.tensors: dict[int, SerialTensor] = {}
         self.chains: dict[int, Value] = {}
         self.signatures: dict[int, Signature | TensordError] = {}
-        self.locations: dict[int, str] = {}
-        self.files: dict[int, OpenFile] = {}
-        self.outputs: dict[int, tuple[OutputFile, Value]] = {}
-        self.open_file: FileOpener = refuse_files
+        self.files: SessionFiles[Value] = SessionFiles()
         self.newest = 0
         self.generation = 0
         self.cancelled: TensordError | None = None
         self.errors = 0
         self.synced = 0  # as many of them were known to the latest sync
         self.limits = Limits()
+        self.source = SourceTexts(self.limits.location_bytes)
         self.programs: dict[int, Program | Reader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made
-
-    def where(self, location: int) -> str | None:
-        """The user's line behind a location number; None for one that was never sent."""
-        return self.locations.get(line_of(location))
 
     def answer(self, request: int, value: Value) -> None:
         """Reply with the value, or with the first of its errors."""
@@ -171,7 +165,7 @@ def describe(
     session: SerialSession, error: BaseException, op: str, called: str, location: int, number: int
 ) -> TensordError:
     """The exception of a kernel or a callback as an error with op, location and number."""
-    where = session.where(location)
+    where = session.source.where(location)
     if isinstance(error, TensordError):
         mine = error.reraisable()
         mine.op, mine.location = error.op or op, error.location or where
@@ -190,7 +184,7 @@ def describe(
 def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
     """The answer to a request that cannot be met."""
     error = error.reraisable()
-    error.op, error.location = error.op or what, error.location or session.where(location)
+    error.op, error.location = error.op or what, error.location or session.source.where(location)
     return Value(None, (error,))
 
 

@@ -157,7 +157,7 @@ class TestCallers:
             names["work"]()
         library = "fitting/models.py:2 in f0"
         assert lines_of(session, "add") == [f"{library} <- /home/me/job.py:{line} in work" for line in (2, 3)] * 3
-        texts = list(session._core.transport._session.locations.values())
+        texts = list(session._core.transport._session.source.lines.values())
         assert len(texts) == len(set(texts))
 
     def test_of_a_deep_library_the_nearest_lines_and_the_programs_remain(self, session):

@@ -246,4 +246,4 @@ class TestCost:
                 session.sync()
         assert spans_of(session, "add")[-1:] == [("outer",)]
         assert spans_of(session, "multiply")[-3:] == [("outer", f"4.{inner}") for inner in range(3)]
-        assert len(session._core.transport._session.spans) <= 7
+        assert len(session._core.transport._session.source.spans) <= 7

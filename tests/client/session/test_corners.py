@@ -150,7 +150,7 @@ def test_locations_are_bounded_on_both_sides(session, monkeypatch):
         exec(compile("x + 1", f"cell {i}", "exec"), {"x": x})  # noqa: S102 - cells of a notebook
     session.sync()
     assert len(session._core.outbox.locations.sites) <= 50
-    assert len(session._core.transport._session.locations) <= 100
+    assert len(session._core.transport._session.source.lines) <= 100
 
 
 def test_any_number_of_operands_may_be_dropped_with_the_call_that_uses_them(session):

@@ -225,7 +225,7 @@ def test_locations_are_the_users_lines(session):
             assert made[way][1] in by_op[op], way
         assert made["call"][1] in by_op["multiply"]
         assert all("in uses" in location for location in by_op.values())
-    assert len(machine_of(session).engine.directory.sessions[1].locations) < 20
+    assert len(machine_of(session).engine.directory.sessions[1].source.lines) < 20
 
 
 # --- copies, and what Python asks for

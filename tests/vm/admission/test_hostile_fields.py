@@ -223,8 +223,8 @@ class Scene:
         self.program, self.routine = self.client.new(), self.client.new()
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
-        self.client.session.open_file = lambda _place, *, writes: OUTPUT if writes else INPUT
-        self.client.session.may_store = self.client.session.reads_in_place = True
+        self.client.session.files.open = lambda _place, *, writes: OUTPUT if writes else INPUT
+        self.client.session.files.may_store = self.client.session.gpu.in_place = True
         self.bare.device.cuda_number = 0
         self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))
         self.client.publish("kept", ids=[self.tensor])
@@ -243,12 +243,13 @@ class Scene:
 
     def state(self) -> Any:
         session, engine = self.client.session, self.bare.engine
+        source = session.source
         return (
             {id_: tensor for id_, tensor in session.tensors.items() if id_ < NEW},
             {**session.plans, self.signature: None},
             ({**session.programs}, {**session.routines}),
-            (dict(session.chains), list(session.files), list(session.outputs)),
-            [(session.where(n), session.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
+            (dict(session.chains), list(session.files.loading), list(session.files.writing)),
+            [(source.where(n), source.span(n << LINE_BITS)) for n in range(2, 5)],  # not 1, which is given anew
             (dict(engine.directory.names), engine.residency.copies - len(session.tensors)),
             (session.cancelled, session.generation, session.account.bytes, session.payload),
         )

@@ -210,7 +210,7 @@ def test_numbers_of_signatures_and_locations_are_bounded(bare: Bare) -> None:
     x = client.upload([1.0])
     client.send(Location(3, "far"), Location(2, "long" * 10))
     assert [type(error) for error in bare.errors] == [QuotaError, QuotaError]
-    assert (client.session.where(1), len(client.session.locations)) == ("user.py:1", 1)
+    assert (client.session.source.where(1), len(client.session.source.lines)) == ("user.py:1", 1)
     client.call("negative", x)
     client.call("negative", x)
     refused = client.call("negative", x)
@@ -225,10 +225,10 @@ def test_the_bytes_of_locations_and_of_spans_are_bounded_and_the_newest_are_know
         client.send(Location(number, f"{number:0900}"), Span(number, 7 * (f"{number:0128}",)))
     session = client.session
     assert bare.errors == []
-    assert 7_000 < session.locations.nbytes <= 10_000
-    assert 7_000 < session.spans.nbytes <= 10_000
-    assert (session.where(1), session.span(1 << LINE_BITS)) == (None, ())
-    assert (session.where(100), len(session.span(100 << LINE_BITS))) == (f"{100:0900}", 7)
+    assert 7_000 < session.source.lines.nbytes <= 10_000
+    assert 7_000 < session.source.spans.nbytes <= 10_000
+    assert (session.source.where(1), session.source.span(1 << LINE_BITS)) == (None, ())
+    assert (session.source.where(100), len(session.source.span(100 << LINE_BITS))) == (f"{100:0900}", 7)
 
 
 @pytest.mark.parametrize("refused", [Location(2, "too long a line"), [LOCATION, 2, None], [ATOMIC, [[LOCATION, 2, 5]]]])
@@ -236,14 +236,14 @@ def test_the_number_of_a_refused_location_stands_for_none(bare: Bare, refused: A
     client = bare.client(text=12)
     client.send(Location(2, "former.py:2"), refused)
     assert len(bare.errors) == 1
-    assert client.session.where(2) is None
+    assert client.session.source.where(2) is None
 
 
 def test_the_number_of_a_refused_span_stands_for_none(bare: Bare) -> None:
     client = bare.client()
     client.send(Span(2, ("former",)), Span(2, ("x" * 200,)))
     assert len(bare.errors) == 1
-    assert client.session.span(2 << LINE_BITS) == ()
+    assert client.session.source.span(2 << LINE_BITS) == ()
 
 
 def test_chains_are_bounded(bare: Bare) -> None:
@@ -271,7 +271,7 @@ def test_ids_of_refused_chains_are_bounded_and_go_with_a_release(bare: Bare) -> 
 def test_files_that_could_not_be_opened_are_remembered_up_to_a_bound(bare: Bare) -> None:
     client = bare.client(files=2)
     client.send(*(File(number, (0, "x"), 0, writes=True) for number in range(1, 100)))
-    assert list(client.session.outputs) == [1, 2]  # their numbers are bounded
+    assert list(client.session.files.writing) == [1, 2]  # their numbers are bounded
     assert len(bare.errors) == 99
 
 

@@ -64,8 +64,8 @@ class Client:
         self.answers: dict[int, tuple[Any, TensordError | None]] = {}
         with machine.inside():
             self.session = machine.engine.open_session(self.reply, "client", limits=Limits(**limits))
-        self.session.unshared = ""
-        self.session.watch_process = lambda: self.user
+        self.session.gpu.refusal = ""
+        self.session.gpu.watch = lambda: self.user
         self.ids = self.requests = 0
         self.send(Signature(1, "add", (), (ONE, "float"), "cuda:0", None))
         self.send(Signature(2, "add", (), (ONE, "float"), "cuda:0", (ONE,)))
@@ -247,10 +247,10 @@ def test_what_cannot_be_shared_is_refused_and_the_export_fails_with_that(machine
 def test_a_client_that_may_not_have_memory_is_told_why(machine: VirtualMachine) -> None:
     client = Client(machine)
     x = client.upload()
-    client.session.unshared = "which is in no process of the same user on the same machine"
+    client.session.gpu.refusal = "which is in no process of the same user on the same machine"
     with pytest.raises(MetadataError, match=r"no memory of cuda:0, which is in no process of .*; numpy\(\) gives"):
         client.share(x)
-    client.session.unshared, client.session.watch_process = "", None
+    client.session.gpu.refusal, client.session.gpu.watch = "", None
     with pytest.raises(MetadataError, match="the end of the client's process could not be noticed"):
         client.share(x)
     client.close()

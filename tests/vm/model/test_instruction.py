@@ -30,7 +30,7 @@ def parts() -> Parts:
 @pytest.fixture
 def instruction(parts: Parts) -> Instruction:
     """One that was not admitted, with a line of the user's."""
-    parts.session.locations.keep(3, "user.py:3")
+    parts.session.source.lines.keep(3, "user.py:3")
     return Instruction(7, parts.session, Opcode.CALL, "add", parts.here, 3)
 
 

@@ -193,7 +193,7 @@ class TestAllSessions:
         with pytest.raises(MetadataError, match="4 recorders"):
             record(sessions[4])
         other = machine_of(sessions[4]).engine.directory.sessions[own(sessions[4])]
-        other.may_store = False  # others do not take the machine's user's places, nor he theirs
+        other.files.may_store = False  # others do not take the machine's user's places, nor he theirs
         record(sessions[4])
         assert machine_of(sessions[4]).engine.recorders.taps[other].bound == OTHERS_BOUND
 
@@ -310,7 +310,7 @@ def test_over_a_daemon_a_client_that_is_not_the_daemons_user_records_itself_alon
     """Whoever may ask over ipc as the daemon's own user may record all; others have `may_store` unset."""
     machine = machine_of(session)
     (inner,) = machine.engine.directory.sessions.values()
-    inner.may_store = False
+    inner.files.may_store = False
     with pytest.raises(ProtocolError, match="the daemon's own user"):
         record(session, [])
     record(session)

@@ -31,7 +31,7 @@ def told(members) -> list[Any]:
 
 def session(*, may: bool = True) -> VmSession:
     made = VmSession(1, lambda *_: None)
-    made.may_store = may
+    made.files.may_store = may
     return made
 
 

@@ -201,7 +201,7 @@ def test_what_fails_with_a_lost_device_names_its_own_op_and_line() -> None:
     parts.device.lost = RuntimeError("gone")
     parts.here.lost = loss_of(parts.here)
     for line, label in ((1, "first"), (2, "second")):
-        parts.session.locations.keep(line, f"user.py:{line}")
+        parts.session.source.lines.keep(line, f"user.py:{line}")
         big = parts.tensor(100, filled=False)  # more than fits: the op finds the loss when it looks for memory
         parts.op(label, writes=[big], before=at_line(line))
     parts.schedule()

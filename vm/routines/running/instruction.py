@@ -254,7 +254,7 @@ class RunInstruction(Instruction):
     def failure(self, call: KernelStep, error: BaseException, step: int | None = None) -> TensordError:
         """The error of a call, or of a step of its fusion, fit to be kept."""
         op, line = call.plan.op, self.segment.program.steps[call.step if step is None else step].location
-        location = self.author.where(line) if is_line(line) else None
+        location = self.author.source.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
             mine = error.reraisable()
             mine.op, mine.location, mine.instruction = error.op or op.name, error.location or location, self.id

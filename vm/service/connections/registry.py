@@ -130,13 +130,13 @@ class ConnectionRegistry:
         peer.session = session = self.engine.open_session(
             self.sink(peer), peer.name, strict=hello.strict, limits=self.limits
         )
-        session.may_store = listener.local and credentials.uid in (os.getuid(), 0)
-        session.stores = () if listener.local else self.checkpoints
+        session.files.may_store = listener.local and credentials.uid in (os.getuid(), 0)
+        session.files.stores = () if listener.local else self.checkpoints
         self.allow_blocks(peer, session)
         if peer.shared:
-            session.open_file = partial(open_peer_place, credentials.pid)
+            session.files.open = partial(open_peer_place, credentials.pid)
         elif self.files:
-            session.open_file = partial(open_below_place, self.files)
+            session.files.open = partial(open_below_place, self.files)
         peer.on(Event.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)
@@ -148,10 +148,10 @@ class ConnectionRegistry:
         if peer.pidfd < 0:
             return
         if self.gpu_memory == "nobody" or (self.gpu_memory == "user" and peer.credentials.uid != os.getuid()):
-            session.unshared = f"since its configuration says gpu_memory = {self.gpu_memory!r}"
+            session.gpu.refusal = f"since its configuration says gpu_memory = {self.gpu_memory!r}"
             return
-        session.unshared = ""
-        session.watch_process = partial(ProcessEnd, peer.pidfd, peer.credentials.pid)
+        session.gpu.refusal = ""
+        session.gpu.watch = partial(ProcessEnd, peer.pidfd, peer.credentials.pid)
 
     def refuse_crowd(self, listener: Listener) -> None:
         """QuotaError if there are as many sessions as may be, or if they take as many descriptors as they may."""
@@ -216,7 +216,7 @@ class ConnectionRegistry:
 
     def gpus_for(self, peer: Peer) -> dict[str, str]:
         """The bus ids of the devices whose memory the peer may have."""
-        if session_of(peer).unshared:
+        if session_of(peer).gpu.refusal:
             return {}
         return {name: one.backend.bus_id for name, one in self.engine.devices.items() if one.backend.bus_id}
 

@@ -45,7 +45,7 @@ def test_a_value_has_its_maker_its_holders_and_its_time(bare):
     assert (one.device, one.sort, one.nbytes, one.session) == ("cpu:0", TENSOR, 64, maker.session.id)
     assert (set(one.holders), list(one.names)) == ({maker.session.id, other.session.id}, ["w"])
     assert before < one.since <= bare.now
-    assert maker.session.where(one.location) == "user.py:1"
+    assert maker.session.source.where(one.location) == "user.py:1"
     assert one.goes_with == 0
 
 

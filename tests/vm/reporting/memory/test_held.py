@@ -24,7 +24,7 @@ def asked(engine, by, limit=50, on=""):
 
     def where(session, location):
         found = engine.directory.sessions.get(session)
-        return SourceLocation() if found is None else SourceLocation(found.where(location) or "", ())
+        return SourceLocation() if found is None else SourceLocation(found.source.where(location) or "", ())
 
     def about(session):
         found = engine.directory.sessions.get(session)

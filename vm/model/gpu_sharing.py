@@ -1,0 +1,34 @@
+"""The memory of GPUs that a session's client reads without a copy, in this process or in its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...streams.device import BlockUser
+
+ELSEWHERE: Final = "which is in no process of the same user on the same machine"
+
+
+class GpuSharing:
+    """What one session's client may read, and what it has.
+
+    `in_place`: the client, in this process, reads the values themselves. `refusal`: why a client in another process
+    gets no blocks; empty if it does. `watch` begins to watch the client's
+    process. `blocks`: the client's blocks, by the values in them (`admission.shares`).
+    """
+
+    __slots__ = ("_user", "blocks", "in_place", "refusal", "watch")
+
+    def __init__(self, *, in_place: bool) -> None:
+        self.in_place = in_place
+        self.refusal = ELSEWHERE
+        self.watch: Callable[[], BlockUser] | None = None
+        self.blocks: dict[Any, Any] = {}
+        self._user: BlockUser | None = None
+
+    def user(self) -> BlockUser | None:
+        """The client's process, watched from its first block on; None if its end cannot be noticed."""
+        if self._user is None and self.watch is not None:
+            self._user = self.watch()
+        return self._user
