@@ -28,30 +28,24 @@ from ..model.account import Account
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_MEMORY, Instruction
 from ..model.lifecycle import Status
-from ..model.remote_needs import RemoteNeeds
+from ..model.needs import Needs
 
 
 def expect(device: DeviceState, instruction: Instruction, nbytes: int | None) -> None:
     """Note at admission that the instruction will reserve `nbytes`; None if not known yet."""
+    needs = device.needs
     if instruction.remote or (device.behind and instruction.author in device.behind):
         instruction.remote = True  # so that its readers become remote, too
-        device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, -1 if nbytes is None else nbytes)
-    elif nbytes is None:
-        device.unknown += 1
-        device.unreserved[instruction] = -1
-    else:
-        device.unreserved[instruction] = nbytes
-        device.unreserved_bytes += nbytes
+        needs = device.behind.setdefault(instruction.author, Needs())
+    needs.put(instruction, -1 if nbytes is None else nbytes)
 
 
 def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """Note after admission that the instruction will reserve `nbytes`, at its position in program order."""
     if instruction.remote:
-        device.behind.setdefault(instruction.author, RemoteNeeds()).put(instruction, nbytes)
+        device.behind.setdefault(instruction.author, Needs()).put(instruction, nbytes)
     elif instruction not in device.unreserved:
-        device.unreserved_bytes += nbytes
-        device.unreserved[instruction] = nbytes
-        device.unreserved = dict(sorted(device.unreserved.items(), key=lambda entry: entry[0].admitted))
+        device.needs.put(instruction, nbytes)
 
 
 def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
@@ -67,12 +61,9 @@ def undecided(account: Account, device: DeviceState, but: Instruction | None = N
 
 def learn_need(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """Set the need of an instruction whose pending meta is resolved."""
-    if device.unreserved.get(instruction) == -1:
-        device.unknown -= 1
-        device.unreserved[instruction] = nbytes
-        device.unreserved_bytes += nbytes
-    elif (theirs := behind(device, instruction)) is not None and theirs.needs.get(instruction) == -1:
-        theirs.put(instruction, nbytes)
+    for needs in needs_with(device, instruction):
+        if needs.needs[instruction] < 0:
+            needs.put(instruction, nbytes)
 
 
 def settle(device: DeviceState, instruction: Instruction) -> None:
@@ -81,24 +72,22 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
         theirs.take(instruction)
         if not theirs.needs:
             del device.behind[instruction.author]
-    nbytes = device.unreserved.pop(instruction, 0)
-    if nbytes < 0:
-        device.unknown -= 1
-    else:
-        device.unreserved_bytes -= nbytes
+    device.needs.take(instruction)
 
 
 def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
     """Reduce the need of an instruction that has reserved its known memory to `nbytes`, which its kernel may return."""
-    before = device.unreserved.get(instruction)
-    if before is not None and before > 0:
-        device.unreserved_bytes += nbytes - before
-        device.unreserved[instruction] = nbytes
-    elif (theirs := behind(device, instruction)) is not None and theirs.needs.get(instruction, 0) > 0:
-        theirs.put(instruction, nbytes)
+    for needs in needs_with(device, instruction):
+        if needs.needs[instruction] > 0:
+            needs.put(instruction, nbytes)
 
 
-def behind(device: DeviceState, instruction: Instruction) -> RemoteNeeds | None:
+def needs_with(device: DeviceState, instruction: Instruction) -> list[Needs]:
+    """The needs of the device that have the instruction's, if any do."""
+    return [one for one in (device.needs, behind(device, instruction)) if one is not None and instruction in one.needs]
+
+
+def behind(device: DeviceState, instruction: Instruction) -> Needs | None:
     """The remote needs that contain the instruction; None if it is not remote."""
     return device.behind.get(instruction.author) if device.behind and instruction.remote else None
 
@@ -110,24 +99,25 @@ def may_reserve(device: DeviceState, instruction: Instruction, nbytes: int) -> b
     theirs = behind(device, instruction)
     if theirs is not None and not theirs.lets(instruction, nbytes, free, backend.limit):
         return False
-    beside = 0 if theirs is None else nbytes
-    if not device.unknown and free - beside >= device.unreserved_bytes:
+    beside, needs = 0 if theirs is None else nbytes, device.needs
+    if not needs.unknown and free - beside >= needs.nbytes:
         return True  # enough for all unreserved instructions
     first = next(iter(device.unreserved), instruction)
     if first is instruction or (theirs is not None and first.admitted > instruction.admitted):
         return True
     # The need of an earlier instruction is unknown: leave half of the device for it.
-    return device.unknown > 0 and free - nbytes >= max(device.unreserved_bytes, backend.limit // 2)
+    return needs.unknown > 0 and free - nbytes >= max(needs.nbytes, backend.limit // 2)
 
 
 def has_spare(device: DeviceState, nbytes: int) -> bool:
     """Whether `nbytes` are free beyond the needs of all unreserved instructions."""
-    backend, needs = device.backend, device.unreserved_bytes
+    backend, needs = device.backend, device.needs
+    spare = backend.limit - backend.allocated - nbytes - needs.nbytes
     if device.behind:
         if any(theirs.unknown for theirs in device.behind.values()):
             return False
-        needs += sum([theirs.nbytes for theirs in device.behind.values()])
-    return not device.unknown and backend.limit - backend.allocated - nbytes >= needs
+        spare -= sum(theirs.nbytes for theirs in device.behind.values())
+    return not needs.unknown and spare >= 0
 
 
 def oldest(device: DeviceState) -> Instruction | None:

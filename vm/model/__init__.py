@@ -3,8 +3,8 @@
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
 - `instruction`: instructions, and the actions at their ends; `lifecycle`: their states; `reason`: why one waits for
   another
-- `device_state`: the engine's state of one device; `remote_needs`: the device memory that is reserved once another
-  node has answered; `session_queue`: one session's queue on a stream
+- `device_state`: the engine's state of one device; `needs`: the memory that instructions will reserve there;
+  `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got
 - `session`: one client's ids and tables, and a place in its program; `session_files`: its open files; `gpu_sharing`:
   the memory of GPUs that its client reads

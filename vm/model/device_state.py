@@ -6,10 +6,9 @@ Only `memory` writes the fields of the ledger. Their invariants:
 
 - `planned` counts the bytes that will be in use once every admitted instruction has run, in program order: the known
   sizes of all current copies here, and the most bytes of results whose size depends on data (`Instruction.most`);
-- `unreserved` holds, in program order, the instructions that have not reserved their memory yet, with the bytes that
-  each needs: -1 while a meta is pending. `unreserved_bytes` is the sum of the known needs, `unknown` counts the others;
-- `behind` holds, by author, the instructions that wait for other nodes (`model.remote_needs`), which are not in
-  `unreserved`;
+- `needs` has the instructions that have not reserved their memory yet, in program order, with the bytes that each needs
+  (`model.needs`); `unreserved` are its instructions;
+- `behind` holds, by author, the needs of instructions that wait for other nodes, which are not in `needs`;
 - `waiting` is a heap, in program order, of ready instructions whose memory was not free. Entries that have retired
   since are dropped when they come up;
 - `short`: memory was short once. From then on, uses of storages are stamped (`memory.victims`);
@@ -43,7 +42,7 @@ from ...interpreter.errors import DeviceMemoryError, TensordError
 from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
-from .remote_needs import RemoteNeeds
+from .needs import Needs
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -96,6 +95,7 @@ class DeviceState:
         "mapped",
         "moved",
         "name",
+        "needs",
         "pinned",
         "pins",
         "planned",
@@ -108,9 +108,7 @@ class DeviceState:
         "standby",
         "tally",
         "tiers",
-        "unknown",
         "unreserved",
-        "unreserved_bytes",
         "unsettled",
         "users",
         "uses",
@@ -158,10 +156,9 @@ class DeviceState:
         # The ledger.
         self.planned = 0
         self.leaving = False
-        self.unreserved: dict[Instruction, int] = {}
-        self.unreserved_bytes = 0
-        self.unknown = 0
-        self.behind: dict[VmSession, RemoteNeeds] = {}
+        self.needs = Needs()
+        self.unreserved = self.needs.needs
+        self.behind: dict[VmSession, Needs] = {}
         self.waiting: list[tuple[int, Instruction]] = []
         self.short = False
         self.candidates: dict[Copy, Storage] = {}
@@ -174,6 +171,16 @@ class DeviceState:
     def streams(self) -> list[Stream]:
         """The device's own streams, and the streams of instructions that wait for other nodes or for clients."""
         return [*self.backend.streams, *(one for one in (self.link, self.calls) if one is not None)]
+
+    @property
+    def unreserved_bytes(self) -> int:
+        """The known bytes that instructions will reserve."""
+        return self.needs.nbytes
+
+    @property
+    def unknown(self) -> int:
+        """The number of instructions that do not know yet how much they will reserve."""
+        return self.needs.unknown
 
     @property
     def below(self) -> DeviceState | None:

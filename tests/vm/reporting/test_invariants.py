@@ -120,7 +120,9 @@ def reusable_twice(busy: Busy) -> None:
 
 
 def order_of_unreserved(busy: Busy) -> None:
-    busy.cpu.unreserved = dict(reversed(busy.cpu.unreserved.items()))
+    order = list(reversed(busy.cpu.unreserved.items()))
+    busy.cpu.unreserved.clear()
+    busy.cpu.unreserved.update(order)
 
 
 def retired_and_unreserved(busy: Busy) -> None:
@@ -132,14 +134,6 @@ def retired_and_unreserved(busy: Busy) -> None:
 def scratch_of_what_does_not_run(busy: Busy) -> None:
     busy.host.scratch = 8
     busy.device.set_aside(8)
-
-
-def unknown_off(busy: Busy) -> None:
-    busy.cpu.unknown += 1
-
-
-def unreserved_bytes_off(busy: Busy) -> None:
-    busy.cpu.unreserved_bytes -= 8
 
 
 def holders_off(busy: Busy) -> None:
@@ -281,10 +275,8 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     leaked_buffer: "memory_adds_up",
     reusable_twice: "memory_adds_up",
     scratch_of_what_does_not_run: "memory_adds_up",
-    order_of_unreserved: "the_ledger_adds_up",
-    retired_and_unreserved: "the_ledger_adds_up",
-    unknown_off: "the_ledger_adds_up",
-    unreserved_bytes_off: "the_ledger_adds_up",
+    order_of_unreserved: "needs_are_of_live_instructions",
+    retired_and_unreserved: "needs_are_of_live_instructions",
     bytes_off: "accounts_add_up",
     share_off: "shares_add_up",
     mapping_without_export: "mappings_are_counted",

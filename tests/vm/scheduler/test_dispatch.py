@@ -231,8 +231,7 @@ class TestMemory:
         parts.op("busy", writes=[parts.tensor()])
         parts.device.limit = parts.device.allocated
         late, first = (parts.op(str(n), writes=[parts.tensor(filled=False)]) for n in range(2))
-        del parts.here.unreserved[late]
-        parts.here.unreserved_bytes -= 8
+        parts.here.needs.take(late)
         expect_late(parts.here, late, 8)
         assert list(parts.here.unreserved) == [late, first]
         parts.device.limit = 1 << 24
