@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from .each_case import each_case
 
 ROOT = Path(__file__).parent.parent
+MAP = runpy.run_path(str(ROOT / "docs" / "make_rooms.py"))  # the map of rooms, drawn from all imports
 PACKAGES = ("client", "interpreter", "streams", "vm")
 ROOMS = sorted(path.parent for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
 # Rooms of the client that reach into the machine; the thin client never imports them.
@@ -58,6 +60,16 @@ def test_the_diagram_and_the_list_of_the_clients_rooms_have_them_in_their_order(
         zip(rooms, [*rooms[1:], ""], strict=True)
     )
     assert re.findall(r"^- `(\w+)/`", (ROOT / "client" / "__init__.py").read_text(), re.MULTILINE) == rooms[::-1]
+
+
+@each_case("package", ["tensord", *(f"tensord.{name}" for name in PACKAGES)])
+def test_no_rooms_import_each_other_in_a_circle(package):
+    assert MAP["circles"](MAP["rooms"](package)) == []
+
+
+def test_a_circle_of_rooms_is_found():
+    found = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"e"}}
+    assert MAP["circles"](found) == [{"b", "c"}, {"e"}]
 
 
 def imports_for_types(module: str) -> set[str]:

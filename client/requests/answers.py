@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,12 @@ from ..outbox.outbox import Build, Outbox
 from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
-if TYPE_CHECKING:
-    from ..tensor.handle import Handle
+
+class Asked(Protocol):
+    """A tensor as questions know it: its id, and its meta once known."""
+
+    _id: int
+    _meta: Meta | None
 
 
 class Answers:
@@ -29,13 +33,13 @@ class Answers:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def fetch(self, tensor: Handle) -> NDArray[Any]:
+    def fetch(self, tensor: Asked) -> NDArray[Any]:
         return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self.question(tensor))))
 
-    def fetching(self, tensor: Handle) -> Steps[NDArray[Any]]:
+    def fetching(self, tensor: Asked) -> Steps[NDArray[Any]]:
         return fetched(tensor, (yield self._outbox.ask(self.question(tensor))))
 
-    def fetching_all(self, tensors: Sequence[Handle]) -> Steps[list[NDArray[Any]]]:
+    def fetching_all(self, tensors: Sequence[Asked]) -> Steps[list[NDArray[Any]]]:
         """The values of several tensors, in one round trip."""
         replies = self._outbox.ask_all([self.question(tensor) for tensor in tensors])
         found = []
@@ -43,18 +47,18 @@ class Answers:
             found.append(fetched(tensor, (yield reply)))
         return found
 
-    def question(self, tensor: Handle) -> Build:
+    def question(self, tensor: Asked) -> Build:
         """The question for the value. A large value is read in the daemon's memory, as an *export* with its own id."""
         outbox, meta = self._outbox, tensor._meta
         if not (outbox.transport.maps and type(meta) is Meta and meta.nbytes >= SHARED_FROM):
             return partial(Fetch, tensor._id, export=0)
         return lambda request, location: Fetch(tensor._id, request, location, outbox.new_id())
 
-    def ask_ready(self, tensor: Handle) -> Reply:
+    def ask_ready(self, tensor: Asked) -> Reply:
         """Ask to be told when the tensor is ready. Does not wait."""
         return self._outbox.ask(partial(Wait, (tensor._id,)))
 
-    def await_ready(self, tensor: Handle, timeout: float | None) -> Any:
+    def await_ready(self, tensor: Asked, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
         limit = seconds("wait", timeout)
         return self._outbox.await_reply(self.ask_ready(tensor), limit)
@@ -67,7 +71,7 @@ class Answers:
         """Ask the machine about itself. Does not wait."""
         return self._outbox.ask(lambda request, _: Query(what, arguments, request), located=False)
 
-    def look_at(self, tensor: Handle, timeout: float) -> dict[str, Any]:
+    def look_at(self, tensor: Asked, timeout: float) -> dict[str, Any]:
         """The present state, error and meta of a tensor. Moves nothing; TimeoutError without an answer."""
         found: dict[str, Any] = self._outbox.await_reply(self.ask("state", tensor._id), timeout)
         return found
@@ -81,7 +85,7 @@ class Answers:
         return self._outbox.ask(Sync)
 
 
-def fetched(tensor: Handle, value: NDArray[Any]) -> NDArray[Any]:
+def fetched(tensor: Asked, value: NDArray[Any]) -> NDArray[Any]:
     """The fetched value; the tensor learns its meta from it."""
     if tensor._meta is None:
         tensor._meta = Meta.of(value.shape, value.dtype)

@@ -7,6 +7,7 @@
 - `records`: a program as it travels; and hostile records back to a program
 - `text`: a program as people read it; `parse`: such a text back to a program, through the builder; `tokens`: its lines
 - `convention`: how a routine is called: its nested arguments and results, as plain data that can travel
+- `facts`: what a program's steps read, make and change, for passes and compilers
 - `fusion`: which steps are computed together, piece by piece; `rows`: and reductions with them
 - `passes/`: programs made simpler, bit for bit; `inlining`: the steps of a program as steps of another
 """

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ..types.meta import Shape
-from .passes.facts import is_total, made_by, newest_values, roots_of
+from .facts import is_total, made_by, newest_values, roots_of
 from .program import NO_OPS, Program, Step
 from .rows import RowShape, common, goes_through, is_thin
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ..schema.opdef import Attributes, OpDef, find
 from ..types.meta import Meta, OperandMeta, Shape
-from .passes.facts import metas_of
+from .facts import metas_of
 from .program import NO_OPS, Program, Step
 
 LONGEST: Final = 1 << 16  # elements of a row: two of them at least are a piece, which is to stay in the cache

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
+from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion, Terms
-from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.opdef import BoundKernel, OpDef, find
 from ...interpreter.types.meta import Meta, OperandMeta

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.opdef import UNNOTICED, BoundKernel, find
 from ...interpreter.types.meta import Meta

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.programs.rows import RowShape
 from ...interpreter.schema.opdef import UNNOTICED, find

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ...interpreter.programs.facts import metas_of
 from ...interpreter.programs.fusion import Fusion
-from ...interpreter.programs.passes.facts import metas_of
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.programs.rows import RowShape
 from ...interpreter.schema.opdef import BoundKernel, find

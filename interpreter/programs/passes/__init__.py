@@ -6,7 +6,6 @@
 - `devices`: steps of one device stand together
 - `transfers`: moves are shared, folded away, and come early
 - `sharing`: two steps that make the same, made one; for `needless` and `transfers`
-- `facts`: what passes ask about programs
 - `rebuilding`: a program from another's steps, checked anew by the builder
 
 What every pass keeps: the order of prints and effects; in-place writes; errors with their locations, so that a step

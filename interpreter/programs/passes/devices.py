@@ -12,8 +12,8 @@ from itertools import pairwise
 from operator import is_
 from typing import TypeAlias
 
+from ..facts import made_by, roots_of
 from ..program import COLLECTIVES, MOVE, NO_OPS, Program, Step
-from .facts import made_by, roots_of
 from .rebuilding import rebuilt
 
 Place: TypeAlias = tuple[int, int]

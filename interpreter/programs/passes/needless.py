@@ -6,8 +6,8 @@ checked before each run.
 
 from __future__ import annotations
 
+from ..facts import is_total, made_by, may_refuse_numbers, newest_values
 from ..program import MOVE, Program, Step
-from .facts import is_total, made_by, may_refuse_numbers, newest_values
 from .rebuilding import rebuilt
 from .sharing import shared
 

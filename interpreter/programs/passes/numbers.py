@@ -15,9 +15,9 @@ import msgpack
 from ...errors import TensordError
 from ...schema.promotion import WIRE_INTEGERS, check_scalar
 from ...types.meta import Scalar
+from ..facts import metas_of
 from ..numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, Number
 from ..program import Program, Step, plain_complex
-from .facts import metas_of
 from .rebuilding import rebuilt
 
 LARGEST_POWER = 128  # bits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..builder import STEPS, Builder
+from ..facts import made_by, origin
 from ..numbers import Number
 from ..program import Program, Step
-from .facts import made_by, origin
 
 
 def rebuilt(

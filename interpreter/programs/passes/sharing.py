@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from ..facts import made_by, origin, overwritten
 from ..program import MOVE, Program, Step
-from .facts import made_by, origin, overwritten
 
 _Key: TypeAlias = tuple[Any, ...]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from operator import is_
 from typing import NamedTuple
 
+from ..facts import made_by, newest_values, origin, overwritten
 from ..program import MOVE, NO_DEVICE, NO_OPS, Program, Step
-from .facts import made_by, newest_values, origin, overwritten
 from .rebuilding import rebuilt
 from .sharing import shared
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ....interpreter.programs.facts import made_by
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.passes.facts import made_by
 from ....interpreter.programs.program import Program
 from .layouts import Layout
 from .segments import Piece

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from ....interpreter.programs.facts import made_by
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.passes.facts import made_by
 from ....interpreter.programs.passes.table import IN_PLACE, IN_SEGMENTS, MEMORY_PLAN
 from ....interpreter.programs.program import Program
 from ....interpreter.schema.opdef import UNNOTICED, BoundKernel

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
+from ....interpreter.programs.facts import roots_of
 from ....interpreter.programs.fusion import Fusion
-from ....interpreter.programs.passes.facts import roots_of
 from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NO_OPS, PRINT, Program
 from ....interpreter.schema.opdef import DECIDED, find
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...schema.opdef import find
-from ...types.meta import SCALAR_TYPES, OperandMeta
-from ..numbers import CONSTANT, DRAW, SEED
-from ..program import MOVE, NO_OPS, Program, Step
+from ..schema.opdef import find
+from ..types.meta import SCALAR_TYPES, OperandMeta
+from .numbers import CONSTANT, DRAW, SEED
+from .program import MOVE, NO_OPS, Program, Step
 
 
 def made_by(step: Step) -> range:
