@@ -1,4 +1,4 @@
-"""Whether the engine runs as plain Python or compiled ahead of time (docs/compiled.md).
+"""Tells whether the engine runs as plain Python or compiled ahead of time (docs/compiled.md).
 
 The build writes `compiled.json` into the package's root: each compiled module with the digest of its source. The answer
 describes what Python loads here, which may differ from what the build has installed.
@@ -24,7 +24,7 @@ class BuildInfo(NamedTuple):
     `form`: "pure", or "compiled" if at least one module is. `compiled`: the names of the compiled modules. `changed`:
     those whose source has changed since; the old code runs. `missing`: those that were compiled, but not for this
     Python, which runs their sources. `digest`: SHA-256 of all the package's sources, in hexadecimal: equal for equal
-    sources, whatever the form. `compiler`: what compiled them, and how; empty if nothing was.
+    sources, in any form. `compiler`: the compiler and its settings; empty if nothing was compiled.
     """
 
     form: Literal["pure", "compiled"]
@@ -45,7 +45,7 @@ def build_info() -> BuildInfo:
 
 
 def build_of(root: Path) -> BuildInfo:
-    """The same of a package that lies in this folder."""
+    """The form of a package in this folder."""
     record = recorded(root / RECORD)
     then: dict[str, str] = record.get("modules", {})
     now = {path: digest_of(path) for path in sorted(sources(root))}
@@ -75,7 +75,7 @@ def name_of(path: Path, root: Path) -> str:
 
 
 def loads_compiled(path: Path) -> bool:
-    """Does Python load a compiled module in the place of this source?"""
+    """Return whether Python loads a compiled module in place of this source."""
     return any(path.with_suffix(suffix).exists() for suffix in EXTENSION_SUFFIXES)
 
 

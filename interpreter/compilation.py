@@ -1,6 +1,6 @@
 """Marks for classes of modules that may be compiled ahead of time (docs/compiled.md).
 
-mypyc reads `mypyc_attr` where it stands above a class. In plain Python the mark does nothing, and needs no package.
+mypyc reads `mypyc_attr` above a class. In plain Python the mark does nothing, and needs no package.
 """
 
 from __future__ import annotations

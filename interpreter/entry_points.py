@@ -1,4 +1,4 @@
-"""The groups of entry points by which packages say that they define ops or kinds of devices (docs/plugins.md)."""
+"""The groups of entry points in which packages declare that they define ops or kinds of devices (docs/plugins.md)."""
 
 from __future__ import annotations
 

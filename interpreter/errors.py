@@ -1,29 +1,29 @@
 """The errors of the public surface. Each one says what failed, in which op, at which line of the user's code.
 
-One failed instruction makes one error object; everything that depends on it carries the same object. An error that is
-kept must not hold on to frames: a traceback keeps the locals of every frame that it went through alive, and grows each
-time the same object is raised. So
+One failed instruction makes one error object; everything that depends on it carries the same object. A stored error
+must not refer to frames: a traceback keeps the locals of every frame that it went through alive, and grows each time
+the same object is raised. So
 
-- an error is kept without tracebacks (`without_frames`); of one that is being raised, a copy is (`kept`), and
-- a kept error is never raised itself: a fresh copy of it is (`reraisable`).
+- an error is stored without tracebacks (`without_frames`); of an error that is being raised, a copy is stored (`kept`);
+- a stored error is never raised itself, but a new copy of it (`reraisable`).
 """
 
 from __future__ import annotations
 
 from typing import Final, Self, TypeVar
 
-# How CUDA's runtime, its driver and its libraries (cuBLAS, cuSOLVER, cuFFT, cuRAND) name it.
+# The names for this error of CUDA's runtime, its driver and its libraries (cuBLAS, cuSOLVER, cuFFT, cuRAND).
 OUT_OF_MEMORY: Final = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "ALLOC_FAILED", "ALLOCATION_FAILED")
 
 
 class TensordError(Exception):
     """Base of every error raised by tensord.
 
-    `op` is the operation's name, `location` the user's line ("file:line in function") that issued it and
-    `instruction` the id of the instruction; each is None where there is none.
+    `op`: the operation's name; `location`: the user's line ("file:line in function") that issued it; `instruction`: the
+    id of the instruction. Each is None if there is none.
     """
 
-    heard = False  # has it gone to a client?
+    heard = False  # it was reported to a client
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TensordError(Exception):
         return copy
 
     def kept(self) -> Self:
-        """A copy to be kept while this error is raised."""
+        """A copy to be stored while this error is raised."""
         return without_frames(self.reraisable())
 
 
@@ -58,11 +58,12 @@ Failure = TypeVar("Failure", bound=BaseException)
 
 
 def without_frames(error: Failure) -> Failure:
-    """The same error, fit to be kept: it and its causes lose their tracebacks, and forget during what they arose.
+    """The same error, prepared for storing: it and its causes lose their tracebacks, and the exceptions during which
+    they were raised.
 
-    The latter may be an exception of the user's, whose traceback is not ours to drop.
+    The latter may be exceptions of the user's, whose tracebacks must not be removed.
     """
-    cleared: set[int] = set()  # causes may go in circles
+    cleared: set[int] = set()  # causes may form circles
     one: BaseException | None = error
     while one is not None and id(one) not in cleared:
         cleared.add(id(one))
@@ -76,7 +77,7 @@ class MetadataError(TensordError, ValueError):
 
 
 class MetadataTypeError(MetadataError, TypeError):
-    """Operands or attributes of a kind that the op does not take."""
+    """Operands or attributes of a kind that the op does not accept."""
 
 
 class MetadataIndexError(MetadataError, IndexError):
@@ -84,7 +85,7 @@ class MetadataIndexError(MetadataError, IndexError):
 
 
 class MetadataKeyError(MetadataError, KeyError):
-    """A name that stands for nothing."""
+    """A name that denotes nothing."""
 
 
 class MetadataOverflowError(MetadataError, OverflowError):
@@ -92,11 +93,11 @@ class MetadataOverflowError(MetadataError, OverflowError):
 
 
 class MetadataBufferError(MetadataError, BufferError):
-    """Values that cannot be handed over, or taken over, as DLPack was asked to."""
+    """Values that cannot be exported or imported as DLPack was asked to."""
 
 
 class MetadataAttributeError(MetadataError, AttributeError):
-    """An object without the methods of the protocol, DLPack for one, by which its values are taken."""
+    """An object without the methods of a protocol, such as DLPack, by which its values are read."""
 
 
 KINDS = (
@@ -121,7 +122,7 @@ class KernelError(TensordError):
 
 
 class KernelValueError(KernelError, ValueError):
-    """The op does not take these data: a singular matrix, a negative count."""
+    """The op does not accept these data: a singular matrix, a negative count."""
 
 
 class KernelIndexError(KernelError, IndexError):
@@ -129,7 +130,7 @@ class KernelIndexError(KernelError, IndexError):
 
 
 def is_out_of_memory(cause: BaseException) -> bool:
-    """Did a kernel lack memory? The libraries of CUDA say so in RuntimeErrors of their own."""
+    """Return whether a kernel lacked memory. CUDA's libraries report this in RuntimeErrors of their own."""
     if isinstance(cause, RuntimeError):
         text = text_of(cause)
         return any(name in text for name in OUT_OF_MEMORY)
@@ -141,7 +142,7 @@ def kernel_error(
 ) -> TensordError:
     """A KernelError that is also of the cause's type, so that handlers of NumPy's errors catch it.
 
-    A kernel without memory for its temporaries fails with a DeviceMemoryError, as one without memory for its result.
+    A kernel without memory for its temporaries fails with a DeviceMemoryError, like one without memory for its result.
     """
     if is_out_of_memory(cause):
         message = f"{message}; release tensors, or use smaller ones"
@@ -159,7 +160,8 @@ def text_of(error: BaseException) -> str:
 
 
 class CaptureError(TensordError):
-    """A function that is captured as a routine asks for a value, or does something else that no program has."""
+    """A function that is captured as a routine asks for a value, or does something else that a program cannot
+    contain."""
 
 
 class CancelledError(TensordError):
@@ -167,7 +169,7 @@ class CancelledError(TensordError):
 
 
 class DeviceMemoryError(TensordError, MemoryError):
-    """The result does not fit in the device's memory, even after all earlier instructions have finished."""
+    """The device's memory cannot hold the result, even after all earlier instructions have finished."""
 
 
 class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for the event, in the field's terms
@@ -175,16 +177,16 @@ class ConnectionLost(TensordError, ConnectionError):  # noqa: N818 - named for t
 
 
 class NodeLost(ConnectionLost):
-    """Another node is gone, or the connection to it: its name is in the message, as `node_lost` has it."""
+    """Another node, or the connection to it, is gone; the message names the node (`node_lost`)."""
 
 
 def node_lost(node: str, why: str) -> NodeLost:
-    """The error for what needs a lost node."""
+    """The error of an operation that needs a lost node."""
     return NodeLost(f"node {node} is lost: {why}")
 
 
 class NoDaemon(ConnectionLost):
-    """No daemon listens at an address, yet."""
+    """No daemon listens at an address so far."""
 
 
 class FileError(TensordError, OSError):

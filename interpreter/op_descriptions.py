@@ -1,7 +1,7 @@
-"""The descriptions of all ops: read from a table where the package was built, so that listing them imports no kernels.
+"""The descriptions of all ops. A built package reads them from a table, so that listing ops imports no kernels.
 
 A build writes the table from the definitions (`setup.py`): python -m tensord.interpreter.op_descriptions > ops.json. In
-a checkout there is none, and the definitions are read.
+a checkout there is no table, and the definitions are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TABLE: Final = Path(__file__).with_name("schema") / "ops.json"
 
 
 def read_table() -> dict[str, Description]:
-    """Name -> the description of that op, in the order of their definition."""
+    """Name -> the description of that op, in the order of definition."""
     try:
         text = TABLE.read_text()
     except FileNotFoundError:

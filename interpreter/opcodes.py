@@ -2,7 +2,7 @@
 
 `TRAITS` is the only table. The scheduler, memory, cancellation and the tools that read traces consult it; apart from it
 and the handlers that make instructions, no code compares opcodes. A new opcode is a row here, a handler in
-`vm/admission`, its form in `wire/messages` and its rule in the serial engine: docs/architecture.md.
+`vm/admission`, its message in `wire/messages` and its rule in the serial engine: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 class Opcode(StrEnum):
     """Kinds of instructions. The names are OneFlow's where OneFlow has the instruction.
 
-    A FENCE is done when its device has completed all that was launched there before it at admission.
+    A FENCE is done when its device has completed all earlier launches made at admission.
 
     A collective is a group: an ALLOCATE for each result, then the steps, each a MOVE or a MERGE of one chunk, or one
-    LAUNCH by a library, and at last one COMPLETE for all, which fails if any of them has.
+    LAUNCH by a library, and finally one COMPLETE for all, which fails if any of them has.
 
     A SEND and a RECV are the two halves of a transfer to another node. An EXPECT is done when the other node offers the
-    value; only then has its RECV memory.
+    value; only then its RECV gets memory.
 
-    A HOST_CALL calls a function of the client's: for a side effect, or for results, which come back as uploads. Then it
-    is done when the client has returned, and holds up nothing but what reads its results.
+    A HOST_CALL calls a function of the client's: for a side effect, or for results, which come back as uploads. With
+    results it is done when the client has returned them, and delays only their readers.
 
-    An UPLOAD reads bytes of the host that nobody changes, and a device alone sees its effect, so events order others
-    behind it.
+    An UPLOAD reads bytes of the host that nobody changes, and only a device sees its effect, so events suffice to order
+    later instructions after it.
     """
 
     CALL = "LocalCallOpKernel"
@@ -56,12 +56,12 @@ class Traits(NamedTuple):
     `category`: its name in a timeline. `on_control`: it computes nothing and runs on the driving thread; any other
     instruction runs on the stream that its handler names, or on a compute stream chosen when it is ready.
     `host_visible`: the host sees its effect, so no edge to or from it is ever elided. `holds_memory`: its accesses keep
-    buffers alive; a mere wait or release must not. `needs_device`: it fails with a lost device. `cancellable`: a
-    cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so its
-    failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
-    `tolerant`: it runs although an operand is poisoned, and says itself which of its results are. `computes`: it calls
-    kernels. `exchanges`: it may wait for others on several devices, so no edge to or from it is elided: no stream ever
-    waits for what another device may never do.
+    buffers alive; those of a mere wait or release must not. `needs_device`: it fails with a lost device. `cancellable`:
+    a cancellation of its session may doom it. `copies`: it writes another copy of a version that exists elsewhere, so
+    its failure does not harm the version. `covers_session`: it waits for every earlier instruction of its session.
+    `tolerant`: it runs although an operand is poisoned, and decides itself which of its results are. `computes`: it
+    calls kernels. `exchanges`: it may wait for instructions on several devices, so no edge to or from it is elided: no
+    stream waits for something that another device may never do.
     """
 
     category: str

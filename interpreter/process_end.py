@@ -1,7 +1,7 @@
-"""What is done at the normal end of this process, after its threads but those in the background have ended.
+"""Actions at the normal end of this process, after all its threads except the background ones have ended.
 
 A child that `multiprocessing` has forked ends with `os._exit`, without the handlers of `atexit`. It runs the finalizers
-of `multiprocessing.util`, those that were registered in the child itself. So whatever needs an end asks for it when it
+of `multiprocessing.util` that were registered in the child itself. So an object that needs an end registers it when it
 begins, not when its module is imported.
 """
 
@@ -17,7 +17,7 @@ AFTER_ITS_CHILDREN: Final = -100  # the priority of a finalizer; below 0: once t
 
 
 class ProcessEnd:
-    """The actions at the end of this process. The one that was asked for last is done first, and each once."""
+    """The actions at the end of this process. The last registered action is done first, and each once."""
 
     def __init__(self) -> None:
         self._actions: dict[Callable[[], object], None] = {}
@@ -25,7 +25,7 @@ class ProcessEnd:
         atexit.register(self.run)
 
     def do(self, action: Callable[[], object]) -> None:
-        """Do this at the end. May be asked for again: before whatever was asked for in between, then."""
+        """Register an action. Registering it again moves it in front of everything registered in between."""
         self._actions.pop(action, None)
         self._actions[action] = None
         process = sys.modules.get("multiprocessing.process")
@@ -33,12 +33,12 @@ class ProcessEnd:
             self._have_child_finish()
 
     def run(self) -> None:
-        """Do what was asked for."""
+        """Do the registered actions."""
         while self._actions:
             self._actions.popitem()[0]()
 
     def _have_child_finish(self) -> None:
-        """Have `multiprocessing` call us at the end of this child; what its parent registered it has forgotten."""
+        """Make `multiprocessing` call us at the end of this child, which has forgotten its parent's registrations."""
         from multiprocessing.util import Finalize
 
         if self._finalizer is None or not self._finalizer.still_active():

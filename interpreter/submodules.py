@@ -1,4 +1,4 @@
-"""The modules of a package, found by their names: what is defined in a module of its own is in no list besides."""
+"""Finds the modules of a package by their names, so that definitions in modules of their own need no list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 
 
 def submodules(package: str) -> list[str]:
-    """The names of the modules and packages that lie in a package, which is imported, in the order of the alphabet."""
+    """The names of the modules and packages in an imported package, in alphabetical order."""
     return sorted(found.name for found in iter_modules(import_module(package).__path__))
 
 

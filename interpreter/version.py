@@ -6,7 +6,7 @@ import sys
 
 
 def version() -> str:
-    """The version; that of the source, so that a checkout which is only on the path has one, too.
+    """The version in the source, so that a checkout that is only on the path has one, too.
 
     Python has imported the package's root before this. It is looked up, since an import would point upwards.
     """

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place under another name, then renamed."""
+"""Files that are complete or absent: written under another name in the same directory, then renamed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 
 def partial_of(path: Path) -> Path:
-    """A name under which a file that takes long is written, for people to see: `x.trace.1f2e3d4c.partial`."""
-    return path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")  # others may write a file of that name, too
+    """A name, visible to people, for a file that takes long to write: `x.trace.1f2e3d4c.partial`."""
+    return path.with_name(f"{path.name}.{os.urandom(4).hex()}.partial")  # others may write a file of the same name
 
 
 def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = None, new: bool = False) -> None:
-    """Write the file, replacing what was there. Raises OSError with the path, and then leaves what was there.
+    """Write the file, replacing an existing one. Raises OSError with the path, and then leaves the existing file.
 
-    `mode`: of the file, from the first byte on; by default that of the file before, or as the umask says. `new`:
-    FileExistsError if there is a file already. What cannot be replaced is written through: a device, a pipe, a file in
-    a directory that may not be changed.
+    `mode`: of the file, from the first byte on; by default that of the existing file, or as the umask says. `new`:
+    FileExistsError if there is a file already. Files that cannot be replaced are written directly: a device, a pipe, a
+    file in a directory that may not be changed.
     """
     target, data = Path(path), content.encode() if isinstance(content, str) else content
     try:
@@ -30,7 +30,7 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int | None = No
 
 
 def _replace(target: Path, data: bytes, mode: int | None, *, new: bool) -> None:
-    written = target.with_name(f".{target.name}.{os.urandom(4).hex()}")  # no name that anybody else has given
+    written = target.with_name(f".{target.name}.{os.urandom(4).hex()}")  # a name that nobody else uses
     if mode is None and target.exists():
         mode = target.stat().st_mode & 0o777
     try:

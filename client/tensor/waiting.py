@@ -90,8 +90,7 @@ class Waiting(Handle):
         return self._awaiting(ready(self)).__await__()
 
     def is_ready(self) -> bool:
-        """Say whether the value is computed, or has an error; after `to_device`, whether it is on that device. Never
-        waits.
+        """Say whether the value, or an error, is there; after `to_device`, on that device. Never waits.
 
         :returns: Whether `wait` would return or raise at once.
         """

@@ -1,12 +1,12 @@
-"""The directory of checkpoints of the one process that writes it.
+"""The directory of checkpoints, for the one process that writes it.
 
 Nothing in it is ever changed: files are added under new names, and removed when no generation needs them. A values file
-is removed only after the directory was flushed with the manifests gone that needed it; so no manifest comes back after
-a loss of power without its values.
+is removed only after the directory was flushed without the manifests that needed it; so after a loss of power no
+manifest reappears without its values.
 
-What a dead writer has not finished has a name of its own and is removed when the directory is opened. Values files that
-no generation refers to are orphans: of a generation that was never committed, or of one that is gone. They go with the
-next `collect` or `sweep`; but not while there is a manifest that cannot be read, since nobody knows what it needs.
+Unfinished files have names of their own; those of a dead writer are removed when the directory is opened. Values files
+to which no generation refers are orphans, of a generation that was never committed or is gone. The next `collect` or
+`sweep` removes them, unless some manifest cannot be read, since it is unknown what that one needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .writer import GenerationWriter
 
 
 class Collected(NamedTuple):
-    """What `collect` has removed: generations, files of values, and the bytes of these."""
+    """What `collect` has removed: generations, values files, and the bytes of these files."""
 
     generations: list[int]
     files: int
@@ -36,7 +36,7 @@ class Collected(NamedTuple):
 
 
 class CheckpointDirectory(CheckpointReader):
-    """A directory of checkpoints that this process writes, and no other one at a time. Close it to give it back.
+    """A directory of checkpoints that only this process writes. `close` releases it.
 
     One thread at a time writes; any thread may read.
     """
@@ -44,20 +44,20 @@ class CheckpointDirectory(CheckpointReader):
     def __init__(self, path: Path, shown: str, directory: int, lock: int, limits: CheckpointLimits) -> None:
         super().__init__(path, shown, directory, limits)
         self._lock = lock
-        self._last = 0  # generation that was begun
-        self._flushed = True  # would no manifest that is gone come back?
+        self._last = 0  # the generation begun last
+        self._flushed = True  # False: a removed manifest could reappear after a loss of power
         self._writer: GenerationWriter | None = None
-        self._files: dict[int, frozenset[int]] = {}  # what generations need, of those that were looked at
+        self._files: dict[int, frozenset[int]] = {}  # the files that each examined generation needs
         OPEN.add(self)
 
     @classmethod
     def open(
         cls, path: str | os.PathLike[str], *, create: bool = False, limits: CheckpointLimits | None = None
     ) -> Self:
-        """The directory at a path, which is locked. What a dead writer did not finish is removed.
+        """Open and lock the directory at a path. Unfinished files of a dead writer are removed.
 
-        `create`: one that is not there, or empty, becomes one. Raises FileError if another process has it, with its
-        pid; MetadataError if it holds other things, or checkpoints of a format that is not read here.
+        `create`: a missing or empty directory becomes one. Raises FileError if another process has the lock, with its
+        pid; MetadataError if the directory holds other files, or checkpoints of an unknown format.
         """
         where = Path(path)
         shown = printable(str(where))
@@ -87,28 +87,28 @@ class CheckpointDirectory(CheckpointReader):
             self._writer.abandon()
 
     def is_there(self) -> bool:
-        """Is the directory still at its path, with the lock that is held?"""
+        """Return whether the directory is still at its path, with the held lock."""
         try:
             return os.path.samestat((self.path / layout.LOCK_FILE).lstat(), os.fstat(self._lock))
         except OSError:
             return False
 
     def close(self) -> None:
-        """Give the directory back. A generation that is being written is abandoned."""
+        """Release the directory. A generation that is being written is abandoned."""
         self.abandon()
         if self._lock >= 0:
             release_lock(self._lock)
         self.leave()
 
     def leave(self) -> None:
-        """Close what is open, and touch nothing in the directory."""
+        """Close all descriptors, and change nothing in the directory."""
         super().close()
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
 
     def begin(self) -> GenerationWriter:
-        """A new generation, to be written. MetadataError while another one is."""
+        """A new generation, to be written. MetadataError while another one is being written."""
         if self._writer is not None:
             raise MetadataError(f"{self.shown}: generation {self._writer.number} is being written; end it first")
         number = max([self._last, *self.generations()]) + 1
@@ -119,12 +119,12 @@ class CheckpointDirectory(CheckpointReader):
         return self._writer
 
     def collect(self, keep: int, spared: Iterable[int] = ()) -> Collected:
-        """Remove all generations before the last `keep` that can be read, and the values that none needs any more. If
-        none of these has a name, the last one that has some stays, too.
+        """Remove all generations before the last `keep` readable ones, and the values that no generation needs any
+        more. If none of the kept ones has names, the last one with names is kept, too.
 
-        Those who have a values file open keep its bytes; `spared` are files that somebody is going to open yet. Values
-        stay while there is a manifest that cannot be read; it becomes one of the old ones in time, and a later
-        collection removes it. FileError for what could not be removed, once all else was.
+        Processes that have a values file open can still read it; `spared` are files that will still be opened. Values
+        are kept while some manifest cannot be read; a later collection removes that manifest once it is old. FileError
+        if a file could not be removed, after all others were.
         """
         if keep < 1:
             raise MetadataError(f"at least one generation is kept, not {keep}")
@@ -139,9 +139,9 @@ class CheckpointDirectory(CheckpointReader):
         return Collected(old, len(swept), sum(orphan.nbytes for orphan in swept))
 
     def sweep(self, spared: Iterable[int] = ()) -> list[Orphan]:
-        """Remove the orphans but for those spared, and return them.
+        """Remove the orphans except those spared, and return them.
 
-        Of values files, none is removed while there is a manifest that cannot be read. FileError as from `collect`.
+        No values file is removed while some manifest cannot be read. FileError as from `collect`.
         """
         kept, names = set(map(layout.values_file, spared)), self._names()
         needed, unknown = self._needed(names)
@@ -156,22 +156,22 @@ class CheckpointDirectory(CheckpointReader):
             raise failed
         return swept
 
-    # -- how -------------------------------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------------------------
 
     def _remove_unfinished(self) -> None:
         for name in self._names():
             if layout.is_unfinished(name):
-                with suppress(OSError):  # it is an orphan then
+                with suppress(OSError):  # then it is an orphan
                     os.unlink(name, dir_fd=self._directory)
 
     def _before(self, keep: int) -> list[int]:
-        """The generations before the last `keep` that can be read, the oldest one first, but for one with names."""
+        """The generations before the last `keep` readable ones, oldest first, except one that is kept for its names."""
         numbers = self.generations()
-        named, last = 0, 0  # the last one that has names, the last of those that are kept
+        named, last = 0, 0  # the last one with names, the last of the kept ones
         for number in reversed(numbers):
             needs = self._needs(number)
             if isinstance(needs, frozenset):
-                named = named or (number if needs else 0)  # without files there are no names
+                named = named or (number if needs else 0)  # names need files
                 keep -= 1
                 last = last or (0 if keep else number)
             if named and last:
@@ -179,14 +179,14 @@ class CheckpointDirectory(CheckpointReader):
         return [one for one in numbers if one < last and one != named]
 
     def _orphans(self, names: Iterable[str], needed: set[int]) -> list[Orphan]:
-        """But for those of the generation that is being written."""
+        """The orphans, without the files of the generation that is being written."""
         if self._writer is None:
             return super()._orphans(names, needed)
         finished = (name for name in names if not layout.is_unfinished(name))
         return super()._orphans(finished, needed | self._writer.files)
 
     def _needs(self, number: int) -> frozenset[int] | str | None:
-        """As in the base class, but each manifest is read once: no other process writes here."""
+        """As in the base class, but each manifest is read once, since no other process writes here."""
         found = self._files.get(number)
         if found is not None:
             return found
@@ -198,13 +198,13 @@ class CheckpointDirectory(CheckpointReader):
     def _ended(self, generation: Generation | None) -> None:
         self._writer = None
         if generation is None:
-            self._flushed = False  # its manifest was there, perhaps
+            self._flushed = False  # its manifest may have existed
         else:
             self._flushed = True
             self._files[generation.number] = frozenset(generation.files)
 
     def _unlink(self, names: Iterable[str]) -> FileError | None:
-        """Remove those that can be removed; the error of the first one that cannot."""
+        """Remove as many of the files as possible; returns the error of the first one that cannot be removed."""
         failed: FileError | None = None
         for name in names:
             try:
@@ -219,7 +219,8 @@ class CheckpointDirectory(CheckpointReader):
 
 
 def leave_all() -> None:
-    """In a forked child: the directories are the parent's, and a lock that the child had as well would outlive it."""
+    """In a forked child: release the directories, which belong to the parent. The child would otherwise keep their
+    locks."""
     for directory in list(OPEN):
         directory.leave()
 
@@ -229,7 +230,7 @@ os.register_at_fork(after_in_child=leave_all)
 
 
 def _check(directory: int, shown: str, *, create: bool) -> bool:
-    """Is it a directory of checkpoints, and not only one that may become one?"""
+    """Return whether it is a directory of checkpoints already, as opposed to one that may become one."""
     if not create:
         layout.check_checkpoints(directory, shown)
     return layout.check_format(directory, shown) or layout.check_unused(directory, shown)

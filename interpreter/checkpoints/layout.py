@@ -1,13 +1,13 @@
-"""What lies in a directory of checkpoints: names of files, and the file that says what the directory is.
+"""The contents of a directory of checkpoints: names of files, and the file that identifies the directory.
 
-    tensord-checkpoints         the format of all the others
-    lock                        locked by the process that writes; says which one that is
+    tensord-checkpoints         the format of all other files
+    lock                        locked by the process that writes; names that process
     generation-00000007         the manifest of a generation
     values-3f9a0c51d2e84b76     values of one generation or several
-    .tensord-checkpoint-...     one of them while it is written
+    .tensord-checkpoint-...     one of these files while it is written
 
-A name is made of a number and never read from a manifest, so no manifest leads out of the directory. Anything else in
-there is somebody else's: it is neither read nor removed.
+A name is made from a number and never read from a manifest, so no manifest leads out of the directory. Other files in
+the directory belong to others: they are neither read nor removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..wire.names import some_of
 FORMAT: Final = 1
 FORMAT_FILE: Final = "tensord-checkpoints"
 LOCK_FILE: Final = "lock"
-WRITTEN: Final = UNFINISHED + "checkpoint-"  # how the name of a file begins while it is written
+WRITTEN: Final = UNFINISHED + "checkpoint-"  # the beginning of a file's name while it is written
 LAST: Final = 10**18 - 1  # number of a generation
 
 _GRANT: Final = "let the user of this process read and write there"
@@ -75,12 +75,12 @@ def values_of(name: str) -> int | None:
 
 
 def is_unfinished(name: str) -> bool:
-    """Is it the name of a file of ours that was not finished?"""
+    """Return whether it is the name of an unfinished file of ours."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def what_to_do(error: OSError) -> str:
-    """The system's error text for a directory that cannot be opened or made, with advice where there is some."""
+    """The system's error text for a directory that cannot be opened or made, with advice if there is any."""
     told = _WHAT_TO_DO.get(error.errno or 0)
     return f"{error.strerror}; {told}" if told else str(error.strerror)
 
@@ -94,9 +94,9 @@ def open_directory(path: Path) -> int:
 
 
 def open_file(directory: int, name: str) -> int:
-    """A descriptor to read a file of the directory with; no link is followed, no pipe waited for.
+    """A descriptor for reading a file of the directory. Links are not followed, and pipes not waited for.
 
-    MetadataError for what cannot be a file, OSError for one that cannot be opened.
+    MetadataError if the name cannot be a file, OSError if the file cannot be opened.
     """
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
@@ -107,8 +107,8 @@ def open_file(directory: int, name: str) -> int:
 
 
 def file_names(directory: int, shown: str) -> list[str]:
-    """The names of all that lies in the directory."""
-    if directory < 0:  # Python would list the present one
+    """The names of all files in the directory."""
+    if directory < 0:  # Python would list the current one
         raise FileError(f"{shown}: was closed")
     try:
         return os.listdir(directory)
@@ -117,7 +117,7 @@ def file_names(directory: int, shown: str) -> list[str]:
 
 
 def flush(directory: int, shown: str) -> None:
-    """Make the names in the directory last. FileError."""
+    """Make the names in the directory durable. FileError."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -125,10 +125,10 @@ def flush(directory: int, shown: str) -> None:
 
 
 def flush_parent(directory: int, shown: str) -> None:
-    """Make the directory's own name last. FileError."""
+    """Make the directory's own name durable. FileError."""
     try:
         parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    except PermissionError:  # others look after what is in there
+    except PermissionError:  # then the directory above belongs to others
         return
     except OSError as error:
         raise FileError(f"{shown}: its parent cannot be opened: {error.strerror}") from error
@@ -141,7 +141,8 @@ def flush_parent(directory: int, shown: str) -> None:
 
 
 def check_format(directory: int, shown: str) -> bool:
-    """Is it a directory of checkpoints; False if it has no format file. MetadataError for one that is not read here."""
+    """Return whether it is a directory of checkpoints; False without a format file. MetadataError for an unknown
+    format."""
     try:
         fd = open_file(directory, FORMAT_FILE)
     except FileNotFoundError:
@@ -165,7 +166,7 @@ def check_format(directory: int, shown: str) -> bool:
 
 
 def write_format(directory: int, shown: str) -> None:
-    """Make it a directory of checkpoints, which the caller flushes. FileError."""
+    """Make it a directory of checkpoints; the caller flushes it. FileError."""
     try:
         content = f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode()
         place_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
@@ -174,13 +175,13 @@ def write_format(directory: int, shown: str) -> None:
 
 
 def check_checkpoints(directory: int, shown: str) -> None:
-    """MetadataError unless it is a directory of checkpoints that is read here."""
+    """MetadataError unless it is a directory of checkpoints of a known format."""
     if not check_format(directory, shown):
         raise MetadataError(f"{shown}: holds no checkpoints; name a directory that has some")
 
 
 def check_unused(directory: int, shown: str) -> Literal[False]:
-    """MetadataError if others keep things in the directory; a lock and what was unfinished may be of an earlier try."""
+    """MetadataError if the directory holds other files; a lock and unfinished files may be of an earlier attempt."""
     names = file_names(directory, shown)
     others = [printable(name) for name in names if name != LOCK_FILE and not is_unfinished(name)]
     if others:
@@ -191,7 +192,7 @@ def check_unused(directory: int, shown: str) -> Literal[False]:
 
 
 def status(directory: int, name: str) -> os.stat_result | None:
-    """What there is of that name, if it is a regular file. OSError but for names that are not there."""
+    """The status of the name, if it is a regular file; None if it does not exist. Raises other OSErrors."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

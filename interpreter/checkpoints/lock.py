@@ -1,11 +1,11 @@
 """The lock of the one process that writes a directory of checkpoints.
 
-A flock, which the kernel releases however the process ends. The file stays, so that nobody can lock one that has just
-lost its name; what it says, the process that holds it, is for people alone.
+It is a flock, which the kernel releases however the process ends. The file is never removed, so that nobody can lock a
+file that has just lost its name. Its content, the process that holds the lock, is only for people.
 
-A forked child has the lock as well until it closes its descriptor, which is the first thing it does
-(`directory.leave_all`). Until then it would keep the lock although its parent has closed the directory. So whoever
-closes the directory releases the lock explicitly.
+A forked child shares the lock until it closes its descriptor, which is the first thing it does (`directory.leave_all`).
+Until then it would keep the lock although its parent has closed the directory. So the process that closes the directory
+releases the lock explicitly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_lock(directory: int, shown: str) -> int:
-    """A descriptor that holds the lock. FileError that names who has it."""
+    """A descriptor that holds the lock. FileError that names the holder."""
     try:
         fd = os.open(LOCK_FILE, _FLAGS, 0o600, dir_fd=directory)
     except OSError as error:
@@ -40,21 +40,21 @@ def take_lock(directory: int, shown: str) -> int:
         )
         os.close(fd)
         raise FileError(f"{shown}: {why}") from error
-    with suppress(OSError):  # a full disk must not keep anybody from reading
+    with suppress(OSError):  # a full disk must not prevent reading
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     return fd
 
 
 def release_lock(fd: int) -> None:
-    """Free the lock, for all processes that have this descriptor. It is still to be closed."""
+    """Release the lock, for all processes that have this descriptor. The descriptor stays open."""
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def holder(path: Path) -> str | None:
-    """The process that writes to the directory, for people: "process 1234". None if there is none, or it is not known.
+    """The process that writes to the directory, for people: "process 1234". None if there is none, or it is unknown.
 
-    Takes no lock, not even for a moment, since a writer that begins right then would be refused.
+    Takes no lock, not even for a moment, since a writer that starts at that moment would be refused.
     """
     with suppress(OSError):
         fd = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -63,7 +63,7 @@ def holder(path: Path) -> str | None:
         finally:
             os.close(fd)
         for pid, major, minor, inode in _FLOCK.findall(Path("/proc/locks").read_text()):
-            same_device = os.makedev(int(major, 16), int(minor, 16)) == file.st_dev  # not on all file systems
+            same_device = os.makedev(int(major, 16), int(minor, 16)) == file.st_dev  # this differs on some file systems
             if int(inode) == file.st_ino and (same_device or named == f"process {pid}"):
                 return named
     return None

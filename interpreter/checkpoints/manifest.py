@@ -1,13 +1,15 @@
-"""The manifest of a generation: bytes and back. Every byte of a file is hostile until it has passed here.
+"""The manifest of a generation: to bytes and back. Every byte of a file is untrusted until it is checked here.
 
-A header (what it is, CRC-32 and length of the rest), and behind it frames, each its length and an array of msgpack:
+A header (a magic text, CRC-32 and length of the rest), followed by frames, each with its length and an array of
+msgpack:
 
-    [HEAD, number, nanoseconds since 1970, how many files, how many names]
+    [HEAD, number, nanoseconds since 1970, number of files, number of names]
     [FILES, id, bytes, id, bytes, ...]                                          by id
     [VALUES, row, row, ...]         in the order of their bytes, so that overlaps are seen at once
     row: [name, dtype, shape, index of the file, offset, CRC-32, packed fields]; of a text: [name, nil, bytes, ...]
 
-Frames are short, and each is checked before the next one is decoded: objects take many times the memory of their bytes.
+Frames are short, and each is checked before the next one is decoded, since objects take many times the memory of their
+bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ LENGTH: Final = struct.Struct("<I")
 HEAD, FILES, VALUES = range(3)
 FRAME: Final = 1 << 15  # bytes after which a frame ends
 PAIRS: Final = FRAME // 20  # files in a frame
-ROW: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, and more
+ROW: Final = 16 * MAX_NDIM  # bytes of a row besides its name and fields, with some reserve
 LARGEST_ID: Final = 2**64 - 1
 LARGEST_CRC: Final = 2**32 - 1
 
 
 def encode_manifest(generation: Generation, limits: CheckpointLimits) -> bytes:
-    """The bytes of its manifest. MetadataError for values that overlap, QuotaError beyond the limits."""
+    """The bytes of a generation's manifest. MetadataError for values that overlap, QuotaError beyond the limits."""
     if len(generation.tensors) + len(generation.routines) > limits.names:
         raise QuotaError(f"a generation of more than {limits.names} names, the limit")
     payload = b"".join(_frames(generation))
@@ -89,11 +91,12 @@ def _framed(frame: bytes) -> bytes:
     return LENGTH.pack(len(frame)) + frame
 
 
-# -- and back ----------------------------------------------------------------------------------------------------------
+# -- decoding
+# ------------------------------------------------------------------------------------------------------------
 
 
 def read_manifest(file: TensorFile, number: int, limits: CheckpointLimits) -> Generation:
-    """The generation of that number, whose manifest the file is; no file that it names is looked at.
+    """The generation of that number, from its manifest; no file that it names is read.
 
     Raises FileError if the manifest is damaged or cannot be read, MetadataError if it is malformed, QuotaError beyond
     the limits.
@@ -125,13 +128,13 @@ def _payload(file: TensorFile, limits: CheckpointLimits) -> memoryview:
 
 
 class _Reader:
-    """What was read of a manifest so far. Its methods raise MetadataError."""
+    """The decoded part of a manifest. Its methods raise MetadataError."""
 
     def __init__(self, number: int, limits: CheckpointLimits) -> None:
         self._limits = limits
         self._number = number
         self._written = 0
-        self._left = [0, 0]  # files, names that are still to come
+        self._left = [0, 0]  # files and names that are still missing
         self._files: list[tuple[int, int]] = []
         self._tensors: dict[str, Record] = {}
         self._routines: dict[str, Record] = {}
@@ -235,7 +238,7 @@ class _Reader:
 
 
 def _meta(dtype: Any, shape: Any) -> Meta:
-    """The meta that a row says. ValueError if it says none."""
+    """The meta in a row. ValueError if there is none."""
     found = DTYPES.get(dtype) if type(dtype) is str else None
     if found is None:
         raise ValueError("tensord does not have its dtype")

@@ -1,8 +1,8 @@
-"""A directory of checkpoints, read. It takes no lock, so it may be one that a daemon writes to meanwhile.
+"""Reads a directory of checkpoints. Takes no lock, so a daemon may write to the directory meanwhile.
 
-What a manifest points to stays as it is for as long as it is there, and whoever has opened a values file keeps its
-bytes, although the file is collected later. A file that is collected before it is opened is a FileError, and there is a
-later generation then.
+The files of a manifest are unchanged for as long as they exist, and a process that has opened a values file keeps its
+bytes, although the file is collected later. A file that was collected before it is opened is a FileError; then there is
+a later generation.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .manifest import read_manifest
 from .record import CheckpointLimits, Generation, Record
 from .verification import Progress, damaged
 
-SHOWN: Final = 5  # generations in an error
-TRIES: Final = 100  # lists of generations of which the newest one is gone at a second look
+SHOWN: Final = 5  # generations named in an error
+TRIES: Final = 100  # attempts to list generations if the newest one disappears meanwhile
 
 
 class Latest(NamedTuple):
-    """The last generation that can be read, None if there is none, and what is wrong with each one after it."""
+    """The last readable generation, None if there is none, and the errors of later ones."""
 
     generation: Generation | None
     damaged: dict[int, str]
 
 
 class Orphan(NamedTuple):
-    """A file of ours that no generation refers to. `age`: seconds since it was written."""
+    """A file of ours to which no generation refers. `age`: seconds since it was written."""
 
     name: str
     nbytes: int
@@ -45,12 +45,12 @@ class Orphan(NamedTuple):
 
 
 class CheckpointReader:
-    """A directory of checkpoints that is read; close it, or use it as a context manager.
+    """A directory of checkpoints for reading; close it, or use it as a context manager.
 
     `path`: its path; `shown`: the path as errors show it.
 
-    Its methods may be called by several threads at a time. They raise FileError for what cannot be read, and whatever
-    else is said; all errors name the directory.
+    Its methods are thread-safe. They raise FileError if something cannot be read, and the errors that they document;
+    all errors name the directory.
     """
 
     def __init__(self, path: Path, shown: str, directory: int, limits: CheckpointLimits) -> None:
@@ -61,7 +61,7 @@ class CheckpointReader:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, limits: CheckpointLimits | None = None) -> Self:
-        """The directory at a path. MetadataError if it holds no checkpoints, or of a format that is not read here."""
+        """The directory at a path. MetadataError if it holds no checkpoints, or checkpoints of an unknown format."""
         where = Path(path)
         shown = printable(str(where))
         directory = layout.open_directory(where)
@@ -81,15 +81,15 @@ class CheckpointReader:
     # -- generations -----------------------------------------------------------------------------------------------
 
     def generations(self) -> list[int]:
-        """The numbers of the generations that are there, the newest one last. Nothing of them is read."""
+        """The numbers of the existing generations, newest last. They are not read."""
         found = map(layout.generation_of, self._names())
         return sorted(number for number in found if number is not None)
 
     def generation(self, number: int) -> Generation:
-        """The generation of a number. No values file is looked at.
+        """The generation of a number. No values file is examined.
 
-        Raises FileError if it is damaged or not there, MetadataError if its manifest is malformed, QuotaError if that
-        is beyond the limits.
+        Raises FileError if it is damaged or missing, MetadataError if its manifest is malformed, QuotaError if that
+        exceeds the limits.
         """
         found = self._found(number)
         if found is None:
@@ -100,15 +100,15 @@ class CheckpointReader:
         return found
 
     def latest(self) -> Latest:
-        """The last generation whose manifest can be read, and what is wrong with those after it.
+        """The last generation with a readable manifest, and the errors of later ones.
 
-        FileError if one cannot be opened at all: nobody knows what is in it.
+        FileError if a manifest cannot be opened at all, since its contents are then unknown.
         """
         for _ in range(TRIES):
             reasons: dict[int, str] = {}
             for number in reversed(self.generations()):
                 found = self._found(number)
-                if found is None:  # it was collected, so there is a newer one
+                if found is None:  # collected meanwhile, so there is a newer one
                     break
                 if isinstance(found, Generation):
                     return Latest(found, reasons)
@@ -118,17 +118,17 @@ class CheckpointReader:
         raise FileError(f"{self.shown}: its generations come and go faster than they can be read")
 
     def verify(self, generation: Generation, *, deep: bool = False, progress: Progress | None = None) -> dict[str, str]:
-        """What is wrong with its values, by name; empty if nothing is.
+        """The defects of a generation's values, by name; empty if there are none.
 
-        Files have to be there, and long enough. `deep`: all bytes are read and their checksums compared; `progress` is
-        told how many were read, of how many.
+        Checks that files exist, and are long enough. `deep`: all bytes are read and their checksums compared;
+        `progress` gets the number of bytes that were read, and the total.
         """
         return damaged(self.values, generation, deep=deep, progress=progress)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def open_values(self, file: int) -> int:
-        """A descriptor of a values file, to be closed by the caller, whose bytes stay whatever is collected."""
+        """A descriptor of a values file, which the caller closes. Its bytes stay readable after a collection."""
         return self._open(layout.values_file(file))
 
     @contextmanager
@@ -141,7 +141,7 @@ class CheckpointReader:
             os.close(fd)
 
     def read(self, name: str, record: Record, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """The values of a tensor, whose checksum is compared. `out`: such an array, to be filled."""
+        """The values of a tensor, whose checksum is compared. `out`: a suitable array to fill."""
         with self.values(record.file) as file:
             record.check_within(file)
             return read_array(file, record.entry(name), out)
@@ -157,12 +157,12 @@ class CheckpointReader:
             except UnicodeDecodeError:
                 raise file.failed("is damaged: the text of a routine is no UTF-8") from None
 
-    # -- what is left over -----------------------------------------------------------------------------------------
+    # -- orphans ---------------------------------------------------------------------------------------------------
 
     def orphans(self) -> list[Orphan]:
-        """The files of ours that no generation refers to whose manifest can be read.
+        """The files of ours to which no generation with a readable manifest refers.
 
-        Of a directory that somebody writes to, a generation may be among them that is being written.
+        In a directory that a process writes to, they may belong to a generation that is being written.
         """
         names = self._names()
         return self._orphans(names, self._needed(names)[0])
@@ -190,7 +190,7 @@ class CheckpointReader:
         return needed, unknown
 
     def _needs(self, number: int) -> frozenset[int] | str | None:
-        """The values files that a generation needs, or what is wrong with it; None if it is not there."""
+        """The values files that a generation needs, or its defect; None if it does not exist."""
         found = self._found(number)
         if isinstance(found, TensordError):
             return found.message
@@ -199,7 +199,7 @@ class CheckpointReader:
     # -- files -----------------------------------------------------------------------------------------------------
 
     def _found(self, number: int) -> Generation | TensordError | None:
-        """The generation, or what is wrong with it; None if it is not there. FileError if it cannot be opened."""
+        """The generation, or its error; None if it does not exist. FileError if it cannot be opened."""
         name = layout.generation_file(number)
         try:
             fd = layout.open_file(self._directory, name)

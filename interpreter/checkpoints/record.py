@@ -1,4 +1,4 @@
-"""A value of a generation, a generation, and limits of both."""
+"""A value of a generation, a generation, and the limits of both."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ..wire.codec import Encoder, decode
 from ..wire.limits import MIB
 from ..wire.names import check_names
 
-INNER: Final = "\N{NO-BREAK SPACE}"  # looks like a space, and no name that is published has it: it is not printable
-FIELDS: Final = 0  # the kind of what packed fields are
+INNER: Final = "\N{NO-BREAK SPACE}"  # looks like a space; not printable, so no published name contains it
+FIELDS: Final = 0  # the kind of packed fields
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLimits:
-    """Limits of a generation, checked when it is written and before memory is spent on one that is read.
+    """Limits of a generation, checked when it is written and before memory is used to read it.
 
-    `manifest`: bytes of its manifest. `names`: names in it. `name`: characters of a name. `fields`: bytes of the fields
-    of a name, packed. `text`: bytes of a routine's text.
+    `manifest`: bytes of its manifest. `names`: names in it. `name`: characters of a name. `fields`: bytes of the packed
+    fields of a name. `text`: bytes of a routine's text.
     """
 
     manifest: int = 64 * MIB
     names: int = 1 << 16
     name: int = 1024
-    fields: int = MIB  # a routine's are as many as the tensors that it captures
+    fields: int = MIB  # a routine has fields for the tensors that it captures
     text: int = 16 * MIB
 
 
 class Record(NamedTuple):
-    """A value: what it is, and where its bytes are.
+    """A value: its meta, and the place of its bytes.
 
     `meta`: shape and dtype of a tensor, whose bytes are those of a C-ordered array of this machine; None for the text
-    of a routine, in UTF-8. `file`: the id of its values file, where `nbytes` bytes from `offset` on are its own; `crc`:
+    of a routine, in UTF-8. `file`: the id of its values file, in which it has `nbytes` bytes from `offset` on; `crc`:
     their CRC-32. `packed`: its fields, as `pack_fields` makes them.
     """
 
@@ -59,28 +59,28 @@ class Record(NamedTuple):
         return unpack_fields(self.packed)
 
     def entry(self, name: str) -> TensorEntry:
-        """The record as readers of files take it: an entry of its values file."""
+        """The record as an entry of its values file, for readers of files."""
         meta = self.meta or Meta.of((self.nbytes,), "uint8")
         return TensorEntry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
 
     def check_within(self, file: TensorFile) -> None:
-        """FileError unless its values file is long enough to hold it. Before memory is taken for its bytes."""
+        """FileError unless its values file is long enough. Called before memory is allocated for its bytes."""
         end = self.offset + self.nbytes
         if end > file.size:
             raise file.failed(f"has {exact_size(file.size)} and should have {end} at least; was it cut short?")
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Where its bytes are. Records of one place are one value."""
+        """The place of its bytes. Records with the same place are one value."""
         return self[1:4]
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What had a name at one moment.
+    """Everything that had a name at one moment.
 
-    `number`: generations are counted up; `written`: nanoseconds since 1970; `tensors`, `routines`: records by name, of
-    which no name has two; `files`: bytes of each values file that they lie in, by id.
+    `number`: generations are counted upwards; `written`: nanoseconds since 1970; `tensors`, `routines`: records by
+    name, with no name in both; `files`: the bytes of each values file of these, by id.
     """
 
     number: int
@@ -95,7 +95,7 @@ class Generation:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values; one that has several names counts once."""
+        """Bytes of the values; a value with several names counts once."""
         return sum(nbytes for _, _, nbytes in {record.place for _, record in self.records()})
 
 
@@ -116,7 +116,7 @@ def pack_fields(name: str, fields: Mapping[str, Any], limits: CheckpointLimits) 
 
 
 def unpack_fields(packed: bytes) -> dict[str, Any]:
-    """The fields, once more. MetadataError if they are malformed."""
+    """The unpacked fields. MetadataError if they are malformed."""
     if not packed:
         return {}
     try:
@@ -131,9 +131,9 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
 
 
 def check_record_names(names: Sequence[Any], limits: CheckpointLimits) -> None:
-    """MetadataError unless values may be kept under these names, which stand in tables, logs and errors.
+    """MetadataError unless values may be stored under these names, which appear in tables, logs and errors.
 
-    Names may hold `INNER`: so what belongs to something published has a name of its own.
+    Names may contain `INNER`: values that belong to a published object get names of their own by it.
     """
     for name in names:
         if type(name) is not str:

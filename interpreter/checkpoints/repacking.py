@@ -1,13 +1,13 @@
-"""Which values files a new generation writes anew, with the values of theirs that it still needs.
+"""Chooses the values files whose remaining values a new generation writes again.
 
-A values file can go when no generation needs any value in it. Large values have files of their own; small ones share a
-*pack*, of which a few may live for long. So each generation moves the values of some packs into its own:
+A values file can be removed when no generation needs any value in it. Large values have files of their own; small ones
+share a *pack*, of which a few may be needed for long. So each generation moves the values of some packs into its own:
 
-- of those whose values take less than half of them, since the rest is waste;
-- of small ones of about the same size, where there are many: generations of few values each would leave as many files.
+- of packs that are less than half in use, since the rest is waste;
+- of small packs of about the same size, if there are many: generations with few values each would leave as many files.
 
-It reads `MOST` bytes at the most for that, and leaves the rest to the next one. Packs of one size make one of the next
-size, so a value moves a logarithmic number of times (size-tiered merging, as in Cassandra and Lucene).
+It reads at most `MOST` bytes for that, and leaves the rest to the next generation. Packs of one size make one of the
+next size, so a value moves a logarithmic number of times (size-tiered merging, as in Cassandra and Lucene).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from ..wire.limits import MIB
 
-LARGE: Final = 4 * MIB  # bytes from which on a value has a file of its own
-FULL: Final = 32 * MIB  # bytes from which on a pack gets no more values
+LARGE: Final = 4 * MIB  # bytes from which a value has a file of its own
+FULL: Final = 32 * MIB  # bytes from which a pack gets no more values
 MANY: Final = 8  # packs of one tier
 MOST: Final = 32 * MIB  # bytes that a generation moves
 
@@ -33,7 +33,7 @@ class Pack(NamedTuple):
 
 
 def to_repack(packs: Iterable[Pack]) -> list[int]:
-    """The ids of those whose values move: of the wasteful ones, then of the small ones, those with the fewest bytes."""
+    """The ids of files whose values move: first of wasteful packs, then of small ones, those with the fewest bytes."""
     ordered = sorted(packs, key=_live)
     wanted = [pack for pack in ordered if pack.live * 2 < pack.size]
     small = [pack for pack in ordered if pack.size < LARGE and pack.live * 2 >= pack.size]
@@ -54,4 +54,4 @@ def _live(pack: Pack) -> tuple[int, int]:
 
 
 def _tier(pack: Pack) -> int:
-    return pack.live.bit_length() // 3  # one is eight times the one before
+    return pack.live.bit_length() // 3  # each tier is eight times the one before

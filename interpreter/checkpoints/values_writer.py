@@ -1,7 +1,8 @@
 """The values files of a generation that is being written.
 
-A large value has a file of its own, small ones share packs. Checksums are made while the bytes are in the processor's
-cache, and the system is told to begin with what it has (`write_ahead`): disk and processor work at the same time.
+A large value has a file of its own, small ones share packs. Checksums are computed while the bytes are in the
+processor's cache, and the system is asked to start writing early (`write_ahead`), so that disk and processor work
+concurrently.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from ..files.durable_file import DurableFile
 from .layout import WRITTEN, values_file
 from .repacking import FULL, LARGE
 
-STEP: Final = 1 << 18  # bytes that are summed up and written before they leave the processor's cache
+STEP: Final = 1 << 18  # bytes that are summed and written while they are in the processor's cache
 TOGETHER: Final = 16  # files that are flushed together
 
 
 class ValuesWriter:
-    """New values files in an open directory. Values are written one after the other: `start`, `append`, and
-    `finish` or `withdraw`.
+    """New values files in an open directory. Values are written one after the other: `start`, `append`, and `finish` or
+    `withdraw`.
 
-    FileError if the disk fails; the caller gives all of them up then.
+    FileError if the disk fails; the caller then gives up all files.
     """
 
     def __init__(self, directory: int) -> None:
         self.files: dict[int, int] = {}  # bytes of each file, by id
         self._directory = directory
-        self._pack: _File | None = None  # gets more values
-        self._file: _File | None = None  # gets the value that is being written
+        self._pack: _File | None = None  # the pack for further small values
+        self._file: _File | None = None  # the file of the value that is being written
         self._crc = 0  # of that value so far
-        self._waiting: list[_File] = []  # have all their values, and are not flushed
+        self._waiting: list[_File] = []  # complete, and not flushed
 
     def start(self, nbytes: int) -> tuple[int, int]:
-        """Begin a value of so many bytes: the id of its file, and where in it the value begins."""
+        """Begin a value of `nbytes` bytes; returns the id of its file, and its offset there."""
         if nbytes >= LARGE:
             self._file = _File(self._directory)
         else:
@@ -54,7 +55,7 @@ class ValuesWriter:
             file.content.write(step)
 
     def finish(self) -> int:
-        """The value has all of its bytes; their CRC-32."""
+        """End the value, which has all its bytes; returns their CRC-32."""
         file, self._file = self._file, None
         assert file is not None  # noqa: S101
         self.files[file.id] = file.content.size
@@ -66,7 +67,7 @@ class ValuesWriter:
         return self._crc
 
     def withdraw(self) -> None:
-        """Give up the value that was begun. Its bytes in a pack are waste."""
+        """Give up the begun value. Its bytes in a pack are waste."""
         file, self._file = self._file, None
         assert file is not None  # noqa: S101
         if file is self._pack:
@@ -76,14 +77,14 @@ class ValuesWriter:
             file.content.abandon()
 
     def place(self) -> None:
-        """Give all files their names; the directory is the caller's to flush."""
+        """Give all files their names; the caller flushes the directory."""
         if self._pack is not None:
             self._close(self._pack)
             self._pack = None
         self._place_waiting()
 
     def remove(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         for file in (*self._waiting, self._pack, self._file):
             if file is not None:
                 file.content.abandon()
@@ -109,5 +110,5 @@ class _File:
     __slots__ = ("content", "id")
 
     def __init__(self, directory: int) -> None:
-        self.id = int.from_bytes(os.urandom(8), "big")  # never that of another file, of whatever time
+        self.id = int.from_bytes(os.urandom(8), "big")  # random, so that no other file ever has it
         self.content = DurableFile(directory, values_file(self.id), unfinished=WRITTEN)

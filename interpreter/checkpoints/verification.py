@@ -1,4 +1,4 @@
-"""What of a generation is damaged, by name: by its files and their sizes, or by every byte."""
+"""Finds damaged values of a generation, by name: by the existence and sizes of files, or by every byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .record import Generation, Record
 
 CHUNK: Final = 1 << 20  # bytes that are read at a time
 
-Progress = Callable[[int, int], None]  # bytes that were read, of how many
+Progress = Callable[[int, int], None]  # bytes that were read, and the total
 
 
 def damaged(
@@ -23,9 +23,10 @@ def damaged(
     deep: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, str]:
-    """What is wrong with the values of a generation, by name; empty if nothing is. `opened` opens a values file.
+    """The defects of a generation's values, by name; empty if there are none. `opened` opens a values file.
 
-    Files have to be there and long enough; `deep`: all bytes are read, and their checksums compared, a MiB at a time.
+    Checks that files exist and are long enough; `deep`: all bytes are read, and their checksums compared, a MiB at a
+    time.
     """
     reasons: dict[str, str] = {}
     files: dict[int, dict[Record, list[str]]] = {}
@@ -45,7 +46,7 @@ def damaged(
 
 
 class _Reading:
-    """How far it has come. Of what cannot be read, all counts as read."""
+    """The progress of a verification. Unreadable bytes count as read."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._done = 0
@@ -54,7 +55,7 @@ class _Reading:
         self._chunk = memoryview(bytearray(min(total, CHUNK)))
 
     def count(self, nbytes: int) -> None:
-        """So many more bytes were read, or never will be."""
+        """Count bytes that were read, or cannot be."""
         self._done += nbytes
         if self._progress is not None and nbytes:
             self._progress(self._done, self._total)

@@ -1,19 +1,19 @@
-"""A generation that is being written: whole once it is committed, and until then nothing at all.
+"""A generation that is being written: complete once it is committed, and absent until then.
 
-The order in which things last is what makes it so:
+The order in which writes become durable ensures that:
 
-1. The values that are new go to values files: written under another name, flushed, renamed. A few files are flushed
-   together, since the first flush of a journalling file system does most of the work of the others.
-2. The directory is flushed, so their names last.
+1. The new values go to values files: written under another name, flushed, renamed. A few files are flushed together,
+   since the first flush of a journalling file system does most of the work of the others.
+2. The directory is flushed, which makes their names durable.
 3. The manifest is written, flushed, renamed.
-4. The directory is flushed. Only now does the caller hear that the generation is there.
+4. The directory is flushed. Only now is the caller told that the generation exists.
 
-After a loss of power between 3 and 4 it may be there or not, and if it is there, all that it needs is there, too.
+After a loss of power between 3 and 4 it may exist or not; if it does, all values that it needs exist, too.
 
-Any error ends the generation, and what was written of it is removed. A flush that failed is never tried again: the next
-generation writes its values to new files. If it was the directory's, in step 4, nobody knows whether the manifest will
-come back after a loss of power. It is removed, and the values stay as orphans, so that a generation that came back
-would be whole.
+Any error ends the generation, and its files are removed. A failed flush is never repeated: the next generation writes
+its values to new files. If the flush of the directory in step 4 fails, it is unknown whether the manifest will reappear
+after a loss of power. The manifest is removed, and the values stay as orphans, so that a generation that reappears is
+complete.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ class GenerationWriter(Whole):
 
     Each name is given once, by `keep`, `write` (or `start` and `append`), or `routine`, unless it is discarded.
 
-    Raises MetadataError for what makes no sense, and QuotaError beyond the limits; the generation goes on then. After a
-    FileError it is given up, and so it is if it is not whole at its commit.
+    Raises MetadataError for invalid calls, and QuotaError beyond the limits; the generation then goes on. After a
+    FileError it is given up, and also if it is incomplete at its commit.
     """
 
     def __init__(self, checkpoints: CheckpointReader, directory: int, number: int, ended: Ended) -> None:
         self.number = number
-        self.records: dict[str, Record] = {}  # what it has so far
+        self.records: dict[str, Record] = {}  # the records so far
         self._checkpoints = checkpoints
         self._limits = checkpoints.limits
         self._directory = directory
         self._ended = ended
         self._open = True
         self._values = ValuesWriter(directory)
-        self._kept: dict[int, int] = {}  # bytes of each earlier file of which something is kept
+        self._kept: dict[int, int] = {}  # bytes of each earlier file of which some value is kept
         self._started: tuple[str, Record] | None = None  # the value that is being written
-        self._left = 0  # bytes of it that are still to come
+        self._left = 0  # its missing bytes
 
     # -- values ----------------------------------------------------------------------------------------------------
 
     def keep(self, name: str, record: Record, fields: Mapping[str, Any] | None = None) -> Record:
-        """A value that is there already, of an earlier generation or of this one. None of its bytes is touched.
+        """Carry over a value of an earlier generation or of this one. Its bytes are not touched.
 
-        `fields`: in place of those that the record has. FileError, and the generation goes on, if its file is gone or
-        too short: write the value anew.
+        `fields`: replace those of the record. FileError, and the generation goes on, if its file is gone or too short:
+        the value then has to be written again.
         """
         self._check_new(name)
         if record.file not in self._values.files:
@@ -83,7 +83,7 @@ class GenerationWriter(Whole):
         return record
 
     def write(self, name: str, meta: Meta, *buffers: Any, fields: Mapping[str, Any] | None = None) -> Record:
-        """A tensor: contiguous buffers that hold its C-ordered bytes, one after the other."""
+        """Write a tensor: contiguous buffers with its C-ordered bytes, one after the other."""
         views = [flat(buffer) for buffer in buffers]
         if sum(map(len, views)) != meta.nbytes:
             raise MetadataError(f"{name[:SHOWN]!r}: {sum(map(len, views))} bytes are no {meta}")
@@ -93,12 +93,12 @@ class GenerationWriter(Whole):
         return self.records[name]
 
     def start(self, name: str, meta: Meta, fields: Mapping[str, Any] | None = None) -> None:
-        """Begin a tensor, whose bytes follow by `append` in any number of buffers. With the last one it is there."""
+        """Begin a tensor, whose bytes follow by `append` in any number of buffers. The last one completes it."""
         self._check_new(name)
         self._start(name, meta, meta.nbytes, pack_fields(name, fields or {}, self._limits))
 
     def append(self, buffer: Any) -> None:
-        """The next bytes of the tensor: those of a contiguous buffer."""
+        """Append the bytes of a contiguous buffer to the tensor."""
         self._check_open()
         view = flat(buffer)
         if len(view) > self._left:
@@ -106,8 +106,7 @@ class GenerationWriter(Whole):
         self._append(view)
 
     def withdraw(self) -> None:
-        """The tensor that was begun is not to be, as its bytes cannot be had. What there is of it may stay in a pack,
-        and belongs to nobody."""
+        """Give up the begun tensor, since its bytes cannot be read. Bytes in a pack may stay there as waste."""
         if self._started is None:
             raise MetadataError(f"{self._shown}: no value is being written")
         self._started, self._left = None, 0
@@ -115,12 +114,12 @@ class GenerationWriter(Whole):
             self._values.withdraw()
 
     def discard(self, name: str) -> None:
-        """Take back what was given under a name, if anything was. Its bytes may stay, and belong to nobody."""
+        """Take back what was given under a name, if anything. Its bytes may stay as waste."""
         self._check_open()
         self.records.pop(name, None)
 
     def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> Record:
-        """A routine, by its text."""
+        """Write a routine, as its text."""
         self._check_new(name)
         packed = pack_fields(name, fields or {}, self._limits)
         try:
@@ -136,7 +135,8 @@ class GenerationWriter(Whole):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def commit(self) -> Generation:
-        """Make the generation last, and return it: its records are the ones to keep, since some may have moved."""
+        """Make the generation durable, and return it: later generations must use its records, since some values may
+        have moved."""
         self._check_open()
         with self._or_give_up():
             if self._started is not None:
@@ -154,7 +154,7 @@ class GenerationWriter(Whole):
         return generation
 
     def abandon(self) -> None:
-        """Give the generation up, and remove what was written of it. Nothing happens if it has ended before."""
+        """Give the generation up, and remove its files. Nothing happens if it has ended before."""
         if self._open:
             with suppress(OSError):  # before the files that it needs
                 os.unlink(self._manifest, dir_fd=self._directory)
@@ -163,7 +163,7 @@ class GenerationWriter(Whole):
 
     @property
     def is_open(self) -> bool:
-        """Can more be written?"""
+        """Return whether more can be written."""
         return self._open
 
     @property
@@ -175,7 +175,7 @@ class GenerationWriter(Whole):
         self._open = False
         self._ended(generation)
 
-    # -- how -------------------------------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if not self._open:
@@ -192,7 +192,7 @@ class GenerationWriter(Whole):
             raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
 
     def _check_there(self, record: Record) -> None:
-        """The record's file has its bytes; a file is looked at once."""
+        """Check that the record's file has its bytes; each file is checked once."""
         if record.offset + record.nbytes > self._kept.get(record.file, -1):
             try:
                 with self._checkpoints.values(record.file) as file:
@@ -224,7 +224,7 @@ class GenerationWriter(Whole):
             self.records[name] = record._replace(crc=self._values.finish())
 
     def _repack(self) -> None:
-        """Move the values of packs that are not worth being kept. What cannot be read stays where it is."""
+        """Move the values of packs that are not worth keeping. Unreadable ones stay where they are."""
         kept = {record.place: record for record in self.records.values() if record.file in self._kept}
         live = Counter[int]()
         for file, _, nbytes in kept:
@@ -244,7 +244,7 @@ class GenerationWriter(Whole):
                 self.records[name] = record._replace(file=file, offset=offset)
 
     def _content(self, record: Record) -> bytearray | None:
-        """The bytes of a small value, if they are sound."""
+        """The bytes of a small value, if they are intact."""
         content = bytearray(record.nbytes)
         try:
             with self._checkpoints.values(record.file) as file:
@@ -265,7 +265,7 @@ class GenerationWriter(Whole):
         )
 
     def _flush(self) -> None:
-        """Make the manifest's name last. Whatever fails, the values stay: the manifest may come back."""
+        """Make the manifest's name durable. Whatever fails, the values stay, since the manifest may reappear."""
         try:
             layout.flush(self._directory, self._checkpoints.shown)
         except BaseException as error:

@@ -1,4 +1,6 @@
-"""Which algorithm carries a collective out: by its size and the number of ranks alone, so that values repeat."""
+"""Chooses the algorithm of a collective: by its size and the number of ranks alone, so that results are
+reproducible.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from .direct import Direct
 from .ring import Ring
 from .steps import Communicator, Steps, without_empty
 
-CHUNK: Final = 64 << 10  # bytes: below, the time that a step takes by itself counts more than what it moves
+CHUNK: Final = 64 << 10  # bytes: for smaller chunks the overhead of a step exceeds its transfer time
 RINGS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST})
 DIRECT: Final[Communicator] = Direct()
 RING: Final[Communicator] = Ring()
@@ -25,7 +27,7 @@ class Schedule(NamedTuple):
 
 
 def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communicator:
-    """The ring for what is large, and has chunks that go around; else direct."""
+    """The ring for large collectives whose chunks go around; otherwise direct."""
     large = given.ranks > 1 and given.nbytes >= given.ranks * CHUNK
     if not large or given.kind not in RINGS:
         return DIRECT
@@ -33,7 +35,7 @@ def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communica
 
 
 def schedule_of(given: Collective, *, over_nodes: bool = False) -> Schedule:
-    """The steps of a collective; with devices of several nodes these are fewer and larger, and give the same bits."""
+    """The steps of a collective. Over several nodes there are fewer and larger steps, which give the same bits."""
     chosen = communicator_of(given, over_nodes=over_nodes)
     make: dict[CollectiveKind, Callable[[Collective], Steps]] = {
         CollectiveKind.ALL_REDUCE: chosen.all_reduce,

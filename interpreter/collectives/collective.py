@@ -1,10 +1,10 @@
-"""The collectives, after MPI's: what each is given, and what it gives.
+"""The collectives, after MPI's: their inputs and results.
 
     all_reduce      the sum (maximum, minimum) of all values, on each rank
-    all_gather      the values behind one another along an axis, on each rank
-    reduce_scatter  of that sum each rank one part, cut along an axis
+    all_gather      the values concatenated along an axis, on each rank
+    reduce_scatter  one part of that sum on each rank, cut along an axis
     broadcast       one value, on each rank
-    all_to_all      of every rank's value, cut along one axis, each rank one part; its parts behind one another along
+    all_to_all      one part of every rank's value, cut along one axis, on each rank; these are concatenated along
                     another axis
 
 Parts are cut by the rule of numpy.array_split: the first ones may be larger by one, and some may be empty.
@@ -42,8 +42,8 @@ REDUCING: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SC
 
 
 class Collective(NamedTuple):
-    """A collective over so many `ranks`. `inputs`: of each rank, or of a broadcast the one. `root`: the rank that has
-    the value of a broadcast, if one of them has."""
+    """A collective over `ranks` ranks. `inputs`: one for each rank; for a broadcast the only one. `root`: the rank that
+    has the value of a broadcast, if one has."""
 
     kind: CollectiveKind
     inputs: tuple[Meta, ...]
@@ -60,12 +60,12 @@ class Collective(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Are its regions those of the values laid out in one dimension?"""
+        """Return whether its regions are those of the values in one dimension."""
         return self.kind is CollectiveKind.ALL_REDUCE or self.kind is CollectiveKind.BROADCAST
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the value that all ranks have together."""
+        """Bytes of the value of all ranks together."""
         together = self.kind in {CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL}
         return sum(meta.nbytes for meta in self.inputs) if together else self.inputs[0].nbytes
 
@@ -82,7 +82,7 @@ class Collective(NamedTuple):
         return (Meta.of(shape, first.dtype),) * ranks
 
     def exchanged(self, rank: int) -> Shape:
-        """The shape of a rank's result of an all_to_all: what it gets of each value, along the axis of gathering."""
+        """The shape of a rank's result of an all_to_all: its part of each value, along the axis of gathering."""
         shapes = [with_size(m.shape, self.axis, cut_sizes(m.shape[self.axis], self.ranks)[rank]) for m in self.inputs]
         return with_size(shapes[0], self.concat_axis, sum(shape[self.concat_axis] for shape in shapes))
 
@@ -102,7 +102,7 @@ def collective(
     concat_axis: int = 0,
     root: int = 0,
 ) -> Collective:
-    """A collective with its axes counted from the front; MetadataError for what does not fit."""
+    """A collective with its axes counted from the front; MetadataError for invalid arguments."""
     if kind not in list(CollectiveKind):
         raise MetadataError(f"there is no collective {kind!r} (known: {', '.join(CollectiveKind)})")
     what = CollectiveKind(kind)
@@ -140,7 +140,7 @@ def check_reduction(kind: str, reduction: str, meta: Meta) -> None:
 
 
 def agree(one: Meta, other: Meta, uneven: int | None) -> bool:
-    """Are the metas equal, or differ only along that axis?"""
+    """Return whether the metas are equal, or differ only along that axis."""
     if one is other:
         return True
     if uneven is None or one.dtype != other.dtype or one.ndim != other.ndim:

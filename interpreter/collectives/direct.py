@@ -1,7 +1,7 @@
-"""Direct: each rank reads what it needs from where it is. The fewest steps one after another, for small values.
+"""The direct algorithm: each rank reads its data where they are. It has the fewest consecutive steps, for small values.
 
-A reduce_scatter or an all_to_all moves as many bytes like this as around a ring, and needs no memory for sums on their
-way, so they are always direct.
+A reduce_scatter or an all_to_all moves as many bytes directly as around a ring, and needs no memory for intermediate
+sums, so they are always direct.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .steps import ChunkRegion, CollectiveStep, Steps
 
 
 class Direct:
-    """`Communicator` without stops on the way."""
+    """The `Communicator` without intermediate ranks."""
 
     name = "direct"
 
@@ -65,7 +65,7 @@ def merged(rank: int, order: range | list[int], region: Region, result: Region) 
     target, begin = ChunkRegion(rank, result, 0), ChunkRegion(first, region)
     if not others:
         return [CollectiveStep(target, begin)]
-    # What is in its own memory need not be copied.
+    # Data in its own memory need not be copied.
     start = [
         CollectiveStep(target, ChunkRegion(others.pop(0), region), begin)
         if first == rank
@@ -75,5 +75,5 @@ def merged(rank: int, order: range | list[int], region: Region, result: Region) 
 
 
 def around(rank: int, ranks: int) -> list[int]:
-    """All ranks, from one on."""
+    """All ranks, beginning with one."""
     return [(rank + n) % ranks for n in range(ranks)]

@@ -1,16 +1,16 @@
-"""Collectives as calls of a library that has them, NCCL: of each rank one call, or several that are launched as one.
+"""Collectives as calls of a library, NCCL: each rank makes one call, or several that are launched as one.
 
-`calls_of` gives none where the library cannot do it with the same meaning:
+`calls_of` returns none if the library cannot do the collective with the same meaning:
 
 - it sums integers of 8, 32 and 64 bits and floating-point numbers; complex numbers as pairs of these;
-- its maximum of floating-point numbers forgets a NaN, so those of integers and bools alone are taken;
-- what it reads and writes lies packed, so parts along another axis than the first are not, unless those before have
-  the size 1.
+- its maximum of floating-point numbers ignores NaN, so only maxima of integers and bools are used;
+- its operands are packed, so parts along another axis than the first are not supported, unless all axes before have the
+  size 1.
 
-What only moves is bytes to the library, whatever the dtype.
+For data that only move, the library sees bytes, whatever the dtype.
 
 Source: NCCL's documentation, "Collective Communication Functions"; for parts of unequal sizes a broadcast, or a reduce,
-for each rank, as PyTorch's ProcessGroupNCCL has them.
+for each rank, as in PyTorch's ProcessGroupNCCL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .regions import Region, along, cut, whole
 
 
 class Operation(StrEnum):
-    """What a rank asks the library for."""
+    """An operation of the library."""
 
     ALL_REDUCE = "all_reduce"
     ALL_GATHER = "all_gather"
@@ -37,8 +37,8 @@ class Operation(StrEnum):
 
 
 class RankCall(NamedTuple):
-    """One call of a rank. `source`: what it reads of its input, `target`: what it writes of its result; `peer`: the
-    root, or the other rank."""
+    """One call of a rank. `source`: the region of its input that it reads, `target`: the region of its result that it
+    writes; `peer`: the root, or the other rank."""
 
     operation: Operation
     rank: int
@@ -48,7 +48,7 @@ class RankCall(NamedTuple):
 
 
 class Element(NamedTuple):
-    """How the library sees an element: so many numbers of a dtype of its own."""
+    """An element, as the library sees it: a count of numbers of a dtype of its own."""
 
     dtype: str
     numbers: int
@@ -66,7 +66,7 @@ COMPARED: Final = {**{name: Element(name, 1) for name in INTEGERS}, "bool": Elem
 
 
 def element_of(given: Collective) -> Element | None:
-    """How the library sees its elements; None if it cannot reduce them."""
+    """The library's view of an element; None if it cannot reduce them."""
     dtype = given.inputs[0].dtype
     if given.kind not in REDUCING:
         return Element("uint8", dtype.itemsize)
@@ -74,8 +74,8 @@ def element_of(given: Collective) -> Element | None:
 
 
 def calls_of(given: Collective) -> Calls:
-    """The calls of all ranks, in the order in which each makes its own; none if the library cannot do it, or need
-    not."""
+    """The calls of all ranks, in the order in which each makes its own; none if the library cannot do the collective,
+    or nothing has to be done."""
     if given.ranks < 2 or element_of(given) is None:
         return ()
     return _MAKE[given.kind](given)
@@ -92,7 +92,7 @@ def _broadcast(given: Collective) -> Calls:
 
 
 def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[RankCall]:
-    """The calls of all ranks for one value of the root's."""
+    """The calls of all ranks that broadcast one value of the root's."""
     return [
         RankCall(Operation.BROADCAST, rank, source if rank == root else None, target, root) for rank in range(ranks)
     ]

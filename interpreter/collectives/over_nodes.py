@@ -1,10 +1,10 @@
-"""Collectives with devices of several nodes: what each node is told, checked, and the names of its transfers.
+"""Collectives with devices of several nodes: the part of each node, checked, and the names of its transfers.
 
-Each node makes the same steps of the same request, and takes those that read or write its own memory. A step from one
-node's memory to another's is a transfer, whose name is that of the request's first one plus the number of the step.
+Each node computes the same steps from the same request, and takes those that read or write its own memory. A step from
+one node's memory to another's is a transfer, whose name is that of the request's first one plus the number of the step.
 
-Where a library carries the collective out, the nodes agree on its launch by small values (`streams.gangs`), whose names
-are counted on in the same way. The client decides on the library, so that all nodes do the same.
+If a library carries the collective out, the nodes agree on its launch by small values (`streams.gangs`), whose names
+are counted in the same way. The client chooses the library, so that all nodes do the same.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .request import ResolvedRequest, asked_for
 from .steps import CollectiveStep, numbered
 
 MOST_RANKS: Final = 64  # the number of steps grows with the square of the ranks
-KEPT: Final = 64  # requests, and parts, that are remembered: training repeats a few for ever
-WORDS: Final = 6  # values by which the first node of a launch and one other agree on it
+KEPT: Final = 64  # cached requests and parts: training repeats a few of them
+WORDS: Final = 6  # values by which the first node of a launch and another one agree on it
 
 
 class Task(NamedTuple):
-    """A step of which a node has to do something. `number`: among those of all nodes; `meta`: of its chunk; `text`: as
-    of `numbered`; `source`, `target`: the nodes that have the chunk, and that receive it."""
+    """A step in which a node takes part. `number`: among the steps of all nodes; `meta`: of its chunk; `text`: as from
+    `numbered`; `source`, `target`: the nodes that have the chunk, and that receive it."""
 
     number: int
     step: CollectiveStep
@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 
 class NodeShare(NamedTuple):
-    """What one node has to do, and the name of the algorithm."""
+    """The part of one node, and the name of the algorithm."""
 
     algorithm: str
     tasks: Sequence[Task]
@@ -54,16 +54,16 @@ class NodeShare(NamedTuple):
 
 @lru_cache(KEPT)
 def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
-    """`part_to_do`, remembered. Only for devices that the node is known to have: of few devices a part is small."""
+    """`part_to_do`, cached. Only for devices that the node is known to have: with few devices a part is small."""
     return part_to_do(given, homes, devices, node)
 
 
 def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
-    """What a node has to do of a collective on tensors with these homes, and ranks with these devices."""
+    """The part of a node in a collective on tensors with these homes, and ranks with these devices."""
     algorithm, steps = schedule_of(given, over_nodes=True)
     tasks, dtype = [], given.inputs[0].dtype
     for number, (step, text) in enumerate(zip(steps, numbered(steps, given.ranks), strict=True)):
-        origin = (homes if step.source.is_input else devices)[step.source.rank]  # a broadcast's tensor has number 0
+        origin = (homes if step.source.is_input else devices)[step.source.rank]  # a broadcast has number 0
         meta = Meta.of(step.source.region.shape, dtype)
         task = Task(number, step, meta, text, node_of(origin), node_of(devices[step.rank]))
         if node in {task.source, task.target}:
@@ -79,7 +79,7 @@ def nodes_of(homes: tuple[str, ...], devices: tuple[str, ...]) -> tuple[str, ...
 
 @lru_cache(KEPT)
 def count_of(given: Collective) -> int:
-    """How many steps there are, of all nodes."""
+    """The number of steps of all nodes."""
     return len(schedule_of(given, over_nodes=True).steps)
 
 
@@ -90,7 +90,7 @@ def asked_over_nodes(
     devices: Sequence[str],
     attributes: Mapping[Any, Any] | Sequence[Any],
 ) -> ResolvedRequest:
-    """What is asked for, on tensors with these homes and metas; MetadataError for what does not fit."""
+    """The request, on tensors with these homes and metas; MetadataError if it is invalid."""
     if max(len(homes), len(devices)) > MOST_RANKS:
         raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are the most", op=kind)
     if not homes or len(homes) != len(metas):
@@ -125,18 +125,18 @@ def launching_nodes(asked: ResolvedRequest) -> list[str]:
 
 
 def transfers(asked: ResolvedRequest) -> int:
-    """How many names a request takes, whichever way it is carried out."""
+    """The number of names that a request needs, whichever way it is carried out."""
     return max(count_of(asked.collective), WORDS * len(launching_nodes(asked)))
 
 
 def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:
-    """Can a library carry it out? What a broadcast gives has to be on one of its devices."""
+    """Return whether a library can carry it out. The tensor of a broadcast has to be on one of its devices."""
     given = asked.collective
     return bool(calls_of(given)) and (given.kind is not CollectiveKind.BROADCAST or homes[0] in asked.devices)
 
 
 def digest_of(asked: ResolvedRequest) -> bytes:
-    """32 bytes that differ where what the nodes were told to compute differs."""
+    """32 bytes that differ if the nodes were told to compute different things."""
     kind, inputs, *rest = asked.collective
     told = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)
     return sha256(repr(told).encode()).digest()

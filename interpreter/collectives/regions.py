@@ -1,4 +1,4 @@
-"""Regions: boxes of a value's elements, as values are cut into."""
+"""Regions: boxes of a value's elements, into which values are cut."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..types.meta import Shape
 
 
 class Region(NamedTuple):
-    """The elements from `begin` on, as many along each axis as `shape` says."""
+    """The elements from `begin` on, `shape` of them along the axes."""
 
     begin: Shape
     shape: Shape
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -30,7 +30,7 @@ class Region(NamedTuple):
         return tuple([slice(b, b + n) for b, n in zip(self.begin, self.shape, strict=True)])
 
     def is_packed_in(self, shape: Shape) -> bool:
-        """Do its elements lie behind one another in a packed value of that shape?"""
+        """Return whether its elements are contiguous in a packed value of that shape."""
         partial = [axis for axis, (part, all_) in enumerate(zip(self.shape, shape, strict=True)) if part != all_]
         return not partial or all(size == 1 for size in self.shape[: partial[-1]])
 
@@ -50,7 +50,7 @@ def cut_sizes(size: int, parts: int) -> list[int]:
 
 
 def along(shape: Shape, axis: int, sizes: Sequence[int]) -> list[Region]:
-    """The regions of those sizes, one behind the other along an axis."""
+    """The regions of those sizes, one after the other along an axis."""
     begins = accumulate(sizes, initial=0)
     return [
         Region(

@@ -1,4 +1,4 @@
-"""The attributes of a COLLECTIVE message, which a client sends beside tensors; checked once."""
+"""The attributes of a COLLECTIVE message, which a client sends with tensors; checked once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..types.meta import Meta
 from .choice import schedule_of
 from .collective import REDUCTIONS, Collective, CollectiveKind, collective
 
-COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one is on its way
-STREAM: Final = "stream"  # the peer's memory is read where it lies, if it can be
+COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one arrives
+STREAM: Final = "stream"  # the peer's memory is read in place, if possible
 LONGEST: Final = 86_400.0  # seconds of a timeout
 LONGEST_NAME: Final = 64  # characters of a library's name and version
 
 
 class Request(NamedTuple):
-    """The attributes. `merge` is how values are merged, `timeout` the seconds that a step may take, 0 for any.
-    `library`: the one that carries the collective out on all of several nodes, with its version."""
+    """The attributes. `merge`: how values are merged; `timeout`: the seconds that a step may take, 0 for any.
+    `library`: the library that carries the collective out on several nodes, with its version."""
 
     reduction: str = "sum"
     axis: int = 0
@@ -29,7 +29,7 @@ class Request(NamedTuple):
     library: str = ""
 
     def collective(self, kind: str, metas: Sequence[Meta], ranks: int, root: int = 0) -> Collective:
-        """The collective on tensors of these metas; MetadataError for what does not fit."""
+        """The collective on tensors of these metas; MetadataError if it is invalid."""
         reduction, axis, concat_axis = self[:3]
         return collective(kind, metas, ranks, reduction=reduction, axis=axis, concat_axis=concat_axis, root=root)
 
@@ -44,7 +44,7 @@ def is_timeout(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value <= LONGEST
 
 
-# Attribute -> its check, and what it has to be.
+# Attribute -> its check, and the required form.
 CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "reduction": (lambda value: type(value) is str, f"one of {', '.join(REDUCTIONS)}"),
     "axis": (is_axis, "the number of an axis"),
@@ -56,7 +56,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 
 
 def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
-    """The request in attributes from outside; MetadataError for one that is unknown, or not what it has to be."""
+    """The request in untrusted attributes; MetadataError for an unknown or invalid one."""
     try:
         given = dict(attributes)
     except (TypeError, ValueError):
@@ -71,14 +71,14 @@ def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
 
 
 class ResolvedRequest(NamedTuple):
-    """What a message asks for: the request, the collective, and the device of each rank."""
+    """The content of a message: the request, the collective, and the device of each rank."""
 
     request: Request
     collective: Collective
     devices: list[str]
 
     def received(self, homes: Sequence[str]) -> tuple[int, ...]:
-        """The bytes that each device receives from others, where the tensors' homes are these."""
+        """The bytes that each device receives from others, for tensors with these homes."""
         found, itemsize = [0] * len(self.devices), self.collective.inputs[0].dtype.itemsize
         for step in schedule_of(self.collective).steps:
             origin = (homes if step.source.is_input else self.devices)[step.source.rank]
@@ -95,7 +95,7 @@ def asked_for(
     attributes: Mapping[Any, Any] | Sequence[Any],
     results: int,
 ) -> ResolvedRequest:
-    """What a message asks for, on tensors with these homes and metas; MetadataError for what does not fit."""
+    """The content of a message, for tensors with these homes and metas; MetadataError if it is invalid."""
     request = request_of(attributes)
     ranks = devices if kind == CollectiveKind.BROADCAST else homes
     if devices and ranks is not devices:
@@ -111,14 +111,14 @@ def asked_for(
 
 
 def check_ranks(kind: str, tensors: int, results: int, devices: int) -> None:
-    """MetadataError for more tensors, or results, than the machine has `devices`, whatever they are."""
+    """MetadataError if there are more tensors, or results, than the machine has `devices`."""
     most = max(tensors, results)
     if most > devices:
         raise MetadataError(f"{kind}: {most} tensors on devices of their own; the machine has {devices}", op=kind)
 
 
 def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None:
-    """MetadataError for a device twice, or devices of several kinds: their kernels differ in bits."""
+    """MetadataError for a repeated device, or devices of several kinds, since their kernels differ in bits."""
     seen: set[str] = set()
     for name in ranks:
         if name in seen:

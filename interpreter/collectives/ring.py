@@ -1,7 +1,7 @@
-"""Ring: each rank reads only from the one before it, chunk by chunk, so that all links are busy all the time.
+"""The ring algorithm: each rank reads only from the one before it, chunk by chunk, so that all links are always busy.
 
-Of an all_reduce each rank receives 2 (n - 1) / n of the value, whatever n is: n - 1 chunks to be merged, after which
-each rank has one chunk of the result, and n - 1 to be copied.
+In an all_reduce each rank receives 2 (n - 1) / n of the value, for any n: n - 1 chunks to merge, after which each rank
+has one chunk of the result, and n - 1 to copy.
 
 Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
 """
@@ -17,11 +17,11 @@ from .regions import Region, along, cut, whole
 from .steps import ChunkRegion, CollectiveStep, Steps
 
 SLICED: Final = 1 << 20  # bytes of a chunk
-SLICED_OVER_NODES: Final = 4 << 20  # where each slice costs a transfer, and pieces are merged as they come
+SLICED_OVER_NODES: Final = 4 << 20  # over nodes each slice costs a transfer, and pieces are merged as they arrive
 
 
 class Ring(Direct):
-    """`Communicator` over the links between neighbours, for what needs no memory on its way."""
+    """The `Communicator` over links between neighbours, for collectives that need no intermediate memory."""
 
     name = "ring"
 
@@ -29,7 +29,7 @@ class Ring(Direct):
         self.over_nodes = over_nodes
 
     def all_reduce(self, given: Collective) -> Steps:
-        """A chunk begins at the rank behind the one that has it merged at last, and goes around."""
+        """Each chunk begins at the rank after the one that completes it, and goes around."""
         ranks, slices = given.ranks, slices_of(given, over_nodes=self.over_nodes)
         if ranks == 1:
             return super().all_reduce(given)
@@ -50,7 +50,7 @@ class Ring(Direct):
         return steps
 
     def all_gather(self, given: Collective) -> Steps:
-        """A rank copies its own input, then what the rank before it got last."""
+        """A rank copies its own input, then what the rank before it received last."""
         axis, ranks = given.axis, given.ranks
         regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
         steps = []
@@ -63,7 +63,7 @@ class Ring(Direct):
         return steps
 
     def broadcast(self, given: Collective) -> Steps:
-        """The chunks go from the root to the rank behind it, and so on: a rank passes on what it has got."""
+        """The chunks go from the root to the next rank, and so on: each rank passes on what it has received."""
         ranks = given.ranks
         steps = []
         for chunk, region in enumerate(cut((given.inputs[0].size,), 0, ranks)):
@@ -82,6 +82,6 @@ def sliced(chunk: Region, slices: int) -> list[Region]:
 
 
 def slices_of(given: Collective, *, over_nodes: bool) -> int:
-    """Into how many slices a chunk is cut that goes around: while a rank hears that one has arrived, and passes it on,
-    the other one is on the link."""
+    """The number of slices of a chunk that goes around: while one slice is being announced and passed on, the other one
+    is on the link."""
     return 2 if given.nbytes >= given.ranks * (SLICED_OVER_NODES if over_nodes else SLICED) else 1

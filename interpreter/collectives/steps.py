@@ -1,8 +1,8 @@
-"""Steps of collectives, and the interface of what makes them.
+"""Steps of collectives, and the interface of the algorithms that make them.
 
 A step moves one chunk from one rank's memory to another's, and is a copy or a merge. Steps are listed in an order in
-which they may be done one after the other. Those that touch no chunk in common may be done at the same time, so a step
-need only wait for the chunks that it reads.
+which they may be done one after the other. Steps without a common chunk may be done at the same time, so a step need
+only wait for the chunks that it reads.
 
 Source: Ray's `Communicator` (`python/ray/experimental/channel/communicator.py`) for the narrow interface.
 """
@@ -25,13 +25,13 @@ class ChunkRegion(NamedTuple):
 
     @property
     def is_input(self) -> bool:
-        """Is it of an input?"""
+        """Return whether it is of an input."""
         return self.chunk < 0
 
 
 class CollectiveStep(NamedTuple):
-    """`target`, a chunk of the receiving rank's result, becomes what `source` holds; or `base` merged with that, in
-    this order. `base` is of the same rank as the target."""
+    """A step: `target`, a chunk of the receiving rank's result, becomes `source`; or `base` merged with `source`, in
+    this order. `base` is on the same rank as the target."""
 
     target: ChunkRegion
     source: ChunkRegion
@@ -47,11 +47,11 @@ Steps: TypeAlias = Sequence[CollectiveStep]
 
 
 class Communicator(Protocol):
-    """A way to carry collectives out between ranks; all methods give the steps.
+    """An algorithm that carries collectives out between ranks; all methods return the steps.
 
-    The order in which values are merged depends on the collective alone, and all ranks get the same bits of a value
-    that all of them get. No step with an empty region is among the steps. A library with collectives of its own, NCCL,
-    is no such way: it has calls instead of steps (`library`), and an order of its own.
+    The order in which values are merged depends on the collective alone, and all ranks get the same bits of a common
+    value. No step has an empty region. A library with collectives of its own, NCCL, is no such algorithm: it has calls
+    instead of steps (`library`), and its own order.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Communicator(Protocol):
         """Each rank's result is the inputs merged."""
 
     def all_gather(self, given: Collective) -> Steps:
-        """Each rank's result is the inputs behind one another."""
+        """Each rank's result is the concatenation of the inputs."""
 
     def reduce_scatter(self, given: Collective) -> Steps:
         """Each rank's result is its part of the inputs merged."""
@@ -69,11 +69,11 @@ class Communicator(Protocol):
         """Each rank's result is the one input."""
 
     def all_to_all(self, given: Collective) -> Steps:
-        """Each rank's result is its parts of all inputs behind one another."""
+        """Each rank's result is the concatenation of its parts of all inputs."""
 
 
 def numbered(steps: Steps, ranks: int) -> list[str]:
-    """`step 3 of 8` for each: which of its rank's it is, of how many there are at the most."""
+    """`step 3 of 8` for each step: its number among those of its rank, and the most of any rank."""
     done, found = [0] * ranks, []
     for step in steps:
         done[step.rank] += 1
@@ -82,5 +82,5 @@ def numbered(steps: Steps, ranks: int) -> list[str]:
 
 
 def without_empty(steps: Steps) -> Steps:
-    """The steps that move anything."""
+    """The steps that move data."""
     return [step for step in steps if step.target.region.size]

@@ -1,4 +1,4 @@
-"""The steps of a collective on plain arrays, one after the other: what every other way to do them has to give."""
+"""The steps of a collective on plain arrays, one after the other: the reference for every other way to do them."""
 
 from __future__ import annotations
 

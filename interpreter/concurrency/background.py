@@ -1,16 +1,17 @@
-"""The background thread, for the work that no other thread does in time.
+"""The background thread, for work that no other thread does in time.
 
 Theory of operation. Both sides have work that no caller waits for: unsent messages, dropped handles, hanging kernels, a
-lost connection. So a background thread sleeps on a bell and looks around each time it wakes. The thread is *awake*
-while it finds unsent messages, and for some rounds after that: its sleeps are short then, and adding a message costs
-the caller nothing. After those rounds it dozes, for as long as `pause` says, and the next message has to rouse it.
+lost connection. So a background thread sleeps on a bell and checks for such work each time it wakes. The thread is
+*awake* while it finds unsent messages, and for some rounds after that: its sleeps are short then, and adding a message
+costs the caller nothing. After those rounds it dozes, for as long as `pause` says, and the next message has to rouse
+it.
 
-Guarantees. A message that is unsent when `rouse` is called is looked at within one pause. An unexpected exception is
-handed to `failed`, and the thread continues after a doze, so that a repeating fault does not occupy a core. After
+Guarantees. A message that is unsent when `rouse` is called is handled within one pause. An unexpected exception is
+passed to `failed`, and the thread continues after a doze, so that a repeating fault does not occupy a core. After
 `stop` the thread ends with its current round.
 
 Rejected: a timer per message (a thread wake-up per op); a thread for all sessions of a process (a session stuck in a
-callback would hold up the others).
+callback would delay the others).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from contextlib import suppress
 from .bell import Bell
 
 AWAKE_ROUNDS = 50  # rounds without unsent work until the thread dozes
-DOZE = 0.1  # seconds between looks for dropped handles, which ring no bell
+DOZE = 0.1  # seconds between checks for dropped handles, which ring no bell
 
 
 class Background:
-    """A thread that looks around now and then.
+    """A thread that checks for work now and then.
 
-    `look_around` is called each round and tells whether anything was unsent. `pause` gives the seconds to sleep
-    beforehand, told whether the thread is awake; None means until rung. `sleep` takes these seconds, and sleeps or does
-    other work for as long; the default sleeps on the bell.
+    `look_around` is called each round and returns whether anything was unsent. `pause` returns the seconds to sleep
+    before that, and gets whether the thread is awake; None means until rung. `sleep` takes these seconds, and sleeps or
+    does other work for as long; the default sleeps on the bell.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Background:
     ) -> None:
         self.bell = Bell()
         self.awake = False
-        self.dozing = False  # asleep until rung, or about to be: set before the look for a reason not to
+        self.dozing = False  # asleep until rung, or about to be: set before the check for a reason not to sleep
         self.stopped = False
         self._quiet = 0  # rounds since something unsent was found
         self._look_around = look_around
@@ -58,11 +59,11 @@ class Background:
         self.thread.start()
 
     def ring(self) -> None:
-        """Make the thread look around now. May be called anywhere, also in a signal handler."""
+        """Make the thread check now. May be called anywhere, also in a signal handler."""
         self.bell.ring()
 
     def rouse(self) -> None:
-        """Make the thread look for unsent messages soon. Cheap while it is awake."""
+        """Make the thread check for unsent messages soon. Cheap while it is awake."""
         if not self.awake:
             self._quiet, self.awake = 0, True
             self.bell.ring()
@@ -81,14 +82,14 @@ class Background:
         while not self.stopped:
             try:
                 self._round()
-            except BaseException as error:  # also what was thrown at it
+            except BaseException as error:  # also a thrown exception
                 with suppress(Exception):  # a report that fails must not end the thread
                     self._failed(error)
-                with suppress(BaseException):  # nor must what is thrown at it meanwhile
+                with suppress(BaseException):  # nor must an exception that is thrown meanwhile
                     self.bell.sleep(DOZE)
 
     def _round(self) -> None:
-        self.dozing = not self.awake  # before the look for a reason to wake: a later reason rings
+        self.dozing = not self.awake  # before the check for a reason to wake: a later reason rings
         timeout = self._pause(self.awake)
         self.dozing = timeout is None
         self._sleep(timeout)
@@ -96,7 +97,7 @@ class Background:
         if self.stopped:
             return
         if self._quiet >= AWAKE_ROUNDS:
-            self.awake = False  # before the look: a message added later rouses the thread
+            self.awake = False  # before the check: a message added later rouses the thread
         if self._look_around():
             self._quiet, self.awake = 0, True
         else:

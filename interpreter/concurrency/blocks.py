@@ -1,8 +1,8 @@
 """Functions that end blocks, by their code: an exception at their first step would leave the block open.
 
-The interpreter looks for signals and thrown exceptions when a function starts, so before the region that is the first
-thing in it. What would be raised then is noted instead, as in the region (`interrupts`). Behind the region the block
-has ended, and exceptions are raised at once.
+The interpreter checks for signals and thrown exceptions when a function starts, which is before the region at its
+beginning. An exception at that point is noted instead, as in the region (`interrupts`). After the region the block has
+ended, and exceptions are raised at once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar
 
 ENDS: Final[dict[CodeType, int]] = {}  # code -> offset of the first instruction inside its region
 Function = TypeVar("Function", bound=Callable[..., Any])
-NONE: Final = -1  # no offset is less
-ENTRIES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # how a `with` begins, by version of Python
+NONE: Final = -1  # less than any offset
+ENTRIES: Final = frozenset(("BEFORE_WITH", "LOAD_SPECIAL"))  # the beginning of a `with`, by version of Python
 
 
 def ends_block(function: Function) -> Function:
-    """Mark a function that ends a block, in a region that is the first thing in it."""
+    """Mark a function that ends a block, in a region at its very beginning."""
     ENDS[function.__code__] = entered(function.__code__)
     return function
 
@@ -32,7 +32,7 @@ def entered(code: CodeType) -> int:
 
 
 def is_ending(frame: FrameType | None) -> bool:
-    """Does such a function run in that frame, or below it, and has its region not begun?"""
+    """Return whether such a function runs in that frame, or below it, and its region has not begun."""
     while frame is not None:
         if frame.f_lasti < ENDS.get(frame.f_code, NONE):
             return True

@@ -1,11 +1,11 @@
-"""Finalisers that no exception from outside stops: Python ignores what is raised in one, so the exception would be
-lost, and what the finaliser was to do with it.
+"""Finalisers that no exception from outside stops. Python ignores exceptions in finalisers, so the exception would be
+lost, and so would the rest of the finaliser's work.
 
-- Without a line of Python, where an object may cost some 0.3 us more: its class has `__del__ = FINALISER`, and the
-  object an attribute `_drop`, a function of C without parameters: `partial(os.close, fd)`, `each_of` several, or
-  `NOTHING`. An object whose `__init__` has not come as far has no `_drop`, and nothing happens.
+- Without a line of Python, if an object may cost some 0.3 us more: its class has `__del__ = FINALISER`, and the object
+  an attribute `_drop`, a C function without parameters: `partial(os.close, fd)`, `each_of` several, or `NOTHING`. An
+  object whose `__init__` was interrupted before that has no `_drop`, and nothing happens.
 - `Last`, for objects of other classes: a weak reference that puts itself into a queue when its object is gone.
-- `redone`, where each object counts, or more has to be done at once: a finaliser in Python, or the callback of a weak
+- `redone`, if each object counts, or more has to be done at once: a finaliser in Python, or the callback of a weak
   reference, which is called again if it was stopped.
 """
 
@@ -24,7 +24,7 @@ NOTHING: Final[Callable[[], object]] = bool
 
 
 def each_of(*functions: Callable[[], object]) -> Callable[[], object]:
-    """A function of C that calls these functions of C, one after the other, when it is first called."""
+    """A C function that calls these C functions, one after the other, when it is first called."""
     return partial(deque, map(call, functions), 0)
 
 
@@ -33,8 +33,8 @@ Finaliser = TypeVar("Finaliser", bound=Callable[..., None])
 
 
 def redone(finaliser: Finaliser) -> Finaliser:
-    """A finaliser in Python, of which nothing but an exception from outside comes out, and which may be called twice:
-    what Python would ignore is raised soon afterwards (`interrupts`), and the finaliser is called again."""
+    """A finaliser in Python that raises only exceptions from outside, and may be called twice: an exception that Python
+    would ignore is raised soon afterwards (`interrupts`), and the finaliser is called again."""
     REDONE[finaliser.__code__] = finaliser
     return finaliser
 
@@ -55,15 +55,15 @@ def finish(frame: FrameType) -> bool:
 
 
 class Last(ref[Any]):
-    """A weak reference whose callback is a function of C that keeps it, such as `queue.put`. `what`: what is to be done
-    when it is found there. Alive as long as `kept` has it."""
+    """A weak reference whose callback is a C function that keeps it, such as `queue.put`. `what`: what has to be done
+    for it when it is taken from there. Alive as long as `kept` contains it."""
 
     __slots__ = ("what",)
     what: Any
 
     @classmethod
     def of(cls, thing: Any, gone: Callable[[Any], object], what: Any, kept: dict[int, Last]) -> None:
-        """Have `gone` called with such a reference when the thing is gone."""
+        """Call `gone` with such a reference when the object is gone."""
         last = cls(thing, gone)
         last.what = what
         kept[id(last)] = last

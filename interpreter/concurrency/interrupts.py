@@ -1,34 +1,37 @@
 """Regions: code of this package that no exception from outside may leave half-way.
 
-Between any two steps of a thread Python may raise an exception from outside: what a signal's handler raises (in the
-main thread: KeyboardInterrupt, a test's timeout, the end that a batch system asks for), or what another thread throws
-(`PyThreadState_SetAsyncExc`: debuggers, timeouts). In the middle of a retirement it would leave edges that are never
-released; between taking a batch and handing it over it would lose the batch.
+Between any two steps of a thread Python may raise an exception from outside: one that a signal handler raises (in the
+main thread: KeyboardInterrupt, a test's timeout, the end requested by a batch system), or one that another thread
+throws (`PyThreadState_SetAsyncExc`: debuggers, timeouts). In the middle of a retirement it would leave edges that are
+never released; between taking a batch and handing it over it would lose the batch.
 
-Theory of operation. Such code runs in a region: `with SHIELD`. Signals and thrown exceptions are noted there, and
-happen when the thread's outermost region ends. That is soon, since kernels that run there are small. A sleep in a
-region is `interruptible`: what comes, or was noted before, happens at once, and the way out is covered again.
+Theory of operation. Such code runs in a region: `with SHIELD`. Signals and thrown exceptions are noted there, and take
+effect when the thread's outermost region ends. That is soon, since kernels that run there are small. A sleep in a
+region is `interruptible`: a signal that comes, or was noted before, takes effect at once, and the way out is covered
+again.
 
 - Signals. The main thread's outermost region covers the handlers that Python has (`signal_handlers`).
-- Thrown exceptions come through a door in `ctypes.pythonapi`, which keeps those for a thread in a region (`thrown`).
+- Thrown exceptions pass a replacement in `ctypes.pythonapi`, which holds back those for a thread in a region
+  (`thrown`).
 - A user's callback that runs in a region is `calling`: a second signal of one kind interrupts a callback that does not
   return.
 - A block, such as `with session.atomic()`, holds the covers until it ends (`hold`, `blocks`).
 
 Code that is too hot for a region orders its changes such that an exception between two of them does no harm: the handle
-to a result is there before its message, and to release what was never defined is nothing. Within a region's own entry
-and exit, changes have no checkpoint between them. The interpreter looks for signals and
-thrown exceptions at the start of a function, at jumps backwards, behind calls, and nowhere else. Assignments, operators
-on built-in types, and entering and leaving `with` on a lock of C contain no checkpoint. What is raised in finalisers,
-where Python ignores it, another thread throws again, once the finaliser is done (`finalisers`).
+to a result exists before its message, and releasing an undefined id has no effect. Within a region's own entry and
+exit, changes have no checkpoint between them. The interpreter checks for signals and thrown exceptions at the start of
+a function, at backward jumps, after calls, and nowhere else. Assignments, operators on built-in types, and entering and
+leaving `with` on a C lock contain no checkpoint. An exception that is raised in a finaliser, where Python ignores it,
+is thrown again by another thread once the finaliser is done (`finalisers`).
 
-Guarantees. What was noted happens at the end of the region, also if an error leaves the region: that error is its
-context then. A region is entered and left by one assignment, so its state is right at every checkpoint. A handler that
-runs in a sleep may use sessions; its regions lie on top of the one that sleeps.
+Guarantees. Noted signals take effect at the end of the region, also if an error leaves the region: that error is then
+their context. A region is entered and left by one assignment, so its state is right at every checkpoint. A handler that
+runs in a sleep may use sessions; its regions are nested in the one that sleeps.
 
-Rejected. A thread of its own for all that must not be interrupted: a hand-off and back takes 12 to 30 us, a quarter of
-an op with its result, and more beside a busy thread. Covers that stay between regions: `asyncio.run` and others look
-at which handler is installed. A journal that completes or undoes what was begun: one for each table of the engine.
+Rejected. A thread of its own for everything that must not be interrupted: a hand-off and back takes 12 to 30 us, a
+quarter of an op with its result, and more beside a busy thread. Covers that stay between regions: `asyncio.run` and
+others check which handler is installed. A journal that completes or undoes what was begun: one for each table of the
+engine.
 
 Source: trio's protection of its scheduler from KeyboardInterrupt. docs/decisions/0050 has the figures.
 """
@@ -57,7 +60,7 @@ MOMENT = 1e-4  # seconds
 
 
 class Interruptible:
-    """A context manager around a sleep in a region: what comes meanwhile happens, and what was noted before."""
+    """A context manager around a sleep in a region: signals take effect at once, also those noted before."""
 
     __slots__ = ("_shield",)
 
@@ -72,7 +75,7 @@ class Interruptible:
 
 
 class Calling:
-    """A context manager around a user's callback in a region, inside a `try` that takes what is raised here."""
+    """A context manager around a user's callback in a region, inside a `try` that catches exceptions raised here."""
 
     __slots__ = ("_shield",)
 
@@ -90,14 +93,14 @@ class Shield:
     """A context manager around a region. One per process.
 
     `inside`: depth of the regions of each thread that is in one, and not asleep. `asleep`: depths of those that sleep,
-    one on top of the other; less than 0 while a handler runs in the sleep. `thrown`: what was thrown at a thread in a
-    region. `noted`: signals, with their handlers. `held`: blocks of the main thread that are open.
+    nested; less than 0 while a handler runs in the sleep. `thrown`: exceptions that were thrown at a thread in a
+    region. `noted`: signals, with their handlers. `held`: open blocks of the main thread.
     """
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident or 0
         self._handlers = SignalHandlers(self._arrived)
-        self._calls = False  # does the main thread run a callback in a region?
+        self._calls = False  # the main thread runs a callback in a region
         self._users = 0
         self._hook: Any = sys.unraisablehook  # the process's own
         self._installed: Any = None  # ours, in its place
@@ -138,7 +141,7 @@ class Shield:
             if me == self._main and me not in self.asleep and not self.held:
                 self._handlers.uncover()
         finally:
-            del inside[me]  # what comes from here on is raised here
+            del inside[me]  # from here on exceptions are raised at once
             try:
                 if self.noted and me == self._main:
                     self._deliver()
@@ -147,9 +150,9 @@ class Shield:
                     self._raise_thrown(me)
 
     def breathe(self) -> BaseException | None:
-        """In a region that may last, where nothing is half done: call the handlers of signals that were noted.
+        """In a long region, at a point where nothing is half done: call the handlers of noted signals.
 
-        Returns what one of them raises, or was thrown, which the end of the region raises all the same.
+        Returns an exception that a handler raises, or that was thrown; the end of the region raises it in any case.
         """
         me = get_ident()
         if me in self.thrown or (self.noted and me == self._main):
@@ -162,7 +165,7 @@ class Shield:
         return None
 
     def call(self, *, begins: bool) -> None:
-        """A user's callback begins, or ends, in a region."""
+        """Begin or end a user's callback in a region."""
         if get_ident() == self._main:
             self._calls = begins
             if not begins and self._main in self.inside:
@@ -174,7 +177,7 @@ class Shield:
             self.held[id(block)] = ref(block, partial(self.held.pop, id(block)))
 
     def let_go(self, block: object) -> None:
-        """End it: in a region, which takes the covers off."""
+        """End the block: in a region, which removes the covers."""
         self.held.pop(id(block), None)
 
     # -- sleeps ----------------------------------------------------------------------------------------------------
@@ -186,11 +189,11 @@ class Shield:
 
     @property
     def sleeping(self) -> bool:
-        """Is the main thread asleep in a region? That thread itself can ask only in a signal handler."""
+        """Return whether the main thread is asleep in a region. That thread itself can ask only in a signal handler."""
         return self._main in self.asleep
 
     def uncover(self, me: int) -> None:
-        """A thread in a region goes to sleep: what was noted happens now."""
+        """A thread in a region goes to sleep: noted signals take effect now."""
         inside = self.inside
         if me not in inside:
             return
@@ -205,7 +208,7 @@ class Shield:
             self._strike(number, handler, sys._getframe(2))  # noqa: SLF001 - what handlers are given
 
     def cover(self, me: int) -> None:
-        """The sleep is over, unless what ended it has covered the thread already."""
+        """End the sleep, unless whatever ended it has covered the thread already."""
         stack = self.asleep.get(me)
         if stack and stack[-1] > 0 and me not in self.inside:
             self.inside[me] = stack[-1]
@@ -215,10 +218,10 @@ class Shield:
         if me in self.thrown:
             self._raise_thrown(me)
 
-    # -- what comes from outside -----------------------------------------------------------------------------------
+    # -- signals and thrown exceptions -----------------------------------------------------------------------------
 
     def _arrived(self, number: int, handler: Handler, frame: FrameType | None) -> None:
-        """A signal has interrupted that frame of the main thread."""
+        """Handle a signal that has interrupted that frame of the main thread."""
         me = self._main
         if me not in self.inside and (me in self.asleep or not is_ending(frame)):
             self._strike(number, handler, frame)
@@ -229,7 +232,7 @@ class Shield:
             handler(number, frame)
 
     def _strike(self, number: int, handler: Handler, frame: FrameType | None) -> None:
-        """Call a handler outside of a region, or in a sleep: what it raises finds the thread covered on its way out."""
+        """Call a handler outside of a region, or in a sleep: its exception finds the thread covered on its way out."""
         me = self._main
         stack = self.asleep.get(me)
         if not stack or stack[-1] < 0:
@@ -248,7 +251,7 @@ class Shield:
         stack[-1] = depth
 
     def _deliver(self) -> None:
-        """Call the handlers of all signals that were noted, also if one of them raises."""
+        """Call the handlers of all noted signals, also if one of them raises."""
         while self.noted:
             number, handler = self.noted[0]
             del self.noted[0]
@@ -267,8 +270,8 @@ class Shield:
     def _unraisable(self, previous: Callable[[Any], object], unraisable: Any) -> None:
         """Python ignores an exception: one from outside, in a finaliser of ours, is thrown again.
 
-        `previous`: the hook that this one replaced, for all others. Each installation keeps its own, since a program
-        may keep a hook that was removed.
+        `previous`: the hook that this one replaced, for all other exceptions. Each installation keeps its own, since a
+        program may keep a hook that was removed.
         """
         error, traceback = unraisable.exc_value, unraisable.exc_traceback
         known, again = False, None
@@ -285,7 +288,7 @@ class Shield:
             self._throw_again(again)
 
     def _throw_again(self, error: BaseException) -> None:
-        """Have this thread raise the exception soon: at the end of its region, or where it is once the hook is over."""
+        """Make this thread raise the exception soon: at the end of its region, or after the hook."""
         me = get_ident()
         if me in self.inside or me in self.asleep:
             self.thrown[me] = error
@@ -303,7 +306,7 @@ class Shield:
     # -- the process -----------------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Count a user of regions; while there is one, thrown exceptions come through the door."""
+        """Count a user of regions; while there is one, thrown exceptions are intercepted."""
         self._users += 1
         if self._users == 1:
             self._installed = hook = partial(self._unraisable, sys.unraisablehook)
@@ -311,7 +314,7 @@ class Shield:
         self._door.open()
 
     def remove(self) -> None:
-        """Count a user less."""
+        """Count one user less."""
         self._users -= 1
         if not self._users:
             if sys.unraisablehook is self._installed:
@@ -319,7 +322,7 @@ class Shield:
             self._door.close()
 
     def forked(self) -> None:
-        """Begin anew in a forked child, where one thread is left: the main thread, perhaps in a region's callback."""
+        """Reset in a forked child, where one thread is left: the main thread, perhaps in a region's callback."""
         me = self._main = get_ident()
         for threads in (self.inside, self.asleep):
             for thread in threads.keys() - {me}:

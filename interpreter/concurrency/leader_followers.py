@@ -1,33 +1,33 @@
 """Leader and followers: one of the waiting threads does the work that ends the waits.
 
-Theory of operation. A thread waits for something to be done (`Awaited`: a reply, say), for which there is work to do:
-completions are retired by driving the engine, answers are read from a socket. The first thread that waits takes the
-role of the *leader*: it sleeps where the work arrives, and does the work (`Duty.serve`) until its own wait is over. A
-thread that waits while another one leads is a *follower*: it sleeps on a bell of its own. A thread that has done work,
-as the leader or not, calls `wake`, which wakes each thread whose wait is over. A leader whose wait is over hands the
-role on: it releases the role and wakes followers until it has woken one whose wait is not over; that one leads next.
-Where no follower is left, the duty is told (`Duty.unattended`), and may wake a background thread.
+Theory of operation. A thread waits for something to be done (`Awaited`, such as a reply), for which there is work to
+do: completions are retired by driving the engine, answers are read from a socket. The first thread that waits becomes
+the *leader*: it sleeps where the work arrives, and does the work (`Duty.serve`) until its own wait is over. A thread
+that waits while another one leads is a *follower*: it sleeps on a bell of its own. A thread that has done work, as the
+leader or not, calls `wake`, which wakes each thread whose wait is over. A leader whose wait is over hands the role on:
+it releases the role and wakes followers until it has woken one whose wait is not over; that one leads next. If no
+follower is left, the duty is told (`Duty.unattended`), and may wake a background thread.
 
 Guarantees.
 
-- No thread sleeps once its wait is over, as long as each change that ends one is followed by `wake`. A thread is listed
-  before it looks for the last time whether its wait is over, so one of the two sees the other.
-- No thread waits without a leader. A follower looks at the role after it was listed; a leader releases the role before
-  it looks at the list. A follower that is woken to lead, and leaves instead (timeout, Ctrl-C), hands the role on, too.
-- A wait ends when what it is for is done, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost when
-  `close` is called.
+- No thread sleeps once its wait is over, as long as each change that ends a wait is followed by `wake`. A thread is
+  listed before its last check whether its wait is over, so one of the two sees the other.
+- No thread waits without a leader. A follower checks the role after it was listed; a leader releases the role before it
+  reads the list. A follower that is woken to lead, and leaves instead (timeout, Ctrl-C), hands the role on, too.
+- A wait ends when the awaited thing is done, at its timeout, on Ctrl-C (in the main thread), or with ConnectionLost
+  when `close` is called.
 - Ctrl-C is raised in the sleeps and nowhere else (see `interrupts`), so the role is never left taken.
-- A wait looks for signals twice a second at least. One that arrives between Python's check for signals and the sleep in
-  the kernel, or at another thread, interrupts no sleep; its handler would have to wait for the work.
-- A signal handler on the leading thread may wait: it leads on top of the wait below, which looks again afterwards.
+- A wait checks for signals at least twice a second. A signal that arrives between Python's check for signals and the
+  sleep in the kernel, or at another thread, interrupts no sleep; its handler would have to wait for the work.
+- A signal handler on the leading thread may wait: it leads on top of the wait below, which checks again afterwards.
 
 Threads. The leader owns the state that `Duty.serve` touches, for as long as the duty says; the class owns no thread.
-`role` and the list of followers are touched by any thread. `closed` only ever becomes true.
+Any thread may touch `role` and the list of followers. `closed` only ever becomes true.
 
 Rejected. A dedicated thread for the work: a hand-off and back costs 12 us, and 10 ms beside a busy thread. A condition
-variable: it wakes every thread for each answer. Promoting a follower before the work is done, as the pattern has it:
-the work here is short, and only one thread at a time may do it. Giving the role back after each round of work: every
-answer would wake a second thread.
+variable: it wakes every thread for each answer. Promoting a follower before the work is done, as in the pattern: the
+work here is short, and only one thread at a time may do it. Giving the role back after each round of work: every answer
+would wake a second thread.
 
 Source: Schmidt et al., "Leader/Followers", Pattern-Oriented Software Architecture, volume 2, 2000.
 """
@@ -43,18 +43,18 @@ from ..errors import ConnectionLost
 from .bell import Bell
 from .interrupts import SHIELD
 
-SLICE = 0.5  # seconds after which a waiting thread looks for signals
+SLICE = 0.5  # seconds after which a waiting thread checks for signals
 
 
 class Awaited(Protocol):
-    """What a thread waits for. Any thread may look whether it is done."""
+    """The object of a wait. Any thread may check whether it is done."""
 
     @property
     def done(self) -> bool: ...
 
 
 class Until:
-    """A predicate, as something to wait for."""
+    """A predicate, as an object of a wait."""
 
     __slots__ = ("_predicate",)
 
@@ -63,7 +63,7 @@ class Until:
 
     @property
     def done(self) -> bool:
-        """Does the predicate hold?"""
+        """Return whether the predicate holds."""
         return self._predicate()
 
 
@@ -76,12 +76,12 @@ class Duty(Protocol):
     def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until there is work, until rung, or for `timeout` seconds; then do the work.
 
-        Looks, before the sleep, whether the leader's wait is over or all waits are closed, and returns at once if so.
+        Checks before the sleep whether the leader's wait is over or all waits are closed, and then returns at once.
         Sleeps interruptibly (`SHIELD.sleep`). May return early.
         """
 
     def unattended(self) -> None:
-        """The leader has left, and no follower takes over. Work may have arrived since the last round."""
+        """Called when the leader has left and no follower takes over. Work may have arrived since the last round."""
 
 
 class Follower:
@@ -101,7 +101,7 @@ class LeaderFollowers:
         self._duty = duty
         self._over = over
         self.role = threading.Lock()  # held by the leader
-        self.leader: tuple[Awaited, int] | None = None  # what a leader waits for, and its ident
+        self.leader: tuple[Awaited, int] | None = None  # the leader's wait, and its ident
         self.followers: list[Follower] = []
         self.closed = False
 
@@ -123,7 +123,7 @@ class LeaderFollowers:
                             return False
                     if leads or self.role.acquire(blocking=False):
                         leads = True
-                        self.leader = mine  # before `serve` looks: a thread that ends the wait later rings
+                        self.leader = mine  # before `serve` checks: a thread that ends the wait later rings
                         self._duty.serve(awaited, rest)
                     else:
                         self._follow(awaited, rest)
@@ -150,14 +150,14 @@ class LeaderFollowers:
         return True
 
     def leads(self) -> bool:
-        """Does this thread lead? If so, the caller is a signal handler, or part of the work."""
+        """Return whether this thread leads. If so, the caller is a signal handler, or part of the work."""
         leader = self.leader
         return leader is not None and leader[1] == threading.get_ident()
 
     def wake(self) -> None:
         """Wake the threads whose wait is over. Called after work was done.
 
-        A leader that did the work looks at its own wait, unless it sleeps below the signal handler that did it.
+        A leader that did the work checks its own wait, unless it sleeps below the signal handler that did it.
         """
         leader = self.leader
         looks = leader is None or (leader[1] == threading.get_ident() and not SHIELD.sleeping)
@@ -168,7 +168,7 @@ class LeaderFollowers:
                 follower.bell.ring()
 
     def close(self, over: str | None = None) -> None:
-        """End every wait, now and later; `over` is the reason if it is not the usual one."""
+        """End every wait, now and later; `over`: the reason, if it is not the usual one."""
         self._over = over or self._over
         self.closed = True
         self._duty.ring()

@@ -1,9 +1,9 @@
-"""A lock around a region: the lock of a machine, under which no exception from outside is raised.
+"""A lock with a region: the lock of a machine, under which no exception from outside is raised.
 
-Python's locks are unfair: a thread that leaves one and enters it again at once is in before a thread that waits has
-woken. Two threads that submit ops in a loop gain by that, since neither has to change threads for each op. But a thread
-that wants the lock once would wait for tens of milliseconds beside such a loop. So the lock is unfair for `PATIENCE`:
-a thread that comes, and finds one that has waited for longer, lets it in first.
+Python's locks are unfair: a thread that releases a lock and takes it again at once succeeds before a waiting thread has
+woken. Two threads that submit ops in a loop benefit, since neither has to switch threads for each op. But a thread that
+needs the lock once would wait for tens of milliseconds beside such a loop. So the lock is unfair for `PATIENCE`: a
+thread that arrives, and finds one that has waited longer, lets it in first.
 
 Source: the starvation mode of Go's sync.Mutex.
 """
@@ -20,28 +20,28 @@ from .bell import Bell
 from .interrupts import SHIELD
 
 PATIENCE: Final = 100e-6  # seconds that a thread waits before others let it in first
-COURTESY: Final = 0.01  # seconds for which they do, at most: a signal handler may be on a thread that is in already
+COURTESY: Final = 0.01  # seconds for which they do, at most: they may be signal handlers on the thread that is inside
 
 
 class ShieldedLock:
-    """A lock whose holder is in a region. `owner` is the ident of the thread inside; 0 while none is.
+    """A lock whose holder is in a region. `owner`: the ident of the thread inside; 0 if there is none.
 
-    The lock is re-entrant; where the thread that is the owner must not come in again, the caller has to refuse.
+    The lock is re-entrant; a caller that must not be entered again by the owner has to refuse by itself.
     """
 
     __slots__ = ("_lock", "_waiting", "owner")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._waiting: list[tuple[Bell, float]] = []  # of each thread that waits: rung once it is in; since when
+        self._waiting: list[tuple[Bell, float]] = []  # of each waiting thread: rung once it is in; since when
         self.owner = 0
 
     def wanted(self) -> bool:
-        """Does a thread wait to enter?"""
+        """Return whether a thread waits to enter."""
         return bool(self._waiting)
 
     def give_way(self, patience: float = 0.0) -> None:
-        """Let the thread enter that has waited longest, if it has waited for `patience` seconds. For a thread that is
+        """Let the thread that has waited longest enter, if it has waited for `patience` seconds. For a thread that is
         not inside."""
         for bell, since in self._waiting[:1]:
             if perf_counter() - since >= patience and bell.sleep(COURTESY):

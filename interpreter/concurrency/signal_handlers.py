@@ -1,15 +1,15 @@
 """The handlers of signals, which the main thread's outermost region covers.
 
-`cover` puts a `Cover` over each handler that Python has for any signal, and `uncover` takes the covers off. So it does
-not matter who has installed which handler when, and outside of regions the process has those that its program has set.
-All handlers are looked at each time: that is the price of noticing each change, 2 us.
+`cover` puts a `Cover` over each handler that Python has for any signal, and `uncover` removes the covers. So any
+program may install any handler at any time, and outside of regions the process has the handlers that its program has
+set. All handlers are read each time, in 2 us: that is the price of noticing each change.
 """
 
 from __future__ import annotations
 
 import signal
 
-# Those of `signal` make enums of what they are given and return, which takes longer than all the rest.
+# The functions of `signal` make enums of their arguments and results, which takes longer than everything else.
 from _signal import getsignal  # type: ignore[import-not-found]
 from _signal import signal as set_handler
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SIGNALS: Final = sorted(int(each) for each in signal.valid_signals() - {signal.S
 
 
 class Cover:
-    """In place of a signal's handler: says that the signal has arrived."""
+    """Replaces a signal's handler: reports that the signal has arrived."""
 
     __slots__ = ("_arrived", "handler")
 
@@ -35,13 +35,13 @@ class Cover:
 
 
 class SignalHandlers:
-    """The handlers of this process. Only the main thread may use it, as Python has it. `arrived`: see `Cover`."""
+    """The handlers of this process. As in Python, only the main thread may use it. `arrived`: see `Cover`."""
 
     def __init__(self, arrived: Arrived) -> None:
         self._arrived = arrived
-        self._found: list[Any] = []  # the handler of each signal, when they were last looked at
+        self._found: list[Any] = []  # the handler of each signal, at the last reading
         self._with_covers: list[Any] = []  # the same, under covers
-        self._covered: list[int] = []  # the signals that have a handler of Python's
+        self._covered: list[int] = []  # the signals with a handler in Python
         self._handlers: list[Handler] = []  # theirs
         self._covers: list[Cover] = []
 
@@ -64,10 +64,10 @@ class SignalHandlers:
         self._found = found
 
     def uncover(self) -> None:
-        """Give the handlers back that were covered, but for those that others have replaced meanwhile.
+        """Restore the covered handlers, except those that others have replaced meanwhile.
 
-        To set a handler calls those of signals that have just come. One that is back already may raise: the remaining
-        covers come off all the same.
+        Setting a handler calls those of signals that have just come. A handler that is restored already may raise: the
+        remaining covers are removed nevertheless.
         """
         try:
             if list(map(getsignal, self._covered)) == self._covers:

@@ -1,9 +1,9 @@
 """The interpreter's switch interval: how long a thread may keep the interpreter lock while another one wants it.
 
 With Python's 5 ms, a kernel's thread waits that long for the driving thread, and the driving thread for a busy one.
-While a machine is open in the process, the interval is `SHORT`. The first machine shortens it and the last one gives it
-back, in whatever order they are closed. A program that sets an interval of its own meanwhile keeps that one. A forked
-child has no machines, so it gets the interval back.
+While a machine is open in the process, the interval is `SHORT`. The first machine shortens it and the last one restores
+it, in whatever order they are closed. If a program sets an interval meanwhile, that one is kept. A forked child has no
+machines, so its interval is restored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SwitchInterval:
                 self._give_back()
 
     def forked(self) -> None:
-        """Begin anew in a forked child; another thread may have held the lock at the fork."""
+        """Reset in a forked child; another thread may have held the lock at the fork."""
         self._lock = threading.Lock()
         if self._users:
             self._users = 0

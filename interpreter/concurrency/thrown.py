@@ -1,14 +1,14 @@
-"""The door for exceptions that one thread throws at another: `ctypes.pythonapi.PyThreadState_SetAsyncExc`.
+"""Intercepts exceptions that one thread throws at another: `ctypes.pythonapi.PyThreadState_SetAsyncExc`.
 
-Debuggers and timeouts throw through this function of the interpreter, which Python programs reach by `ctypes.pythonapi`
-alone. While there are sessions, the name there leads to this door. It keeps back what is for a thread in a region
-(`interrupts`), or at the end of a block; it logs and drops what is for a thread of this package, since that thread has
-no user's line; and it gives everything else to the interpreter. The look at regions and what follows from it have no
-checkpoint between them, so the thread cannot enter or leave one meanwhile. The look at the ends of blocks has some, so
-the door looks again when it has kept an exception.
+Debuggers and timeouts throw through this function of the interpreter, which Python programs reach only by
+`ctypes.pythonapi`. While there are sessions, a door replaces the function there. It holds back exceptions for a thread
+in a region (`interrupts`), or at the end of a block; it logs and drops those for a thread of this package, since that
+thread has no user's line; and it passes all others to the interpreter. The check of regions and the following action
+have no checkpoint between them, so the thread cannot enter or leave one meanwhile. The check of block ends has some, so
+the door checks again after it has held an exception back.
 
-Not covered: what C code throws, or Python code by a function that it took before the first session was opened. If that
-hits a region, the machine in this process, or the session on a daemon, ends with an error that says so.
+Not covered: exceptions thrown by C code, or by Python code that fetched the function before the first session was
+opened. If one hits a region, the machine in this process, or the session on a daemon, ends with an error that says so.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any, Final
 from .blocks import is_ending
 
 NAME: Final = "PyThreadState_SetAsyncExc"
-OURS: Final = "tensord"  # how the names of the package's own threads begin
+OURS: Final = "tensord"  # the beginning of the names of the package's own threads
 LOG: Final = logging.getLogger("tensord.concurrency")
 
 
 class Door:
-    """`inside` and `asleep` are the threads in regions; `thrown` takes what is kept for them."""
+    """The replacement function. `inside` and `asleep`: the threads in regions; `thrown` gets exceptions that are held
+    back."""
 
     def __init__(self, inside: Container[int], asleep: Container[int], thrown: dict[int, Any]) -> None:
         self._inside = inside
@@ -37,7 +38,7 @@ class Door:
         self._ours: Any = None
 
     def open(self) -> None:
-        """Put the door in its place, unless it is there."""
+        """Install the door, unless it is installed."""
         try:
             from ctypes import pythonapi
         except ImportError:  # an interpreter without ctypes, where nothing can be thrown from Python
@@ -47,7 +48,7 @@ class Door:
             setattr(pythonapi, NAME, self._ours)
 
     def close(self) -> None:
-        """Take the door away, unless something else was put in its place."""
+        """Remove the door, unless something else was installed in its place."""
         ours, self._ours = self._ours, None
         if ours is not None:
             from ctypes import pythonapi
@@ -56,16 +57,16 @@ class Door:
                 delattr(pythonapi, NAME)
 
     def throw(self, thread: int, error: BaseException) -> None:
-        """Throw this very exception, through the door if it is open."""
+        """Throw this exception itself, through the door if it is open."""
         try:
             from ctypes import c_ulong, py_object, pythonapi
         except ImportError:
-            self._thrown[thread] = error  # which the thread raises behind its next region
+            self._thrown[thread] = error  # the thread raises it after its next region
         else:
             getattr(pythonapi, NAME)(c_ulong(thread), py_object(made_by_class(error)))
 
     def is_covered(self, thread: int) -> bool:
-        """Is that thread in a region, or at the end of a block?"""
+        """Return whether that thread is in a region, or at the end of a block."""
         ends = is_ending(sys._current_frames().get(thread))  # noqa: SLF001
         return ends or thread in self._inside or thread in self._asleep
 
@@ -74,13 +75,13 @@ class Door:
         is_covered, kept = self.is_covered, self._thrown
 
         class Throw(pythonapi._FuncPtr):  # type: ignore[misc]  # noqa: SLF001
-            """The interpreter's function, for all threads but those in a region and those of this package."""
+            """The interpreter's function, except for threads in a region and threads of this package."""
 
             _flags_ = pythonapi._FuncPtr._flags_  # noqa: SLF001
 
             def __call__(self, thread: Any, thrown: Any) -> Any:
                 number, what = getattr(thread, "value", thread), value_of(thrown)
-                if what is None:  # take back what was thrown before
+                if what is None:  # take back an earlier exception
                     kept.pop(number, None)
                     return throw(thread, thrown)
                 if (ours := name_of_ours(number)) is not None:
@@ -101,24 +102,24 @@ def made_by_class(error: BaseException) -> type[BaseException]:
     """A class whose only instance is that exception: the interpreter throws classes."""
 
     class Thrown(BaseException):
-        """Not seen by anybody."""
+        """Never visible to a program."""
 
-        def __new__(cls, *_: object) -> Any:  # called with the exception where the interpreter asks for it again
+        def __new__(cls, *_: object) -> Any:  # the interpreter calls it again with the exception
             return error
 
     return Thrown
 
 
 def name_of_ours(number: int) -> str | None:
-    """The name of a thread of this package; None for any other one. Takes no lock, as `threading.enumerate` does, since
-    a signal handler may ask."""
+    """The name of a thread of this package; None for other threads. Takes no lock, unlike `threading.enumerate`, since
+    a signal handler may call it."""
     thread = vars(threading)["_active"].get(number)
     name = "" if thread is None else str(thread.name)
     return name if name.startswith(OURS) else None
 
 
 def runs_in(thread: int, code: CodeType) -> bool:
-    """Does a thread run this code, at any depth of its stack?"""
+    """Return whether a thread runs this code, at any depth of its stack."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
@@ -126,7 +127,7 @@ def runs_in(thread: int, code: CodeType) -> bool:
 
 
 def value_of(thrown: Any) -> Any:
-    """The exception in a `ctypes.py_object`, or as it is; None for none, which takes back what was thrown before."""
+    """The exception in a `ctypes.py_object`, or as it is; None for none, which takes back an earlier exception."""
     try:
         return getattr(thrown, "value", thrown)
     except ValueError:  # a NULL pointer

@@ -1,4 +1,4 @@
-"""Layouts: what the parts of a global tensor are to its value, for each dimension of the grid of its devices.
+"""Layouts: the relation of a global tensor's parts to its value, for each dimension of the grid of its devices.
 
 Source: OneFlow's SBP (Yuan et al., arXiv 2110.15032).
 """
@@ -73,10 +73,10 @@ def partial(reduction: str) -> Partial:
 
 
 def layout_of(given: Any, grid_dims: int, meta: Meta | None) -> Layout:
-    """The layout of a tensor on a grid of so many dimensions: axes counted from the front.
+    """The layout of a tensor on a grid of `grid_dims` dimensions, with axes counted from the front.
 
-    `given`: an atom, or one for each dimension; `meta`: None if data decide it, which allows no split. MetadataError
-    for a layout that does not fit.
+    `given`: an atom, or one for each dimension; `meta`: None if it depends on data, which allows no split.
+    MetadataError for a layout that does not fit.
     """
     atoms = (given,) if isinstance(given, Atom) else given
     if not isinstance(atoms, (tuple, list)) or not all(isinstance(atom, Atom) for atom in atoms):
@@ -116,5 +116,5 @@ def _existing(atom: Split, meta: Meta | None) -> Split:
 
 
 def spelt(layout: Sequence[Atom]) -> str:
-    """As a user writes it: `split(0)`, or `(split(0), broadcast)` on a grid of two dimensions."""
+    """The user's notation: `split(0)`, or `(split(0), broadcast)` on a grid of two dimensions."""
     return repr(layout[0]) if len(layout) == 1 else f"({', '.join(map(repr, layout))})"

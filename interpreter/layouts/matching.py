@@ -1,8 +1,8 @@
 """Signatures from axes that operands and results share.
 
-The axes of operands and results have labels, as in an Einstein summation. To split a label is to split each axis that
-has it; what lacks it, or has size one along it, stays broadcast. A result that lacks it is a partial sum, or whatever
-the op makes of what it combines.
+The axes of operands and results have labels, as in an Einstein summation. Splitting a label splits each axis that has
+it; a tensor without the label, or of size one along it, stays broadcast. A result without the label is a partial sum,
+or the op's own kind of partial result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .layout import BROADCAST, Atom, Partial, Split
 from .rules import Localise, OpCall, Signature
 
 Labels: TypeAlias = Sequence[Hashable]  # one for each axis; None for an axis that cannot be split
-# Is a signature exact that splits this label?
+# Whether the signature that splits this label is exact.
 Exact: TypeAlias = bool | Callable[[Hashable], bool]
 
 
@@ -32,8 +32,8 @@ def matching(
 ) -> Iterator[Signature]:
     """A signature for each label, in the order of the results' axes, then of the operands'.
 
-    None splits results alone: of operands that are all broadcast each device has the whole result, and its slices.
-    `operands`: those of a scalar are ignored. `reduction`: what a result is that lacks the label; None if there is no
+    None splits only results: if all operands are broadcast, each device has the whole result, and its slices.
+    `operands`: those of a scalar are ignored. `reduction`: the kind of a result without the label; None if there is no
     such signature.
     """
     sizes = _sizes((*call.metas, *call.outputs), (*operands, *results))
@@ -78,10 +78,10 @@ def _result(labels: Labels, label: Hashable, reduction: str | None) -> Atom | No
 def passing(
     call: OpCall, *reductions: str, of: Sequence[int] | None = None, exact: bool = False
 ) -> Iterator[Signature]:
-    """Partial results of the partial operands in these places (of all tensors): what linear ops have.
+    """Partial results of the partial operands at these positions (all tensors by default), as for linear ops.
 
-    The operands have the dtypes of the results, since a cast of a sum is not the sum of casts. `exact`: are they that
-    for floats, too? Sums of integers wrap around in any order.
+    The operands have the dtypes of the results, since a cast of a sum is not the sum of casts. `exact`: they are exact
+    for floats, too. Sums of integers wrap around in any order.
     """
     places = range(len(call.metas)) if of is None else of
     given = [call.metas[place] for place in places]
@@ -101,5 +101,6 @@ def _passed(meta: OperandMeta, partial: Partial, is_partial: bool) -> Atom | Non
 
 
 def combines(dtype: np.dtype[Any], reduction: str) -> bool:
-    """Is the reduction defined for parts of that dtype? Bools have no sum, and complex numbers no order."""
+    """Return whether the reduction is defined for parts of that dtype. Bools have no sum, and complex numbers no
+    order."""
     return dtype.kind != ("b" if reduction == "sum" else "c")

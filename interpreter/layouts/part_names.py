@@ -1,6 +1,6 @@
 """Names of a global tensor's parts: `w @1 of 2: split(0)` is the second part of what users call `w`.
 
-The machine knows them, too: what is published under a name takes the place of all that was, its parts included.
+The machine knows these names, too: a publication replaces everything that users know by the name, including parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Place = tuple[int, ...]
 
 
 class PartName(NamedTuple):
-    """What the name of a part says: the name of the whole, the part's place in the grid, and how the parts lie."""
+    """The content of a part's name: the name of the whole, the part's position in the grid, and the layout."""
 
     whole: str
     place: Place
@@ -27,12 +27,12 @@ class PartName(NamedTuple):
 
     @property
     def share(self) -> Place:
-        """The place of the first part that equals this one."""
+        """The position of the first part that equals this one."""
         return tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(self.place, self.layout, strict=True))
 
 
 def part_of(name: str) -> PartName | None:
-    """What a part's name says; None for any other name."""
+    """The content of a part's name; None for any other name."""
     found = _PART.fullmatch(name) if " @" in name else None
     if found is None:
         return None
@@ -48,7 +48,7 @@ def part_of(name: str) -> PartName | None:
 
 
 def whole_of(name: str) -> str | None:
-    """The name of the whole, of a part's name."""
+    """The name of the whole, from a part's name."""
     part = part_of(name)
     return None if part is None else part.whole
 
@@ -60,8 +60,8 @@ def user_name(name: str) -> str:
 
 
 def needed(names: Iterable[str]) -> dict[Place, str]:
-    """Of the names of a global tensor's parts those that have all of the value, by their places, in order; empty if
-    these parts lack some of it."""
+    """Those of the names of a global tensor's parts that make up the whole value, by their positions, in order; empty
+    if some of the value is missing."""
     parts = {part.place: (part, name) for name in names if (part := part_of(name)) is not None}
     found: dict[Place, str] = {}
     count = 0
@@ -72,13 +72,13 @@ def needed(names: Iterable[str]) -> dict[Place, str]:
 
 
 def is_whole(names: Collection[str]) -> bool:
-    """Are these the names of all parts of a global tensor?"""
+    """Return whether these are the names of all parts of a global tensor."""
     part = part_of(next(iter(names), ""))
     return part is not None and len(names) == prod(part.grid)
 
 
 def families(names: Iterable[str]) -> dict[str, list[list[str]]]:
-    """The names of parts by the name of their whole, and for each way in which the parts lie, in their order."""
+    """The names of parts by the name of their whole, in a list for each layout, in order."""
     found: dict[str, dict[tuple[Place, Layout], list[tuple[Place, str]]]] = {}
     for name in names:
         part = part_of(name)
@@ -108,7 +108,8 @@ class Families:
                 del self.parts[whole]
 
     def named(self, given: Iterable[str], bound: Mapping[str, object]) -> tuple[list[str], list[str]]:
-        """What is bound for these names, parts for the name of a whole, each once; and the names with nothing."""
+        """The bound names for these names, with parts for the name of a whole, without duplicates; and the names with
+        nothing bound."""
         found: dict[str, None] = {}
         missing = []
         for name in given:
@@ -121,10 +122,10 @@ class Families:
         return list(found), missing
 
     def replaced(self, given: Collection[str], bound: Mapping[str, object]) -> list[str]:
-        """What is bound under the names of users for which something is given, besides what is given.
+        """The bound names that a publication of the given names replaces, besides the given ones.
 
-        Parts that have all of a value, alone or with others that lie alike, take the place of all but these others; of
-        parts that lack some of it nothing is replaced.
+        Parts that make up a whole value, alone or with others of the same layout, replace everything except these
+        others; parts of an incomplete value replace nothing.
         """
         names: dict[str, set[str]] = {}
         for name in given:
@@ -139,8 +140,8 @@ class Families:
 
 
 def parts_kept(whole: str, given: Collection[str], bound: Iterable[str]) -> set[str]:
-    """Of the parts of a global tensor those that stand under its name once these are given; none while they lack some
-    of the value."""
+    """The parts of a global tensor that have its name once the given ones are published; none while some of the value
+    is missing."""
     if any(map(needed, families(given)[whole])):
         return set(given)
     ways = families(dict.fromkeys((*given, *bound)))[whole]

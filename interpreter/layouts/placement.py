@@ -1,4 +1,4 @@
-"""Placements: the devices that a global tensor lies on, in a grid of one or two dimensions."""
+"""Placements: the devices on which a global tensor lies, in a grid of one or two dimensions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Final
 from ..errors import MetadataError, MetadataTypeError
 from ..types.device_names import node_of
 
-# A machine's name may be in front: "node1/sim:0". Whether there is such a device is checked where it is used.
+# A node's name may come first: "node1/sim:0". Whether the device exists is checked where the placement is used.
 _NAME: Final = re.compile(r"(?:[^\s/:]+/)?([a-z]+):\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Devices of one kind, row by row, and the shape of their grid. `nodes`: theirs, "" without a node name."""
+    """Devices of one kind, row by row, and the shape of their grid. `nodes`: their nodes, "" without a node name."""
 
     names: tuple[str, ...]
     grid: tuple[int, ...]
@@ -29,11 +29,11 @@ class Placement:
         object.__setattr__(self, "nodes", frozenset([node_of(name) for name in self.names]))
 
     def __hash__(self) -> int:
-        return self._hash  # a key of each op on a global tensor has it
+        return self._hash  # it is in the key of each op on a global tensor
 
     @property
     def spans(self) -> bool:
-        """Are its devices of several nodes?"""
+        """Return whether its devices are on several nodes."""
         return len(self.nodes) > 1
 
     @property
@@ -81,7 +81,7 @@ def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> P
 
 
 def kind_of(name: Any) -> str:
-    """The kind of a device by its name; MetadataError for what is no name."""
+    """The kind of a device, from its name; MetadataError for an invalid name."""
     if not isinstance(name, str):
         raise MetadataTypeError(f"a device is named by a str such as 'sim:0', not {type(name).__name__}")
     found = _NAME.fullmatch(name)
@@ -97,7 +97,7 @@ def _listed(devices: Any) -> Sequence[Any]:
 
 
 def _is_nested(devices: Sequence[Any]) -> bool:
-    """Are there rows? All entries are rows then, or it is no placement."""
+    """Return whether there are rows; then all entries must be rows."""
     return any(not isinstance(entry, str) for entry in devices)
 
 

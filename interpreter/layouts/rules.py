@@ -1,7 +1,7 @@
-"""Rules: which layouts of an op's operands give which layout of its results without a byte of another device.
+"""Rules: the layouts of an op's operands that give a layout of its results without a byte of another device.
 
-A rule looks at one dimension of the grid: it gives the signatures of a call (OneFlow's SBP signatures) on so many
-devices. Each signature divides the call into calls on shares, one for each device, which are calls like any other. So a
+A rule concerns one dimension of the grid: it returns the signatures of a call (OneFlow's SBP signatures) for a number
+of devices. Each signature divides the call into calls on shares, one for each device, which are ordinary calls. So a
 second dimension of the grid divides these in turn:
 
     calls = [Call(metas, attributes, outputs)]
@@ -28,7 +28,7 @@ class OpCall(NamedTuple):
     outputs: tuple[Meta | None, ...]
 
 
-# The attributes of a call on a share: (the whole call, the call on the share but for its attributes, the number of the
+# The attributes of a call on a share: (the whole call, the call on the share without its attributes, the number of the
 # device) -> attributes.
 Localise: TypeAlias = Callable[[OpCall, OpCall, int], Mapping[str, Any]]
 
@@ -36,9 +36,9 @@ Localise: TypeAlias = Callable[[OpCall, OpCall, int], Mapping[str, Any]]
 class Signature(NamedTuple):
     """Layouts of operands and results along one dimension of the grid.
 
-    `inputs`: None for a Python scalar, which fits any layout. `localise`: what makes attributes of a share's, where
-    these are others than the whole's. `exact`: are the results' bits those of the op on the whole? If not, they are
-    within the bound of the op's family (docs/layouts.md), and the same each time.
+    `inputs`: None for a Python scalar, which fits any layout. `localise`: makes the attributes of a share, if they
+    differ from the whole's. `exact`: the results' bits are those of the op on the whole. Otherwise they are within the
+    bound of the op's family (docs/layouts.md), and reproducible.
     """
 
     inputs: tuple[Atom | None, ...]
@@ -47,12 +47,12 @@ class Signature(NamedTuple):
     exact: bool = True
 
 
-# Of a call on so many devices, the best signatures first.
+# For a call on a number of devices; the best signatures first.
 Rule: TypeAlias = Callable[[OpCall, int], Iterable[Signature]]
 
 
 class Ruled(Protocol):
-    """The definition of an op, as far as rules go: it has a rule, or the reason why it has none."""
+    """The part of an op's definition that concerns rules: it has a rule, or the reason why it has none."""
 
     @property
     def layouts(self) -> Rule | str: ...
@@ -61,8 +61,8 @@ class Ruled(Protocol):
 def signatures(op: Ruled, calls: Sequence[OpCall], parts: int) -> tuple[Signature, ...]:
     """The signatures of an op's calls on `parts` devices each: those that all of the calls have, the best first.
 
-    `calls`: the whole call, or those that it is already divided into, which may differ in shape. The last signature is
-    always that of operands and results that are all broadcast.
+    `calls`: the whole call, or the calls into which it is divided so far, which may differ in shape. In the last
+    signature all operands and results are broadcast.
     """
     found = [_of(op, call, parts) for call in calls]
     common = [key for key in found[0] if all(key in others for others in found[1:])]
@@ -73,7 +73,8 @@ _Key: TypeAlias = tuple[tuple[Atom | None, ...], tuple[Atom, ...]]
 
 
 def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, Signature]:
-    """The signatures of one call by what they say of operands and results, the first of several for the same."""
+    """The signatures of one call by their layouts of operands and results; of several with the same layouts, the
+    first."""
     rule, everywhere = op.layouts, whole(call)
     offered = () if isinstance(rule, str) or None in call.outputs else rule(call, parts)
     found: dict[_Key, Signature] = {}
@@ -85,7 +86,7 @@ def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, Signature]:
 
 
 def whole(call: OpCall) -> Signature:
-    """Each device computes all of it."""
+    """The signature in which each device computes everything."""
     inputs = tuple([BROADCAST if isinstance(meta, Meta) else None for meta in call.metas])
     return Signature(inputs, (BROADCAST,) * len(call.outputs))
 

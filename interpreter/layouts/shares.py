@@ -1,7 +1,7 @@
-"""The geometry of layouts: which part of a tensor each device has.
+"""The geometry of layouts: the part of a tensor on each device.
 
-An axis is cut by `numpy.array_split`'s rule: the pieces differ by one element at most, the longer ones first, and may
-be empty. Where both dimensions of a grid split one axis, the first one cuts it and the second one cuts the pieces.
+An axis is cut by `numpy.array_split`'s rule: the pieces differ by at most one element, the longer ones first, and may
+be empty. If both dimensions of a grid split one axis, the first one cuts it and the second one cuts the pieces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .layout import Atom, Layout, Split
 
 
 class Share(NamedTuple):
-    """Where a device's part begins in the whole, and the shape of the part."""
+    """A device's part: its begin in the whole, and its shape."""
 
     begin: Shape
     shape: Shape
@@ -26,7 +26,7 @@ class Share(NamedTuple):
 
 
 def shares(shape: Shape, grid: Sequence[int], layout: Layout) -> tuple[Share, ...]:
-    """The part of each device, row by row; of a broadcast or partial value each device has the whole."""
+    """The part of each device, row by row; for a broadcast or partial value each device has the whole."""
     found = [Share((0,) * len(shape), shape)]
     for parts, atom in zip(grid, layout, strict=True):
         found = [piece for share in found for piece in pieces(share, atom, parts)]

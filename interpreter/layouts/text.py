@@ -1,4 +1,4 @@
-"""How the parts of a global tensor lie, as text: `2x2: split(0), broadcast` is a grid and its layout."""
+"""The layout of a global tensor's parts as text: `2x2: split(0), broadcast` is a grid and its layout."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ATOM: Final = re.compile(r"(broadcast)|split\((\d{1,2})\)|partial\((sum|max|min
 
 
 def spelled(grid: Sequence[int], layout: Layout) -> str:
-    """The text."""
+    """The text of a grid and its layout."""
     return f"{'x'.join(map(str, grid))}: {', '.join(map(repr, layout))}"
 
 
 def parsed(text: str) -> tuple[tuple[int, ...], Layout]:
-    """Grid and layout of a text from outside; ValueError if it is none."""
+    """Grid and layout in an untrusted text; ValueError if it has none."""
     found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:80]!r} is no grid and layout")

@@ -1,6 +1,6 @@
-"""Metrics: what a daemon's figures are called, for exporters and for clusters.
+"""Metrics: the names of a daemon's figures, for exporters and for clusters.
 
-- `family`: a metric and its samples; `bounds`: how many label values there may be
+- `family`: a metric and its samples; `bounds`: limits of the number of label values
 - `table`: every metric
-- `endpoint`: where metrics are offered, and the token without which nobody else gets them
+- `endpoint`: where metrics are served, and the token that other machines need
 """

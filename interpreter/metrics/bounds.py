@@ -1,7 +1,7 @@
-"""Bounds on label values: what is beyond them is folded into one of the name "other".
+"""Limits of the number of label values: values beyond a limit are merged into one named "other".
 
-Which ops have a label of their own must not change, since counters never fall: the first ones that the daemon has
-planned. What sessions have are gauges; those with most bytes are told apart.
+The ops with labels of their own must not change, since counters never fall: they are the first ones that the daemon has
+planned. Figures of sessions are gauges, so the sessions with most bytes have labels of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
 OTHER: Final = "other"
-LONGEST: Final = 64  # characters of a label's value that clients choose
+LONGEST: Final = 64  # characters of a label value that clients choose
 
 
 class Bounds(NamedTuple):
-    """How many ops, and sessions, have labels of their own."""
+    """The number of ops, and of sessions, with labels of their own."""
 
     ops: int = 100
     sessions: int = 50

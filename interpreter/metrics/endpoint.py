@@ -1,6 +1,6 @@
-"""Where metrics are offered: HOST:PORT, or a Unix socket for this user alone; and the token that others need.
+"""Where metrics are served: HOST:PORT, or a Unix socket for this user only; and the token that others need.
 
-Metrics name programs and ops, so nothing is offered beyond this machine without a token.
+Metrics name programs and ops, so nothing is served beyond this machine without a token.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..errors import MetadataError
 from ..wire.addresses import ANY, PATH_LIMIT, is_loopback, parse, resolve
 
 UNIX: Final = "unix:"
-USUAL: Final = "127.0.0.1:9464"  # the port that exporters of OpenTelemetry have
+USUAL: Final = "127.0.0.1:9464"  # the usual port of OpenTelemetry's exporters
 LEAST: Final = 16  # characters of a token
 LONGEST: Final = 4096
 FORMS: Final = '"HOST:PORT", such as "127.0.0.1:9464", or "unix:/an/absolute/path"'
 
 
 class Endpoint(NamedTuple):
-    """A checked place: a `path`, or a `host`, resolved, "" for any, and a `port`, 0 for any free one."""
+    """A checked endpoint: a `path`, or a resolved `host` ("" for any) and a `port` (0 for any free one)."""
 
     text: str
     path: str = ""
@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Endpoint:
-        """From its text; MetadataError says what is wrong, and what to write."""
+        """The endpoint in a text; MetadataError says what is wrong, and what to write."""
         if text.startswith(UNIX):
             path = text.removeprefix(UNIX)
             if not path.startswith("/") or path.endswith("/") or "\0" in path or len(os.fsencode(path)) > PATH_LIMIT:
@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
         return cls(text, host=host, port=found.port, local=is_loopback(f"tcp://{shown}:{found.port}"))
 
     def require(self, token: Path | None) -> None:
-        """MetadataError if the place can be reached from other machines, and there is no token."""
+        """MetadataError if other machines can reach the endpoint, and there is no token."""
         if not self.local and token is None:
             raise MetadataError(
                 f"{self.text} is reachable from other machines, and there is no token: name a file with one, or listen "
@@ -55,7 +55,7 @@ class Endpoint(NamedTuple):
 
 
 def read_token(file: Path) -> str:
-    """The token in a file that only its owner reads; MetadataError says what to do."""
+    """The token in a file that only its owner may read; MetadataError says what to do."""
     try:
         mode, text = stat.S_IMODE(file.stat().st_mode), file.read_bytes()[: LONGEST + 1].decode("ascii").strip()
     except OSError as error:

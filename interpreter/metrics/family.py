@@ -1,6 +1,6 @@
 """A metric: its name, kind, help and labels, and how its samples are read from a daemon's figures.
 
-The names follow Prometheus' conventions: a base unit at the end, `_total` behind that for what only grows.
+The names follow Prometheus' conventions: they end with a base unit, followed by `_total` for counters.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is known of a daemon: its own figures, a row for each session; nothing while it does not answer.
+    """The known figures of a daemon: its own, and a row for each session; empty while it does not answer.
 
-    `took`: seconds until it had answered. `kernels`: how many compiled kernels lie in its directory, and their bytes.
-    `held`: bytes by session and device, as of the last look at all tensors.
+    `took`: seconds until it had answered. `kernels`: the number of compiled kernels in its directory, and their bytes.
+    `held`: bytes by session and device, as of the last scan of all tensors.
     """
 
     machine: Mapping[str, Any] = field(default_factory=dict)
@@ -40,19 +40,19 @@ class Figures:
 
 
 class Histogram(NamedTuple):
-    """How many times there were in each bucket or one before it, the last one without a bound; their sum in seconds."""
+    """Cumulative counts of durations by bucket, the last one without a bound; and their sum in seconds."""
 
     buckets: tuple[int, ...]
     seconds: float
 
     @classmethod
     def of(cls, counts: Sequence[int], total_ns: int) -> Histogram:
-        """From counts by bit length: those of `n` bits are below 2 to the power of `n`."""
+        """From counts by bit length: a duration of `n` bits is below 2 to the power of `n`."""
         below = [sum(counts[: bound.bit_length()]) for bound in BOUNDS_NS]
         return cls((*below, sum(counts)), total_ns / 1e9)
 
     def __add__(self, other: object) -> Histogram:
-        """Both together."""
+        """The sum of both."""
         if not isinstance(other, Histogram):
             return NotImplemented
         together = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
@@ -65,8 +65,8 @@ Read: TypeAlias = Callable[[Figures], Iterable[Sample]]
 
 
 class Family(NamedTuple):
-    """A metric. `read` may give several samples with the same labels, which belong together. `always`: there is one,
-    too, while the daemon does not answer."""
+    """A metric. `read` may return several samples with the same labels, which are added. `always`: there is a sample
+    even while the daemon does not answer."""
 
     name: str
     kind: MetricKind
@@ -76,7 +76,7 @@ class Family(NamedTuple):
     always: bool = False
 
     def samples(self, figures: Figures) -> dict[tuple[str, ...], Any]:
-        """The values by those of the labels."""
+        """The values, by label values."""
         found: dict[tuple[str, ...], Any] = {}
         if not (figures.machine or self.always):
             return found

@@ -1,4 +1,4 @@
-"""Every metric. docs/metrics.md lists them from here, and an exporter's or a cluster's names are these."""
+"""Every metric. docs/metrics.md is made from this table, and exporters and clusters use these names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def machine(value: Callable[[Row], float]) -> Read:
-    """One sample, of the machine."""
+    """One sample, for the machine."""
     return lambda figures: [((), value(figures.machine))]
 
 
@@ -71,7 +71,7 @@ def nodes(value: str) -> Read:
 
 
 def sessions(value: Callable[[Row], float]) -> Read:
-    """A sample for each session, those beyond the bound together."""
+    """A sample for each session; sessions beyond the limit share one."""
 
     def read(figures: Figures) -> Iterator[Sample]:
         for labels, row in labels_of_sessions(figures.sessions, figures.bounds.sessions):
@@ -81,7 +81,8 @@ def sessions(value: Callable[[Row], float]) -> Read:
 
 
 def held(figures: Figures) -> Iterator[Sample]:
-    """A sample for each session and device with bytes of it; session 0 stands for what no open session has made."""
+    """A sample for each session and device with bytes of it; session 0 stands for values that belong to no open
+    session."""
     named = {row["id"]: labels for labels, row in labels_of_sessions(figures.sessions, figures.bounds.sessions)}
     for session, device, nbytes in figures.held:
         yield (*named.get(session, (OTHER, OTHER)), device), nbytes
@@ -114,7 +115,7 @@ def labels_of(figures: Figures) -> dict[str, str]:
 
 
 def kernels(place: int) -> Read:
-    """What lies in the directory of compiled kernels, if that can be seen."""
+    """The contents of the directory of compiled kernels, if it is readable."""
     return lambda figures: [] if figures.kernels is None else [((), figures.kernels[place])]
 
 
@@ -153,7 +154,7 @@ MACHINE: Final = (
     Family("tensord_sessions", GAUGE, "Open sessions of programs.", machine(lambda row: row["sessions"])),
     Family("tensord_tensors", GAUGE, "Live tensors.", machine(lambda row: row["tensors"])),
     Family("tensord_names", GAUGE, "Published names.", machine(lambda row: row["names"])),
-    Family("tensord_errors_total", COUNTER, "Errors, each once where it began.", errors, ("type",)),
+    Family("tensord_errors_total", COUNTER, "Errors, each counted once, at its origin.", errors, ("type",)),
     Family(
         "tensord_kernels_hanging",
         GAUGE,
@@ -191,7 +192,7 @@ INSTRUCTIONS: Final = (
     Family(
         "tensord_instructions_ready",
         GAUGE,
-        "Those of them that wait for nothing but their turn.",
+        "Live instructions that wait only for their turn.",
         machine(lambda row: row["instructions"]["ready"]),
     ),
     Family(
@@ -203,13 +204,13 @@ INSTRUCTIONS: Final = (
     Family(
         "tensord_instruction_delay_seconds",
         HISTOGRAM,
-        "From admission to the start, of instructions that had to be scheduled.",
+        "Time from admission to the start, of scheduled instructions.",
         lambda all_: [((), Histogram.of(*all_.machine["tally"]["delays"]))],
     ),
     Family(
         "tensord_instruction_run_seconds",
         HISTOGRAM,
-        "From the start to the end, of instructions that had to be scheduled.",
+        "Time from the start to the end, of scheduled instructions.",
         run_times,
         ("op",),
     ),
@@ -219,11 +220,11 @@ DEVICES: Final = (
     Family(
         "tensord_device_planned_bytes",
         GAUGE,
-        "Memory in use once all that is admitted has run.",
+        "Memory in use once all admitted instructions have run.",
         devices(lambda row: row["planned"]),
         DEVICE,
     ),
-    Family("tensord_device_limit_bytes", GAUGE, "Memory that there is.", devices(lambda row: row["limit"]), DEVICE),
+    Family("tensord_device_limit_bytes", GAUGE, "Size of the memory.", devices(lambda row: row["limit"]), DEVICE),
     Family(
         "tensord_device_cached_bytes", GAUGE, "Freed memory kept for reuse.", devices(lambda row: row["cached"]), DEVICE
     ),
@@ -252,7 +253,7 @@ DEVICES: Final = (
     Family(
         "tensord_evictions_total",
         COUNTER,
-        "Values that left to make room (evicted, dropped) or came back (returned).",
+        "Values that were evicted or dropped to make room, or have returned.",
         evictions("count"),
         ("device", "way"),
     ),
@@ -270,7 +271,7 @@ DEVICES: Final = (
     Family("tensord_collectives_total", COUNTER, "Collectives.", collectives("count"), ("kind",)),
     Family("tensord_collective_bytes_total", COUNTER, "Their bytes.", collectives("bytes"), ("kind",)),
     Family(
-        "tensord_node_values_total", COUNTER, "Values sent to, received from a node.", nodes("count"), ("node", "way")
+        "tensord_node_values_total", COUNTER, "Values sent to or received from a node.", nodes("count"), ("node", "way")
     ),
     Family("tensord_node_bytes_total", COUNTER, "Their bytes.", nodes("bytes"), ("node", "way")),
 )
@@ -289,45 +290,53 @@ SESSIONS: Final = (
     Family(
         "tensord_session_bytes",
         GAUGE,
-        "Memory of what a session has made.",
+        "Memory of a session's values.",
         sessions(lambda row: row["bytes"]),
         SESSION,
     ),
-    Family("tensord_session_device_bytes", GAUGE, "The same by device; looked at rarely.", held, (*SESSION, "device")),
+    Family(
+        "tensord_session_device_bytes",
+        GAUGE,
+        "Memory of a session's values by device; updated rarely.",
+        held,
+        (*SESSION, "device"),
+    ),
     Family(
         "tensord_session_exported_bytes",
         GAUGE,
-        "Results that its client reads in place.",
+        "Results that a session's client reads in place.",
         sessions(lambda row: row["exported"]),
         SESSION,
     ),
-    Family("tensord_session_tensors", GAUGE, "Tensors that it holds.", sessions(lambda row: row["tensors"]), SESSION),
+    Family(
+        "tensord_session_tensors", GAUGE, "Tensors that a session holds.", sessions(lambda row: row["tensors"]), SESSION
+    ),
     Family(
         "tensord_session_instructions_live",
         GAUGE,
-        "Its unfinished instructions.",
+        "A session's unfinished instructions.",
         sessions(lambda row: row["live"]),
         SESSION,
     ),
     Family(
         "tensord_session_messages_pending",
         GAUGE,
-        "Its messages not admitted.",
+        "A session's messages that are not admitted.",
         sessions(lambda row: row["pending"]),
         SESSION,
     ),
-    Family("tensord_session_errors", GAUGE, "Its errors so far.", sessions(lambda row: row["errors"]), SESSION),
+    Family("tensord_session_errors", GAUGE, "A session's errors so far.", sessions(lambda row: row["errors"]), SESSION),
     Family(
         "tensord_session_moved_bytes",
         GAUGE,
-        "Bytes of the transfers that it has caused so far.",
+        "Bytes of the transfers that a session has caused so far.",
         sessions(lambda row: row["moved"]["bytes"]),
         SESSION,
     ),
     Family(
         "tensord_session_evicted_bytes",
         GAUGE,
-        "Those of them that made room.",
+        "Bytes of a session's transfers that made room.",
         sessions(lambda row: row["evicted"]["bytes"]),
         SESSION,
     ),
