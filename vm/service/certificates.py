@@ -1,7 +1,7 @@
-"""The self-signed certificate with which this daemon receives values by TLS, made anew at each start.
+"""The self-signed certificate with which this daemon receives values by TLS. Each start makes a new certificate.
 
-A daemon that connects compares the certificate's fingerprint with the one in its table of members, which arrived over
-the control connections (CURVE). The private key is never written to a file system.
+A daemon that connects compares the certificate's fingerprint with its table of members, which arrived over the control
+connections (CURVE). The private key is never written to a file system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make_tls(node: str) -> Tls:
     load(server, certificate, key)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
-    client.verify_mode = ssl.CERT_NONE  # the fingerprint says more
+    client.verify_mode = ssl.CERT_NONE  # the fingerprint is checked instead
     for context in (server, client):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
@@ -40,13 +40,13 @@ def make_tls(node: str) -> Tls:
 
 
 def wrapped(context: ssl.SSLContext, connection: socket, *, server_side: bool = False) -> ssl.SSLSocket:
-    """The connection by TLS. OSError if the peer has gone: `wrap_socket` raises it, too, but leaves the socket open."""
+    """The connection with TLS. OSError if the peer is gone; `wrap_socket` would raise it, but leave the socket open."""
     connection.getpeername()
     return context.wrap_socket(connection, server_side=server_side)
 
 
 def dialled(context: ssl.SSLContext, connection: socket, fingerprint: str) -> ssl.SSLSocket:
-    """A TLS connection to the daemon with that certificate. ProtocolError if the fingerprint is another one."""
+    """A TLS connection to the daemon with this fingerprint; ProtocolError if its certificate has another one."""
     secure = wrapped(context, connection)
     try:
         found = hashlib.sha256(secure.getpeercert(binary_form=True) or b"").hexdigest()
@@ -80,7 +80,7 @@ def certified(node: str) -> tuple[bytes, bytes]:
 
 
 def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have a context use a certificate. OpenSSL reads it from a file, which is in memory alone."""
+    """Load a certificate into a context. OpenSSL reads it from a file, which exists only in memory."""
     descriptor = os.memfd_create("tensord-certificate")
     try:
         os.write(descriptor, certificate + key)

@@ -1,13 +1,13 @@
-"""The daemon: its composition, the order of startup, and the stages of shutdown.
+"""The daemon: its parts, the order of startup, and the stages of shutdown.
 
-Shutdown has three stages. After SIGTERM or another signal that ends it (`signals`) the daemon takes no more connections
-and no more messages, and admitted instructions go on. When all are finished, or the grace period is over, or a second
-signal arrives, every client gets GOODBYE, and the rest is cancelled. Then sockets, threads, and locks are closed, in
-this order. Memory files have no names: each is freed with its last mapping.
+Shutdown has three stages. After SIGTERM or another signal that ends it (`signals`), the daemon accepts no more
+connections and messages, and admitted instructions go on. When all are finished, or the grace period is over, or a
+second signal arrives, every client gets GOODBYE, and the remaining instructions are cancelled. Then sockets, threads,
+and locks are closed, in this order. Memory files have no names: each is freed with its last mapping.
 
 A fault of the daemon itself (an exception that leaves the engine, see `engine`) skips the first two stages: every
-client gets GOODBYE with the reason, the log has the traceback, and the exit status is 1. A service manager starts it
-anew.
+client gets GOODBYE with the reason, the log gets the traceback, and the exit status is 1, so that a service manager
+restarts the daemon.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from .restored import hold_durable, restore
 from .settings.config import Config
 
 LAST_WORDS = 0.1  # seconds for a refusal to be sent before its connection is cut
-CANCELLED = 2.0  # seconds for running kernels to end, once the rest was cancelled
+CANCELLED = 2.0  # seconds for running kernels to end after the cancellation
 LEASES = 0.5
-# Collect rarely: neither the hot path nor the decoding of batches makes cycles. A collection of what is young looks at
-# no more than some 200,000 objects, which takes 20 ms: programs have that many, and others are to be served meanwhile.
+# The garbage collector runs rarely, since neither the hot path nor the decoding of batches makes cycles. A collection
+# of young objects visits at most some 200,000, which takes 20 ms: a program has that many, and delays other clients.
 COLLECTOR = (50_000, 2, 350)
 
 
 def run(config: Config) -> int:
-    """Serve until a signal ends it; returns the exit status. StartError if the daemon cannot start."""
+    """Serve until a signal ends the daemon, and return the exit status. StartError if the daemon cannot start."""
     raise_descriptor_limit()
     require_least()
     with ExitStack() as stack:
@@ -151,11 +151,11 @@ class Service:
         self.set_timers()
 
     def sink(self, tasks: Sequence[Task]) -> None:
-        """Pass completions on to the loop, which is made after the streams that report to it."""
+        """Pass completions on to the loop, which is made after the streams."""
         self.loop.sink(tasks)
 
     def open_listeners(self, keepers: Guards) -> None:
-        """Listen on every address; only this user can access a socket in the file system."""
+        """Listen on every address; only the daemon's user can access a socket in the file system."""
         for listen_address in keepers.addresses:
             try:
                 with private():
@@ -181,7 +181,7 @@ class Service:
             self.loop.every(self.notifier.watchdog_period, self.notifier.watchdog)
 
     def describe(self) -> None:
-        """Set what `tensord status` shows of the daemon."""
+        """Set the facts about the daemon that `tensord status` shows."""
         about = self.runtime.about
         about.address = " ".join(listener.bound for listener in self.listeners)
         about.client = self.client
@@ -195,7 +195,7 @@ class Service:
                 self.peers.follow(about.members)
 
     def drain(self) -> None:
-        """Take no new sessions; those that are open go on, and come back after a broken connection."""
+        """Accept no new sessions; open sessions go on, and may be resumed after a broken connection."""
         log.info("draining: no new sessions are taken")
         self.registry.draining = True
         self.notifier.status("draining")
@@ -217,7 +217,7 @@ class Service:
         )
 
     def is_look(self, session: int) -> bool:
-        """Is that session the command line's own?"""
+        """Whether the session belongs to the command line, or to the warming of kernels."""
         peer = self.registry.sessions.get(session)
         ours = self.warming.session
         return (peer is not None and peer.look) or (ours is not None and ours.id == session)
@@ -249,12 +249,12 @@ class Service:
     def authenticate(self) -> None:
         """Answer ZAP's requests about new connections."""
         for listener in self.listeners:
-            listener.watch()  # while the peers wait for the answer: of one that is gone nobody knows where it was
+            listener.watch()  # learns the addresses of the peers while they wait for the answer
         while int(self.zap.get(zmq.EVENTS)) & zmq.POLLIN:
             self.zap.send_multipart(self.gatekeeper.answer(self.zap.recv_multipart(zmq.NOBLOCK)))
 
     def watch(self) -> None:
-        """Log what needs an operator."""
+        """Do the periodic checks."""
         self.heard.tell()
         self.runtime.watch()
         self.warming.look()
@@ -276,13 +276,13 @@ class Service:
         """Cut the connections that make libzmq buffer without end."""
         for fd in self.guard.check():
             peer = next((listener.origins[fd] for listener in self.listeners if fd in listener.origins), "")
-            why = "memory is short, and it completes no message"
+            why = "memory is short, and the peer completes no message"
             self.unauthenticated.refusals.tell("a connection was cut", reason=why, peer=peer)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def end_broken(self, error: Exception) -> None:
-        """A fault of the daemon itself: log it and tell every client. The engine is not called again."""
+        """Log a fault of the daemon itself, and tell every client. The engine is not called again."""
         self.ended_well = False
         log.critical("the daemon ends after a fault of its own", error=repr(error), exc_info=error)
         self.notifier.stopping("ended by a fault")
@@ -292,13 +292,13 @@ class Service:
                 try_send(peer, [farewell])
 
     def finish(self) -> None:
-        """Let admitted instructions finish, send GOODBYE, cancel the rest: a wait hears of the end, not of a cancel."""
+        """Let admitted instructions finish, send GOODBYE, then cancel the rest: waits raise the end, not the cancel."""
         why = self.heard.asked[0]
         told = sum(not peer.look for peer in self.registry.sessions.values())
         log.info("stopping", why=why, grace=self.config.grace, sessions=told)
         self.notifier.stopping(f"asked by {why}")
         self.warming.stop()
-        self.registry.closing = True  # refuses HELLO. The sockets stay bound: unbinding would end every session
+        self.registry.closing = True  # refuses HELLO; the sockets stay bound, since unbinding would end every session
         self.turn_until(lambda: self.is_idle() or len(self.heard.asked) > 1, self.config.grace)
         self.front.flush()
         for peer in list(self.registry.sessions.values()):
@@ -307,7 +307,7 @@ class Service:
         self.turn_until(self.is_idle, CANCELLED)
 
     def is_idle(self) -> bool:
-        """Are all admitted instructions finished, and all answers sent?"""
+        """Whether all admitted instructions are finished, and all answers sent."""
         engine, front = self.runtime.engine, self.front
         working = engine.live or engine.pending or engine.scheduler.dispatcher.batches
         return not (working or front.fresh or front.busy or front.dirty)
@@ -320,7 +320,7 @@ class Service:
             self.loop.turn()
 
     def close(self) -> None:
-        """Close sockets, runtime and loop, which the streams' threads may still be about to wake."""
+        """Close sockets, runtime and, last, the loop, which the streams' threads may still wake."""
         if self.exporter is not None:
             self.exporter.close()
         self.close_sockets()

@@ -1,14 +1,14 @@
-"""How the daemon shares out its descriptors, so that it never runs out of them: libzmq would abort the process.
+"""The shares of segments, sessions and peers in the daemon's file descriptors, without which libzmq would abort.
 
-Each use has a share of what is left once the daemon listens. Beyond its share,
+Each use has a share of the descriptors that are left once the daemon listens. Beyond its share,
 
 - a block of memory is private, an upload's file is closed once it is mapped, and results of both travel in frames;
 - a session is refused, with an error that says what to do;
-- of the connections without a HELLO, the oldest are cut.
+- the oldest connections without a HELLO are cut.
 
-The rest is for moments: a file that is opened to be mapped, the log when it is rotated, and connections that libzmq
-accepts before the daemon's thread hears of them. Those are at most `UNREAD` per listener, so with a limit of some 1,700
-for one listener no burst of connections can take the last descriptor. A daemon with less says so in its log.
+The rest is for short uses: a file that is opened to be mapped, the log when it is rotated, and connections that libzmq
+accepts before the daemon's thread knows them. The latter are at most `UNREAD` per listener, so with a limit of some
+1,700 for one listener no burst of connections can take the last descriptor. A daemon with a lower limit logs this.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .connections.listener import UNREAD
 from .process.errors import StartError
 
 LEAST: Final = 128  # descriptors that the daemon needs
-MOMENTS: Final = 64  # descriptors, beside those of a burst of connections
+MOMENTS: Final = 64  # descriptors for short uses, beside those of a burst of connections
 MORE: Final = "run ulimit -n 4096, or set LimitNOFILE= in the unit"
 
 
 class Shares(NamedTuple):
-    """How many descriptors segments, sessions, and connections without a HELLO may have.
+    """The numbers of descriptors that segments, sessions, and connections without a HELLO may have.
 
-    `short`: how much higher the limit would have to be for any burst of connections to fit; 0 if it fits.
+    `short`: by how much the limit is too low for a burst of connections; 0 if it is not.
     """
 
     segments: int
@@ -37,14 +37,14 @@ class Shares(NamedTuple):
 
 
 def require_least() -> None:
-    """StartError if the process may not have enough descriptors. Before the first socket: libzmq would abort."""
+    """StartError if the limit of descriptors is too low. Called before the first socket, since libzmq would abort."""
     limit = descriptor_limit()
     if limit < LEAST:
-        raise StartError(f"the limit of open files is {limit}, and the daemon needs {LEAST} at the least: {MORE}")
+        raise StartError(f"the limit of open files is {limit}, and the daemon needs at least {LEAST}: {MORE}")
 
 
 def share_out(listeners: int) -> Shares:
-    """The shares of what is left. Called once everything is open that the daemon always has open."""
+    """The shares of the remaining descriptors. Called once all permanent descriptors are open."""
     taken, limit = descriptors_open(), descriptor_limit()
     spare = limit - taken
     if spare < LEAST // 2:

@@ -1,15 +1,16 @@
-"""The exporter of metrics that the daemon's configuration asks for: `tensord metrics`, as a child process.
+"""The exporter of metrics: `tensord metrics` as a child process of the daemon, if the configuration asks for it.
 
-Theory. The child is a client like any other: it asks over ipc, at most once a second, and all parsing, waiting and
-formatting is done there. The daemon starts it, notes what it writes to stderr in the log, and starts it again when it
-ends, after pauses that double up to a minute. Nothing here waits. The child's stdin is a pipe whose other end only the
-daemon has, so the child ends with the daemon, however that ends. It has a session of its own: Ctrl-C is the daemon's.
+Theory. The child is an ordinary client, which queries the daemon over ipc, at most once a second; all parsing, waiting
+and formatting happens in the child. The daemon starts the child, logs the lines that it writes to stderr, and restarts
+it when it ends, after pauses that double up to a minute. Nothing here waits. The child's stdin is a pipe whose other
+end only the daemon has, so the child ends with the daemon, however the daemon ends. The child has a process session of
+its own, so that Ctrl-C goes only to the daemon.
 
-All methods belong to the driving thread. A port that is taken, or an exporter that crashes, costs a line in the log.
+Only the driving thread calls the methods. An occupied port, or a crashing exporter, costs a line in the log.
 
-Rejected: a thread of the daemon (it holds the interpreter for milliseconds while it formats, and longer when a thousand
-scrapers come; its memory and its faults would be the daemon's); `prctl` as for a supervisor's daemon (it is bound to a
-thread, where a pipe is bound to the process).
+Rejected: a thread of the daemon (it would hold the interpreter for milliseconds while it formats, and longer for a
+thousand scrapers; its memory and its bugs would be the daemon's); `prctl`, as for a supervisor's daemon (which is bound
+to a thread, while a pipe is bound to the process).
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from .settings.config import Config
 
 PERIOD: Final = 1.0  # seconds between two looks at the child
 LONGEST_PAUSE: Final = 60.0
-WELL: Final = 60.0  # seconds after which a child counts as well
-ENDING: Final = 2.0  # seconds for it to end
+WELL: Final = 60.0  # seconds after which a child counts as healthy
+ENDING: Final = 2.0  # seconds for the child to end
 CHUNK: Final = 1 << 14
 OURS: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # variables of a service manager
 
 
 def check_exporter(config: Config) -> None:
-    """StartError if the exporter that is asked for could not do its work."""
+    """StartError if the configured exporter could not work."""
     if not config.metrics:
         return
     try:
@@ -50,12 +51,12 @@ def check_exporter(config: Config) -> None:
         raise StartError('metrics: prometheus-client is not installed: pip install "tensord[metrics]"')
     if not ipc_of(config):
         raise StartError(
-            "metrics: the exporter asks over ipc: add an ipc address, or run `tensord metrics --address ADDRESS`"
+            "metrics: the exporter needs an ipc address: add one, or run `tensord metrics --address ADDRESS`"
         )
 
 
 def ipc_of(config: Config) -> str:
-    """The first address that is ipc; "" if there is none."""
+    """The first ipc address; "" if there is none."""
     return next((address for address in config.listen if address.startswith("ipc://")), "")
 
 
@@ -67,20 +68,20 @@ def command_of(config: Config) -> list[str]:
 
 
 class Exporter:
-    """Keeps the child. `clock`: in seconds."""
+    """Keeps the child running. `clock`: in seconds."""
 
     def __init__(self, command: Sequence[str], clock: Callable[[], float]) -> None:
         self._command = command
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
-        self._output = b""  # a line that is not complete
-        self._said = ""  # the last one that was
+        self._output = b""  # an incomplete line
+        self._said = ""  # the last complete line
         self._began = 0.0
         self._due = 0.0
         self._pause = PERIOD
 
     def look(self) -> None:
-        """Start the child if that is due, log what it has said, and note its end."""
+        """Start the child if due, log the lines that it has written, and note its end."""
         child = self._child
         if child is None:
             if self._clock() >= self._due:
@@ -123,7 +124,7 @@ class Exporter:
         self._later(f"it has ended with status {status}: {self._said}")
 
     def _later(self, why: str) -> None:
-        """Start it again after a pause."""
+        """Schedule the next start after a pause, and log the reason."""
         was_well = self._clock() - self._began >= WELL
         self._pause = PERIOD if was_well else min(2 * self._pause, LONGEST_PAUSE)
         self._due = self._clock() + self._pause

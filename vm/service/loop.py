@@ -3,14 +3,14 @@
 Theory of operation. A turn receives from the sockets, admits a quantum of one peer's messages, runs the engine's
 phases, sends pending answers, and polls the sockets again: at the latest every 100 us plus one kernel. The loop sleeps
 only after a turn without work, in one poll over everything that can wake it: the sockets, their monitors, the
-authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams write to. Before that
-it polls for a moment, where that has paid lately (`busy_polling`).
+authentication socket, the processes behind ipc connections (pidfds), and an eventfd that streams write to. Before it
+sleeps, it polls for a moment if polling has succeeded lately (`busy_polling`).
 
-Guarantees. A completion is never lost: a stream appends the completion, and then writes to the eventfd if the loop
-sleeps or is about to. The loop announces that it is about to sleep before it checks for completions a last time.
-Timers run between turns and are late by one turn at most. No other thread touches the engine. An exception that leaves
-a turn is logged, and the loop goes on. It ends only if the engine has a fault (`engine.fault`), or if `FAULTS` turns
-in a row fail: the daemon then tells every client, and ends.
+Guarantees. No completion is lost: a stream appends the completion, and then writes to the eventfd if the loop sleeps or
+is about to; and the loop announces its sleep before it checks for completions a last time. Timers run between turns and
+are late by at most one turn. No other thread touches the engine. An exception that leaves a turn is logged, and the
+loop goes on. The loop ends only if the engine has a fault (`engine.fault`), or if `FAULTS` turns in a row fail: the
+daemon then tells every client, and ends.
 
 Rejected: a thread for the sockets (a ZeroMQ echo over two threads takes 144 us instead of 84, and 10.7 ms beside a busy
 scheduler), asyncio (a callback per message on the path of every op).
@@ -39,7 +39,7 @@ from .connections.peer import Peer
 FAULTS = 20
 STUCK_RETRY = 0.005
 SLEEP = 1.0
-LOOK_NS = 500_000  # that the loop looks for a fence before it sleeps
+LOOK_NS = 500_000  # for which the loop polls for a fence before it sleeps
 
 
 class Timer:
@@ -60,12 +60,12 @@ class Loop:
         self.polling = BusyPolling(round(busy_poll * 1e9))
         self.asleep = False
         self.ended = False
-        self.faults = 0  # turns in a row that an exception has left
+        self.faults = 0  # failed turns in a row
         self.timers: list[Timer] = []
-        self.due = 0.0  # the earliest of them
+        self.due = 0.0  # when the earliest timer is due
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Descriptors that are rarely readable: the eventfd, the pidfds, the sockets that belong to no listener. Asking
-        # ZeroMQ about one socket costs more than all of these together.
+        # Descriptors that are rarely readable: the eventfd, the pidfds, the sockets that belong to no listener. Polling
+        # one ZeroMQ socket costs more than all of these together.
         self.others = select.epoll()
         self.others.register(self.wakeup, select.EPOLLIN)
         self.processes: dict[int, Peer] = {}
@@ -82,13 +82,13 @@ class Loop:
     # -- other threads ---------------------------------------------------------------------------------------------
 
     def sink(self, tasks: Sequence[Task]) -> None:
-        """A stream reports finished instructions, on its thread."""
+        """Take the finished instructions of a stream, on the stream's thread."""
         self.engine.finished.extend(tasks)
         if self.asleep:
             os.eventfd_write(self.wakeup, 1)
 
     def end(self) -> None:
-        """Make `run` return soon. A signal handler may call this."""
+        """Make `run` return soon. May be called by a signal handler."""
         self.ended = True
         os.eventfd_write(self.wakeup, 1)
 
@@ -112,7 +112,7 @@ class Loop:
                 self.turn()
 
     def turn(self) -> None:
-        """One turn. Raises what ends the daemon; any other exception is logged."""
+        """Do one turn. Raises an exception that ends the daemon; any other exception is logged."""
         try:
             self._turn()
             self.faults = 0
@@ -121,7 +121,7 @@ class Loop:
             if self.engine.fault is not None or self.faults >= FAULTS:
                 raise
             log.exception("a fault of the daemon, which goes on", error=repr(error))
-        if self.engine.fault is not None:  # raised where a message was handled, and taken for the fault of its sender
+        if self.engine.fault is not None:  # the handling of a message may have taken it for an error of the sender
             raise self.engine.fault
 
     def _turn(self) -> None:
@@ -134,10 +134,10 @@ class Loop:
         if self.registry.gone:
             self.see_off()
         front.feed()
-        if front.dirty:  # answers first: somebody waits for them
+        if front.dirty:  # answers first, since clients wait for them
             front.flush()
         retired = going = engine.schedule()
-        while going and not (engine.directory.leaving or engine.running):  # which take one piece per turn
+        while going and not (engine.directory.leaving or engine.running):  # these do one piece per turn
             going = engine.schedule()
         if front.asking:
             front.go_on()
@@ -173,7 +173,7 @@ class Loop:
             polling.slept(time.monotonic_ns() - began, polled=budget > 0)
 
     def has_news(self) -> bool:
-        """Has anything arrived or finished since the last poll?"""
+        """Whether anything has arrived or finished since the last poll."""
         return bool(self.engine.finished or zmq.zmq_poll(self.polled, 0))
 
     def look(self, socket: Any) -> None:
@@ -184,7 +184,7 @@ class Loop:
             self.receive(listener)
 
     def receive(self, listener: Listener) -> bool:
-        """Take one message, if there is one. The next poll finds further ones, cheaper than a second receive here."""
+        """Receive one message, if there is one. A next poll finds more at a lower cost than a second receive here."""
         try:
             identity, frames = listener.receive()
         except zmq.Again:
@@ -193,9 +193,9 @@ class Loop:
         return True
 
     def see_off(self) -> None:
-        """End the sessions whose connections have ended, behind everything that had arrived from them.
+        """End the sessions of ended connections, after receiving all messages that had arrived from them.
 
-        A monitor's event overtakes the messages in the socket, and a goodbye may be among them.
+        A monitor's event overtakes the messages in the socket, among which may be a BYE.
         """
         registry = self.registry
         while registry.gone:
@@ -203,11 +203,11 @@ class Loop:
             for listener in {peer.listener for peer in ended}:
                 self.drain(listener)
             for peer in ended:
-                if peer in registry.gone:  # else it has said goodbye, or has come back
+                if peer in registry.gone:  # not if it has sent BYE, or has come back
                     registry.see_off(peer)
 
     def drain(self, listener: Listener) -> None:
-        """Take what lies in the socket. Not for ever, since others go on sending: ZeroMQ queues so much and no more."""
+        """Receive all messages in the socket, but no more than ZeroMQ can queue, since other peers go on sending."""
         for _ in range((QUEUE + 1) * (len(self.registry.peers) + 1)):
             if not self.receive(listener):
                 return
@@ -215,23 +215,23 @@ class Loop:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def watch_process(self, peer: Peer) -> None:
-        """Watch for the death of the process behind an ipc connection, even if another process inherited the socket."""
+        """Watch for the end of an ipc client's process, even if another process has inherited its socket."""
         if not peer.listener.local or not peer.credentials.pid:
             return
         try:
             peer.pidfd = os.pidfd_open(peer.credentials.pid)
-        except OSError:  # the process has ended, which the monitor will report; or its namespace is not visible here
+        except OSError:  # ended, as the monitor will report, or in an invisible namespace
             return
         self.others.register(peer.pidfd, select.EPOLLIN)
         self.processes[peer.pidfd] = peer
 
     def unwatch_process(self, peer: Peer) -> None:
-        """Forget the process of a peer that has ended, before its descriptor is closed."""
+        """Stop watching the process of a peer, before its descriptor is closed."""
         if self.processes.pop(peer.pidfd, None) is not None:
             self.others.unregister(peer.pidfd)
 
     def look_at_others(self) -> None:
-        """Handle the eventfd, watched sockets, and processes that have died."""
+        """Handle the eventfd, watched sockets, and ended processes."""
         for fd, _ in self.others.poll(0):
             if fd == self.wakeup:
                 os.eventfd_read(self.wakeup)
@@ -264,7 +264,7 @@ class Loop:
         self.due = min((timer.due for timer in self.timers), default=now + SLEEP)
 
     def close(self) -> None:
-        """Close the descriptors that belong to no socket. The streams' threads have ended, or hang."""
+        """Close the descriptors that belong to no socket, after the streams' threads have ended, or hang."""
         self.asleep = False
         self.others.close()
         os.close(self.wakeup)

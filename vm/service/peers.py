@@ -1,7 +1,6 @@
-"""The daemons of other nodes: the port where values are taken from them, and the links to them.
+"""The daemons of other nodes: the port on which this daemon receives values from them, and the links to them.
 
-`join` of the membership says who they are (vm/reporting/membership.py); links come and go with them. What happens to
-links goes to the log.
+The membership (vm/reporting/membership.py) determines the links. Events of links are logged.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Peers:
             raise cannot_take(cluster.values, error) from None
 
     def follow(self, membership: Membership) -> None:
-        """Have links to the members, from now on."""
+        """Keep links to the members of the membership from now on."""
         membership.own = membership.own._replace(values=self.links.address, fingerprint=self.fingerprint)
         membership.table = {membership.own.node: membership.own}
         membership.changed = lambda _before, now: self.links.join(now, membership.token)
@@ -52,12 +51,12 @@ class Peers:
 
 
 def open_peers(config: Config) -> Peers | None:
-    """The links of a daemon that takes values; None for one on its own. StartError if they cannot be had."""
+    """The links of a daemon that exchanges values; None for a single daemon. StartError if they cannot be opened."""
     return Peers(config) if config.node and config.cluster.values else None
 
 
 def introduce(membership: Membership, config: Config, bound: list[str]) -> None:
-    """Note where clients reach this daemon, and by which key, in its own entry. `bound`: where it listens."""
+    """Set the address and key for clients in the daemon's own entry. `bound`: the addresses on which it listens."""
     usable = [address for address in bound if is_for_clients(address)]
     address = next((one for one in usable if one.startswith("tcp:")), next(iter(usable), ""))
     secret = config.security.server_secret
@@ -67,14 +66,14 @@ def introduce(membership: Membership, config: Config, bound: list[str]) -> None:
 
 
 def is_for_clients(address: str) -> bool:
-    """Can clients connect to an address that is listened on? Not to "any host"."""
+    """Whether clients can connect to a bound address, which excludes "any host"."""
     with suppress(MetadataError):
         return bool(for_client(address))
     return False
 
 
 def check_peers(config: Config) -> None:
-    """StartError unless the links can be had. Nothing stays open."""
+    """StartError unless the links could be opened. Nothing stays open."""
     if not config.node or not config.cluster.values:
         return
     if config.cluster.encryption == "tls":
@@ -86,7 +85,7 @@ def check_peers(config: Config) -> None:
 
 
 def doubts_about_peers(config: Config) -> list[str]:
-    """Warnings about settings of a cluster with which a daemon starts all the same."""
+    """Warnings about questionable settings of a cluster, with which a daemon still starts."""
     cluster = config.cluster
     if not config.node:
         unused = cluster.values or cluster.incarnation
@@ -97,11 +96,11 @@ def doubts_about_peers(config: Config) -> list[str]:
 
 
 def cannot_take(place: str, error: OSError) -> StartError:
-    return StartError(f"cannot take values at {place}: {error.strerror or error}")
+    return StartError(f"cannot receive values at {place}: {error.strerror or error}")
 
 
 def tell(event: str, node: str, why: str) -> None:
-    """Log what happens to a link."""
+    """Log an event of a link, as a warning if there is a reason."""
     if why:
         log.warning(event, node=node, why=why)
     else:

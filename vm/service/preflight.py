@@ -1,7 +1,7 @@
-"""The conditions of a start: `serve` asks the same functions as `serve --check-config`.
+"""The conditions of a start, which `serve` and `serve --check-config` check by the same functions.
 
-The check disturbs no daemon that runs and leaves nothing behind: no lock is taken, no socket listens, a log file that
-was not there is removed again.
+The check disturbs no running daemon and leaves nothing behind: it takes no lock, listens on no socket, and removes a
+log file that it has made.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
 from .warming import Warming
 
-CLOSED = 2.0  # seconds for the streams of devices to end that were opened to try them
+CLOSED = 2.0  # seconds for the streams of devices that were opened for the check to end
 
 
 def check(config: Config) -> None:
-    """Find out whether a daemon could start; StartError or OSError says what is wrong."""
+    """StartError or OSError, with the reason, if a daemon could not start."""
     require_least()
     check_log(config.log)
     for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
@@ -57,11 +57,11 @@ def check(config: Config) -> None:
 
 
 def doubts(config: Config) -> list[str]:
-    """Warnings about settings with which a daemon starts all the same, such as more memory than there is."""
+    """Warnings about questionable settings, with which a daemon still starts, such as more memory than there is."""
     most = available_memory()
     asked = {"the daemon (memory)": config.memory}
     for name, (kind, options) in check_devices(config.opened).items():
-        if KINDS[kind].main_memory and config.memory <= most:  # else a share of that is what cpu devices have
+        if KINDS[kind].main_memory and config.memory <= most:  # otherwise cpu devices have a share of it
             asked[f"{name} (its option memory)"] = getattr(options, "memory", 0)
     told = [
         f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
@@ -86,7 +86,7 @@ def check_log(log: LogConfig) -> None:
 
 
 def check_port(address: ListenAddress) -> None:
-    """StartError if a tcp address cannot be bound: it is not this machine's, or another program has it."""
+    """StartError if a tcp address cannot be bound, since it is not this machine's, or another program has it."""
     if address.local:
         return
     host, _, port = address.endpoint.removeprefix("tcp://").rpartition(":")
@@ -99,17 +99,14 @@ def check_port(address: ListenAddress) -> None:
 
 
 def bind_once(host: str, port: int) -> None:
-    """Bind a socket and close it; OSError if that fails. "*" is any address.
-
-    Where IPv6 is off, that is any of IPv4, as for ZeroMQ.
-    """
+    """Bind a socket and close it; OSError if that fails. "*" is any address; without IPv6, any IPv4 address."""
     if host == "*":
         try:
             bind_once("::", port)
         except OSError as error:
             if error.errno != errno.EAFNOSUPPORT:
                 raise
-            bind_once("0.0.0.0", port)  # noqa: S104 - the address that is asked for
+            bind_once("0.0.0.0", port)  # noqa: S104 - the configured address
         return
     with sockets.socket(sockets.AF_INET6 if ":" in host else sockets.AF_INET) as probe:
         probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
@@ -122,8 +119,10 @@ def cannot_listen(address: str, number: int | None) -> StartError:
 
 
 def look_after_kernels(config: Config, act: Callable[[Path], None]) -> str:
-    """Check, or make, the directory of compiled kernels, before CuPy is imported: its path, "" where none is needed.
-    StartError if it cannot be used."""
+    """Check or make the directory of compiled kernels before CuPy is imported; return its path, or "" if not needed.
+
+    StartError if the directory cannot be used. `act`: the function that checks or makes it.
+    """
     try:
         directory = config.kernels
         if directory is not None:
@@ -134,7 +133,7 @@ def look_after_kernels(config: Config, act: Callable[[Path], None]) -> str:
 
 
 def open_runtime(config: Config, sink: Sink, links: Links | None = None) -> Runtime:
-    """Open the devices and make the engine; StartError if a device does not open."""
+    """Open the devices and make the engine; StartError if a device cannot be opened."""
     try:
         trace = config.trace
         return Runtime(
@@ -153,5 +152,5 @@ def open_runtime(config: Config, sink: Sink, links: Links | None = None) -> Runt
 
 
 def warming_of(config: Config, runtime: Runtime) -> Warming:
-    """The kernels to compile at the start; StartError if an entry names a device that is not there."""
+    """The kernels to compile at the start; StartError if an entry names an unknown device."""
     return Warming(runtime, [wish_of(entry) for entry in config.warm])

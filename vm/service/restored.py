@@ -1,7 +1,7 @@
-"""Names that the daemon restores from a checkpoint, before its sockets are there: every client finds them.
+"""Names that the daemon restores from a checkpoint before it opens its sockets, so that every client finds them.
 
-It takes some 0.3 s for 10,000 names, whatever the size of their values, which stay where they are until an op needs
-them: half of that to look whether the files are there, the rest to make the tensors.
+Restoring 10,000 names takes some 0.3 s, whatever the size of their values, which stay in their files until an op needs
+them: half of the time is for checking the files, the rest for making the tensors.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SHOWN: Final = 5  # lines of one kind in the log
 
 
 def found_in(config: Config) -> Found | None:
-    """The generation to restore; None if none is wanted, or none was ever written there. Changes nothing.
+    """The generation to restore; None if none is configured, or none was ever written. Changes nothing.
 
-    StartError if there are checkpoints that cannot be read, or with `restore_strict` if anything of them is damaged.
+    StartError if checkpoints cannot be read, or, with `restore_strict`, if anything is damaged.
     """
     path, strict = source(config), config.restore_strict
     if path is None:
@@ -51,14 +51,14 @@ def found_in(config: Config) -> Found | None:
 
 
 def source(config: Config) -> Path | None:
-    """The directory that is restored: `restore`, else that of durable names, which are durable over a restart, too.
+    """The directory to restore: `restore`, or else the directory of durable names, which survive a restart.
 
-    StartError if durable names of an earlier run would be left out, and if there is nothing to be strict about.
+    StartError if durable names of an earlier run would be left out, or if `restore_strict` has nothing to apply to.
     """
     durable = durable_directory(config)
     if config.restore is None:
         if durable is None and config.restore_strict:
-            raise StartError("restore_strict (--strict) applies to a restore only: name a directory (--restore)")
+            raise StartError("restore_strict (--strict) applies only to a restore: name a directory (--restore)")
         return durable
     if durable is not None and not is_unwritten(durable) and durable.resolve() != config.restore.resolve():
         raise StartError(
@@ -69,13 +69,13 @@ def source(config: Config) -> Path | None:
 
 
 def durable_directory(config: Config) -> Path | None:
-    """Where durable names are kept, if they are."""
+    """The directory of durable names, if there is one."""
     _, options = check_devices(config.opened).get(STORE, ("", None))
     return Path(options.durable).absolute() if options is not None and options.durable else None
 
 
 def is_unwritten(path: Path) -> bool:
-    """Is there nothing yet, or a directory in which no checkpoint was ever finished?"""
+    """Whether the directory does not exist, or no checkpoint was ever finished there."""
     try:
         there = [entry.name for entry in path.iterdir()]
     except FileNotFoundError:
@@ -86,16 +86,18 @@ def is_unwritten(path: Path) -> bool:
 
 
 def refuse_damage(failed: Mapping[str, str], path: Path) -> None:
-    """StartError that names some of it, if anything is damaged."""
+    """StartError that names some of the damaged names, if there are any."""
     if failed:
         some = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items())[:SHOWN])
         more = f"; and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        raise StartError(f"{path}: {some}{more}; `tensord restore --list` shows all, and without --strict we start")
+        raise StartError(f"{path}: {some}{more}; `tensord restore --list` lists all; start without --strict to go on")
 
 
 def hold_durable(engine: Engine) -> None:
-    """Have the directory of durable names for this daemon alone; StartError while another machine has it. Before it is
-    read: what another one still writes there is not served here as well."""
+    """Lock the directory of durable names for this daemon; StartError while another machine has locked it.
+
+    Called before the directory is read, so that this daemon serves no names that another machine still writes.
+    """
     try:
         engine.admission.durable.checkpoints.hold_durable()
     except TensordError as error:
@@ -103,7 +105,7 @@ def hold_durable(engine: Engine) -> None:
 
 
 def restore(engine: Engine, config: Config) -> None:
-    """Publish what is to be restored, and log what is not as it was. StartError as in `found_in`."""
+    """Publish the names to restore, and log what differs from the checkpoint. StartError as in `found_in`."""
     began = monotonic()
     found = found_in(config)
     if found is None:
@@ -129,7 +131,7 @@ def restore(engine: Engine, config: Config) -> None:
 
 
 def tell(report: Mapping[str, Any], engine: Engine) -> None:
-    """Log what is not as it was, a few lines of each kind."""
+    """Log damaged generations, unrestored names and missing devices, a few lines of each kind."""
     told = "a generation of the checkpoint is damaged; an older one is restored"
     warn(told, ({"generation": n, "error": why} for n, why in report["notes"].items()))
     warn("a name was not restored", ({"name": name, "error": why} for name, why in sorted(report["failed"].items())))
@@ -148,7 +150,7 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
 
 
 def tell_of_plugins(found: Found) -> None:
-    """Log which plugins and ops of users are others than when the names were written, and the names."""
+    """Log the plugins and own ops that differ from those with which names were written, and the names."""
     warn(
         "names were written with another plugin or op than there is here; what they do may differ",
         (
@@ -165,7 +167,7 @@ def tell_of_plugins(found: Found) -> None:
 
 
 def warn(event: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A line for each of the first few, and how many more there are."""
+    """Log one line for each of the first few rows, and the number of the others."""
     every = list(rows)
     for row in every[:SHOWN]:
         log.warning(event, **row)

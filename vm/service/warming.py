@@ -1,8 +1,8 @@
-"""Calls the ops that the configuration lists once when the daemon starts, so that their kernels are compiled.
+"""Warming: calls of the ops in the configuration when the daemon starts, so that their kernels are compiled.
 
-A session of the machine's own makes the calls, one after the other: the next one is sent when the one before has ended.
-So clients are served meanwhile, and a new kernel of theirs waits for one of ours at the most. The calls are those of
-`tensord warm` (`schema.sample_calls`). No error ends them: the log names what could not be called.
+A session of the machine's own makes the calls, one after the other, so clients are served in the meantime, and a new
+kernel of theirs waits for at most one of these calls. The calls are those of `tensord warm` (`schema.sample_calls`). An
+error does not end them: the log names the failed calls.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ..model.session import VmSession
 from ..runtime import Runtime
 from .process.errors import StartError
 
-NAME: Final = "warm"  # of the session, and where its calls are in a trace
+NAME: Final = "warm"  # of the session, and in the location of its calls
 LOCATION: Final = 1
 
 
 @dataclass(slots=True)
 class WarmingEntry:
-    """An entry of the list on one device: what became of its calls."""
+    """An entry of the list on one device, and the results of its calls."""
 
     wish: Wish
     device: str
@@ -58,7 +58,7 @@ class Planned(NamedTuple):
 
 
 class Warming:
-    """The calls that are still to be made. `session`: None before the first one, and after the last."""
+    """Makes the calls. `session`: None before the first call, and after the last."""
 
     def __init__(self, runtime: Runtime, wishes: Sequence[Wish]) -> None:
         self.runtime = runtime
@@ -68,15 +68,15 @@ class Warming:
         self.under_way: Planned | None = None
         self.ended = False
         self.began = self.call_began = 0.0
-        self.number = 0  # of the newest signature, and of its request
+        self.number = 0  # of the newest signature and request
         self.newest = 0  # the highest id
-        self.used: tuple[int, ...] = ()  # the ids of the call that is under way
+        self.used: tuple[int, ...] = ()  # the ids of the present call
 
     def devices_of(self, wish: Wish) -> list[DeviceState]:
-        """Where it is to be compiled. StartError if it names a device that is not there."""
+        """The devices of an entry; StartError if the entry names an unknown device."""
         devices = self.runtime.engine.devices
         if not wish.device:
-            # Where kernels are compiled when they are first called, or that is simulated.
+            # The devices that compile kernels at the first call, or simulate this.
             return [one for one in devices.values() if one.launches is not None or compiles(one.name)]
         name = own_name(wish.device, devices)
         if name not in devices:
@@ -98,7 +98,7 @@ class Warming:
         self.go_on()
 
     def samples_of(self, entry: WarmingEntry) -> Iterator[Sample]:
-        """The calls of an entry; what cannot be called is logged, unless a pattern fitted it."""
+        """The calls of an entry. An op without a kernel is logged, unless it only matches a pattern."""
         missing = self.runtime.engine.devices[entry.device].backend.missing
         for op in ops_of(entry.wish):
             try:
@@ -106,7 +106,7 @@ class Warming:
                     yield from samples(op, entry.wish)
                 elif not entry.wish.is_pattern:
                     log.warning("a kernel is not compiled", op=op.name, device=entry.device, why="the device has none")
-            except TensordError:  # that names have calls was found out when the configuration was read
+            except TensordError:  # a match of a pattern; names were checked when the configuration was read
                 continue
 
     def go_on(self) -> None:
@@ -120,7 +120,7 @@ class Warming:
         self.send([*([Release(self.used)] if self.used else []), *self.messages(planned)])
 
     def messages(self, planned: Planned) -> list[NamedMessage]:
-        """Uploads of the operands, the call, and the question whether it has ended."""
+        """Uploads of the operands, the call, and a wait for its end."""
         (device, sample), op = (planned.entry.device, planned.sample), find(planned.sample.op)
         uploads: list[NamedMessage] = []
         operands: list[object] = []
@@ -146,12 +146,12 @@ class Warming:
         ]
 
     def send(self, messages: Sequence[NamedMessage]) -> None:
-        """Have the engine admit messages in its next pass."""
+        """Send messages, which the engine admits in its next pass."""
         if self.session is not None:
             self.runtime.engine.receive(self.session, [encode_message(message) for message in messages])
 
     def answered(self, _request: int, _value: object, error: TensordError | None) -> None:
-        """A call has ended. What goes wrong here ends the list, not the daemon."""
+        """Note the end of a call, and send the next one. An exception here ends the list, not the daemon."""
         if self.under_way is None or self.ended:
             return
         try:
@@ -180,12 +180,12 @@ class Warming:
             )
 
     def look(self) -> None:
-        """End the session, once its last call has ended. Called between two passes, now and then."""
+        """Close the session once its last call has ended. Called periodically, between two passes."""
         if self.ended and self.session is not None:
             self.stop()
 
     def stop(self) -> None:
-        """End the session, and whatever it has not called yet."""
+        """Close the session, and drop the remaining calls."""
         session, self.session = self.session, None
         self.ended = True
         self.planned.clear()

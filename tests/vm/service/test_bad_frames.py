@@ -446,7 +446,7 @@ def test_a_segment_is_announced_once_and_to_those_who_share_memory(attack: Calla
         client = attack().hello(host=host_text())
         client.send([SEGMENT, 1, file.fd, 4096])
         client.send([SEGMENT, 1, another.fd, 4096])
-        expect_refused(client, text="there already")
+        expect_refused(client, text="exists already")
         client = attack().hello(host="elsewhere")
         client.send([SEGMENT, 1, another.fd, 4096])
         expect_refused(client, text="shares no memory")

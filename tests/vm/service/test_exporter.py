@@ -141,7 +141,7 @@ def configured(**settings: object) -> Config:
         ({"metrics": 9464}, "HOST:PORT"),
         ({"metrics": "*:9464"}, "metrics: .* reachable from other machines"),
         ({"metrics": "127.0.0.1:9464", "metrics_token": "/no/such/file"}, "metrics: .*No such file"),
-        ({"metrics": "127.0.0.1:9464", "addresses": ["tcp://127.0.0.1:7700"]}, "add an ipc address"),
+        ({"metrics": "127.0.0.1:9464", "addresses": ["tcp://127.0.0.1:7700"]}, "needs an ipc address"),
     ],
 )
 def test_settings_that_cannot_work_end_the_start(settings: dict[str, object], message: str) -> None:

@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_told_and_the_next_of_a_range_is_used():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for check in (check_peers, Peers):
-            with pytest.raises(StartError, match=f"cannot take values at 127.0.0.1:{port}: Address already in use"):
+            with pytest.raises(StartError, match=f"cannot receive values at 127.0.0.1:{port}: Address already in use"):
                 check(cluster(values=f"127.0.0.1:{port}", encryption="none"))
         peers = Peers(cluster(values=f"127.0.0.1:{port}-{port + 20}", encryption="none"))
         assert port < int(peers.links.address.rpartition(":")[2]) <= port + 20

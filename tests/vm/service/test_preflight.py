@@ -108,7 +108,7 @@ REASONS = {
     no_allow_list: "No such file",
     shared_directory: "may be entered by others",
     no_directory: "cannot make the directory",
-    file_in_the_way: "is no socket",
+    file_in_the_way: "is not a socket",
     log_in_no_directory: "No such file",
     foreign_host: "cannot listen on",
     shared_kernels: "others may write there",

@@ -182,7 +182,7 @@ class TestDurableNames:
 def test_strict_about_nothing_is_refused(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(StartError, match=r"restore_strict .* applies to a restore only: name a directory"):
+    with pytest.raises(StartError, match=r"restore_strict .* applies only to a restore: name a directory"):
         preflight.check(load(None, {"restore_strict": True}))
 
 

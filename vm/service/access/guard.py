@@ -1,22 +1,22 @@
 """The memory guard: cuts connections that send messages without end before the service runs out of memory.
 
-Theory of operation. libzmq delivers a message only once its last part has arrived, and keeps the parts without limit:
-high-water marks count whole messages only. So one peer that never ends a message fills the memory of the service, and
-no other limit prevents that. Three things can be observed: the process's resident memory, whether the kernel holds
-bytes of a connection that libzmq has not read yet, and whether a connection completed a message. While memory is
-short, the suspects are the connections that have unread bytes at most looks and complete nothing in between. Shutting
-down the socket makes libzmq see the end of the connection and drop the incomplete message.
+Theory of operation. libzmq delivers a message only once its last part has arrived, and keeps the parts without limit,
+since high-water marks count whole messages only. So a peer that never ends a message fills the memory of the service,
+and no other limit prevents that. Three things can be observed: the process's resident memory, whether the kernel holds
+bytes of a connection that libzmq has not read yet, and whether a connection has completed a message. While memory is
+short, the suspects are the connections that have unread bytes at most checks and complete no message in between.
+Shutting down the socket makes libzmq see the end of the connection and drop the incomplete message.
 
-Guarantees. No connection is cut while memory is not short, and an idle one never is. A connection that completes
-messages is cut only if memory runs out fast and no other connection is a better suspect. An honest upload of one large
-frame may be cut if it takes longer than a few looks while memory runs out.
+Guarantees. No connection is cut while memory is not short, and an idle connection is never cut. A connection that
+completes messages is cut only if memory runs out fast and no other connection is a better suspect. An honest upload of
+one large frame may be cut if it takes longer than a few checks while memory runs out.
 
 A descriptor's number is reused as soon as libzmq closes it, and the monitor reports that later. So a connection is
 identified by its inode as well, and the shutdown goes to a duplicate whose inode was checked.
 
-libzmq's I/O thread first reports the end of a connection, then frees what the connection had sent, and closes its
-descriptor last. On a busy machine seconds may lie between the first and the last of these. So freed memory is returned
-to the system once the descriptor is closed.
+libzmq's I/O thread first reports the end of a connection, then frees the received parts, and closes the descriptor
+last. On a busy machine, seconds may lie between the first and the last step. So freed memory is returned to the system
+once the descriptor is closed.
 
 Rejected: a limit of frames per message in libzmq (there is none), RLIMIT_AS (an allocation that fails in libzmq aborts
 the process), reading messages ourselves (a proxy in front of every byte). `MemoryMax` of the service manager is the
@@ -45,16 +45,17 @@ from typing import Final
 from ...process import resident_memory
 
 PERIOD: Final = 0.05  # seconds between two checks
-WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are looked at
+WATCHED_FROM: Final = 0.5  # fraction of the limit from which connections are checked
 SHORT_FROM: Final = 0.8  # fraction of the limit from which memory is short
-PATIENCE: Final = 3  # looks that find unread bytes before a connection is suspect
-CLOSED: Final = -1  # in place of an inode: the descriptor is closed already
+PATIENCE: Final = 3  # checks that find unread bytes before a connection is suspect
+CLOSED: Final = -1  # in place of an inode, if the descriptor is closed already
 
 
 class Watched:
-    """A connection: its inode, `looks` since its last complete message, `busy` looks that found unread bytes.
+    """A watched connection.
 
-    A `silent` connection has never completed a message.
+    `looks`: checks since its last complete message; `busy`: those that found unread bytes. A `silent` connection has
+    never completed a message.
     """
 
     __slots__ = ("busy", "inode", "looks", "silent")
@@ -91,9 +92,9 @@ class MemoryGuard:
         self._trim = trim or give_back
         self._last: int | None = None
         self._watched: dict[int, Watched] = {}
-        self._ending: dict[int, int] = {}  # descriptor -> inode, of ended connections that libzmq has yet to close
+        self._ending: dict[int, int] = {}  # ended connections that libzmq has not closed yet: descriptor -> inode
         self._heard: set[int] = set()
-        # heard(fd) is on the path of every message, so it is a set's own method.
+        # `heard(fd)` is called for every message, so it is a method of the set itself.
         self.heard: Callable[[int], None] = self._heard.add
 
     def accepted(self, fd: int) -> None:
@@ -101,15 +102,15 @@ class MemoryGuard:
             self._watched[fd] = Watched(inode)
 
     def closed(self, fd: int) -> None:
-        """Watch a connection no longer, and wait until libzmq has closed it and freed what it had sent."""
+        """Stop watching a connection, and await its closing by libzmq, which has freed the received parts by then."""
         watched = self._watched.pop(fd, None)
         if watched is not None:
             self._ending[fd] = watched.inode
-        else:  # it was cut, or had ended before it was watched
+        else:  # cut, or ended before it was watched
             self._ending.setdefault(fd, CLOSED)
 
     def check(self) -> list[int]:
-        """Look, and cut suspects if memory runs out; returns the descriptors of the connections that were cut."""
+        """Check memory and connections, and cut suspects if memory runs out; return the descriptors that were cut."""
         self._tidy_up()
         memory = self._resident()
         before, self._last = memory if self._last is None else self._last, memory
@@ -132,7 +133,7 @@ class MemoryGuard:
         return done
 
     def _tidy_up(self) -> None:
-        """Trim the heap once libzmq has closed connections that ended: by then it has freed what they had sent."""
+        """Trim the heap once libzmq has closed ended connections, since it has freed their parts by then."""
         still_open = {fd: inode for fd, inode in self._ending.items() if self._inode(fd) == inode}
         if len(still_open) < len(self._ending):
             self._trim()
@@ -157,9 +158,10 @@ class MemoryGuard:
             watched.busy += self._unread(fd) > 0
 
     def _suspects(self, *, urgent: bool) -> list[int]:
-        """Connections with unread bytes at most looks, and at several; if urgent, silent ones after the first look.
+        """The connections with unread bytes at most checks, and at several of them.
 
-        If it is urgent and there are none, the connections that had unread bytes most often.
+        If urgent, a silent connection is a suspect after the first check; and if there are no suspects, the connections
+        that had unread bytes most often are.
         """
         watched = self._watched.items()
         found = [
@@ -172,12 +174,12 @@ class MemoryGuard:
 
 
 def _expected(memory: int, before: int) -> int:
-    """Memory at the next check, with what arrives until a cut takes effect."""
+    """The expected memory at the next check, including bytes that arrive until a cut takes effect."""
     return memory + 2 * max(memory - before, 0)
 
 
 def _malloc_trim() -> Callable[[int], object] | None:
-    """glibc's malloc_trim, where the C library is glibc."""
+    """glibc's malloc_trim; None with another C library."""
     try:
         found: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -189,13 +191,13 @@ _trim_heap: Final = _malloc_trim()
 
 
 def give_back() -> None:
-    """Return freed memory to the system: glibc keeps freed memory that lies below a block in use."""
+    """Return freed memory to the system, since glibc keeps freed memory that lies below a block in use."""
     if _trim_heap is not None:
         _trim_heap(0)
 
 
 def unread_bytes(fd: int) -> int:
-    """Bytes that the kernel holds of a connection; 0 if it is gone."""
+    """The bytes of a connection that the kernel holds; 0 if the connection is gone."""
     try:
         answer = fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0")
     except OSError:
@@ -204,7 +206,7 @@ def unread_bytes(fd: int) -> int:
 
 
 def socket_inode(fd: int) -> int:
-    """The inode, which distinguishes a socket from a later one with the same descriptor; 0 if it is no socket."""
+    """The inode, which distinguishes a socket from a later one with the same descriptor; 0 if it is not a socket."""
     try:
         found = os.fstat(fd)
     except OSError:
@@ -213,7 +215,7 @@ def socket_inode(fd: int) -> int:
 
 
 def connection_of(fd: int) -> socket.socket:
-    """Another descriptor of libzmq's connection; OSError if it is gone, also where its number is used again."""
+    """A duplicate of the descriptor of libzmq's connection; OSError if that is not a socket any more."""
     copy = os.dup(fd)
     try:
         return socket.socket(fileno=copy)

@@ -29,7 +29,7 @@ class ListenAddress:
 
     @property
     def local(self) -> bool:
-        """Does the kernel identify the peers?"""
+        """Whether the kernel identifies the peers."""
         return self.address.startswith("ipc://")
 
 

@@ -1,4 +1,4 @@
-"""The log of refused peers: a line for each, with the peer's address, but few lines for a flood."""
+"""The log of refused peers: one line for each, with the peer's address, but few lines for a flood of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERIOD: Final = 1.0  # seconds until one more is allowed
 
 
 class Refusals:
-    """Logs refusals. After `BURST` lines there is one every `PERIOD` seconds, which says how many had none."""
+    """Logs refusals. After `BURST` lines, there is one every `PERIOD` seconds, with the number of unlogged ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Refusals:
         self._unlogged = 0
 
     def tell(self, what: str, *, peer: str, **about: Any) -> None:
-        """Log a refusal: what happened, to the peer at that address."""
+        """Log a refusal of the peer at this address."""
         now = self._clock()
         self._allowed = min(self._allowed + (now - self._at) / PERIOD, BURST)
         self._at = now

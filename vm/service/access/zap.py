@@ -10,8 +10,9 @@ address: permission at one address says nothing about another.
 - `tensord:curve`: the client has proved that it owns a secret key; its public key must be in the allow list, which is
   read again whenever the file changes.
 
-The question names the peer's host and not its port. So a refusal is kept until the listener's monitor says which
-connection has ended over it (`refusal_of`), and is logged then. One of which it says nothing is logged as it is.
+A request names the peer's host but not its port. So a refusal is kept until the listener's monitor says which
+connection has ended because of it (`refusal_of`), and is logged then. If the monitor says nothing, the refusal is
+logged without the port.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class AllowList:
             raise StartError(f"{path}: {problems[0]}")
 
     def name_of(self, key: bytes) -> str | None:
-        """The name beside a key (Z85), as of now; None if it is not allowed."""
+        """The present name beside a key (Z85); None if the key is not allowed."""
         try:
             changed = _stamp(self.path.stat()) != self._stamp
         except OSError:
@@ -79,7 +80,7 @@ class AllowList:
         if is_key(key):
             self.names[key] = name.strip().decode(errors="replace") or key.decode()
         elif key and not key.startswith(b"#"):
-            return f"line {number} is no key: write the line that tensord keygen prints"
+            return f"line {number} is not a key: write the line that tensord keygen prints"
         return ""
 
 
@@ -93,13 +94,13 @@ LOOPBACK: Final = b"tensord:loopback"
 CURVE: Final = b"tensord:curve"
 
 VERSION: Final = b"1.0"
-LONGEST: Final = 255  # bytes of a field that are read
+LONGEST: Final = 255  # the most bytes of a field that are read
 OVERDUE: Final = 2.0  # seconds
 KEPT: Final = 100  # refusals
 
 
 class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
-    """The peer may not connect. `about`: what else the log says of it."""
+    """The peer may not connect. `about`: further fields for the log."""
 
     def __init__(self, reason: str, **about: str) -> None:
         super().__init__(reason)
@@ -107,7 +108,7 @@ class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never l
 
 
 class Refusal(NamedTuple):
-    """A refused peer. `host`: its address without a port; `about`: what else the log says of it."""
+    """A refused peer. `host`: its address without a port; `about`: further fields for the log."""
 
     since: float
     host: str
@@ -127,7 +128,7 @@ class Gatekeeper:
     ) -> None:
         self.allowed = allowed
         self.clock = clock
-        self.refused: deque[Refusal] = deque()  # those that are not logged yet
+        self.refused: deque[Refusal] = deque()  # not logged yet
         self.uid = os.getuid() if uid is None else uid
         self.refusals = Refusals()
 
@@ -139,7 +140,7 @@ class Gatekeeper:
         """
         number = bytes(frames[1]) if len(frames) > 1 else b""
         if len(frames) < 6 or frames[0] != VERSION:
-            return _reply(number, b"500", "no ZAP 1.0 request")
+            return _reply(number, b"500", "not a ZAP 1.0 request")
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
         except PeerRefused as refused:
@@ -152,9 +153,9 @@ class Gatekeeper:
         return _reply(number, b"200", "OK", user)
 
     def refusal_of(self, origin: str) -> Refusal | None:
-        """The refusal over which a connection from there has ended, which its listener logs; None if there is none.
+        """Remove and return the refusal that has ended a connection from `origin`, for the listener to log, or None.
 
-        Of several refused peers of one host it is the first one's: libzmq ends their connections in that order.
+        Of several refusals of one host, this is the first, since libzmq ends the connections in that order.
         """
         if not self.refused:
             return None
@@ -164,13 +165,13 @@ class Gatekeeper:
         return found
 
     def tell_overdue(self) -> None:
-        """Log refusals of which no monitor has told for `OVERDUE` seconds, or of which there are too many."""
+        """Log the refusals that no monitor has matched for `OVERDUE` seconds, or that are too many to keep."""
         while self.refused and (len(self.refused) > KEPT or self.clock() - self.refused[0].since > OVERDUE):
             _, host, reason, about = self.refused.popleft()
             self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
 
     def _admit(self, domain: bytes, address: bytes, mechanism: bytes, credentials: Sequence[bytes]) -> str:
-        """The user id of the peer; Refused if it may not connect."""
+        """The user id of the peer; PeerRefused if it may not connect."""
         expected = b"CURVE" if domain == CURVE else b"NULL"
         if mechanism != expected:
             raise PeerRefused(f"this address needs the mechanism {expected.decode()}")

@@ -2,6 +2,6 @@
 
 - `listener`: a socket that the daemon listens on, and the credentials of its peers
 - `process_end`: whether a client's process has ended
-- `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not said HELLO
+- `peer`, `registry`: one connection; the connection registry. `unauthenticated`: connections that have not sent HELLO
 - `inbound`, `front`, `outbound`: frames to messages; fairness among connections; answers to frames
 """

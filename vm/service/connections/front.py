@@ -2,13 +2,13 @@
 
 A header is decoded and checked here. The messages of a batch go unchecked to the peer's inbox, and from there to
 admission, which checks each (`forms`). A malformed header ends the connection with REFUSED; a malformed message is
-refused by admission and ends nothing. While a batch is being admitted, those behind it wait undecoded: a decoded one
-may take ninety times its bytes, and it is read soonest, while it is still in the processor's caches, if it was decoded
-last.
+refused by admission and does not end the connection. While a batch is being admitted, later batches wait undecoded: a
+decoded batch may take ninety times its bytes, and a batch decoded just before its admission is still in the processor's
+caches.
 
-Fairness. Each peer has its inbox. A peer whose inbox was empty is fed before those that have been busy, one quantum of
-time each; so a lone op overtakes a flood, and floods take turns, of several quanta if nobody else has come meanwhile.
-Source: the two lists of fq_codel (RFC 8290).
+Fairness. Each peer has an inbox. A peer whose inbox was empty is served before busy peers, for one quantum of time; so
+a single op overtakes a flood, and floods take turns, of several quanta if no other peer has sent anything in the
+meantime. Source: the two lists of fq_codel (RFC 8290).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .outbound import acknowledge, encode, resend, send, send_answers, send_part
 from .peer import ConnectionState, Peer, PendingAnswer, fields, session_of
 from .registry import LEAVES, ConnectionRegistry
 
-QUANTUM_NS = 100_000  # of one peer, before those that have just sent something have their turn
-QUANTA = 4  # of one peer, before the others that are busy have theirs
+QUANTUM_NS = 100_000  # of one peer, before peers that have just sent something
+QUANTA = 4  # of one peer, before the other busy peers
 PATIENCE = 4  # windows that a peer may have unfinished before its connection is cut
 PACKED = 64  # headers of the largest size that a peer may have waiting undecoded
 QUEUED = frozenset({BATCH, SEGMENT})  # kinds whose order matters
@@ -54,12 +54,12 @@ class Front:
         self.end_connection = end_connection  # cuts the connection once its last messages have left
         self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
         self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
-        self.dirty: dict[Peer, None] = {}  # peers with something to send to
+        self.dirty: dict[Peer, None] = {}  # peers to which something must be sent
         self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
-        self.stuck: dict[Peer, bool] = {}  # peers that do not read; True: taken out of `fresh` and `busy` for that
-        self.asking: dict[Peer, None] = {}  # peers that wait (`Peer.waits`); taken out of `fresh` and `busy`
+        self.stuck: dict[Peer, bool] = {}  # peers that do not read; True if therefore removed from `fresh` and `busy`
+        self.asking: dict[Peer, None] = {}  # peers that wait (`Peer.waits`), removed from `fresh` and `busy`
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
-        # Of credit, that a peer is told of at a time. A client that waits for credit wakes up each time it is told.
+        # The least credit that a peer is told of at once, since each time wakes a waiting client.
         self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
         self.handlers: dict[int, Callable[[Peer, Sequence[Any], Sequence[Any]], None]] = {
             BATCH: self.batch,
@@ -72,14 +72,14 @@ class Front:
         }
         self.refusals = Refusals()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
-        self.happened: Callable[[], bool] = lambda: True  # is there anything to do for the loop?
+        self.happened: Callable[[], bool] = lambda: True  # whether the loop has other work
         registry.sink, registry.tell = self.sink, self.tell
         registry.changed, registry.forget = self.changed, self.forget
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
     def receive(self, listener: Listener, identity: bytes, frames: Sequence[Any]) -> None:
-        """Handle a ZeroMQ message, a header and payloads, from the sender with that routing id."""
+        """Handle a ZeroMQ message, which is a header and payloads, from the sender with this routing id."""
         peer = self.registry.peers.get((listener, identity))
         try:
             self.check_frames(frames)
@@ -96,10 +96,10 @@ class Front:
             raise ProtocolError(f"a message of {len(frames)} frames; {self.limits.frames + 1} are allowed")
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Handle header and payloads of a peer that has said HELLO."""
+        """Handle header and payloads of a peer that has sent HELLO."""
         self.heard(peer.credentials.fd)
         if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
-            return  # what had arrived still finishes; GOODBYE ends the rest
+            return  # earlier messages still finish; GOODBYE ends the rest
         if not peer.has_more:
             self.handle(peer, frames)
             if peer.inbox:
@@ -110,7 +110,7 @@ class Front:
             self.handle(peer, frames)
 
     def handle(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Decode a header, and do what it says."""
+        """Decode a header, and call the handler of its kind."""
         header = decode_header(frames[0], self.limits)
         handler = self.handlers.get(header[0])
         if handler is None:
@@ -118,8 +118,8 @@ class Front:
         handler(peer, header, frames[1:])
 
     def keep_packed(self, peer: Peer, frames: Sequence[Any]) -> None:
-        """Leave frames undecoded for now. QuotaError if there are too many."""
-        before = peer.packed_payload  # without the newest batch: one array may be larger than every window
+        """Keep frames undecoded for now; QuotaError if there are too many."""
+        before = peer.packed_payload  # without the newest batch, since a single array may exceed the window
         peer.packed.append(frames)
         peer.packed_bytes += len(frames[0])
         peer.packed_payload += sum(map(len, frames[1:]))
@@ -130,7 +130,7 @@ class Front:
             raise QuotaError(f"{exact_size(before)} of payloads unfinished; wait for credit")
 
     def unpack(self, peer: Peer) -> None:
-        """Take the next frames, now that every decoded message is admitted. They may bring none: it is sent again."""
+        """Decode the next frames, once every decoded message is admitted. A resent batch may add no messages."""
         frames = peer.packed.popleft()
         peer.packed_bytes -= len(frames[0])
         peer.packed_payload -= sum(map(len, frames[1:]))
@@ -157,9 +157,9 @@ class Front:
         self.end_connection(listener, addressee.credentials)
 
     def unexpected(self, error: Exception) -> ProtocolError:
-        """An unexpected exception is a fault of the daemon: it is logged, and ends only the connection that caused it.
+        """Log an unexpected exception, which is a bug of the daemon; return the error that ends its connection.
 
-        Raised again if it is the engine's: no connection can be ended then, since that needs the engine.
+        A fault of the engine is raised again, since ending a connection needs the engine.
         """
         if self.engine.fault is not None:
             raise error
@@ -190,17 +190,17 @@ class Front:
             self.check_patience(peer, before)
 
     def check_patience(self, peer: Peer, before: int) -> None:
-        """A client must respect its credit; QuotaError ends a connection that does not, before it costs memory."""
+        """QuotaError, which ends the connection before it costs memory, for a client that exceeds its credit by far."""
         unfinished = peer.taken - peer.consumed()
         if unfinished > PATIENCE * self.limits.window:
             raise QuotaError(f"{unfinished} messages unfinished; wait for credit beyond {self.limits.window}")
-        unread = before - peer.consumed_bytes()  # without the newest batch: one array may be larger than every window
+        unread = before - peer.consumed_bytes()  # without the newest batch, as in `keep_packed`
         if peer.uploaded > before and unread > PATIENCE * self.limits.window_bytes:
             allowed = exact_size(self.limits.window_bytes)
             raise QuotaError(f"{exact_size(unread)} of uploads unconsumed; wait for credit beyond {allowed}")
 
     def cancel(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """CANCEL overtakes the messages in the inbox. A RESTART sent before the CANCEL has an older generation."""
+        """CANCEL: cancel the session, ahead of its inbox. A RESTART sent before the CANCEL has an older generation."""
         _, generation = fields(header, 2)
         if not is_natural(generation):
             raise ProtocolError("a CANCEL is [2, generation]")
@@ -210,9 +210,9 @@ class Front:
             session.generation = generation
 
     def returned(self, peer: Peer, header: Sequence[Any], payloads: Sequence[Any]) -> None:
-        """RETURN: what a host call has returned overtakes the messages in the inbox, which may wait for it.
+        """RETURN: accept the results of a host call, ahead of the inbox, whose messages may wait for them.
 
-        For a call that is over it is dropped: its client need not have heard of that yet.
+        Results of a call that has ended are dropped, since its client may not know of the end yet.
         """
         _, number, error, results = fields(header, 4)
         if not is_natural(number) or type(results) is not tuple:
@@ -233,17 +233,17 @@ class Front:
         self.tell(peer, [PONG, number])
 
     def acknowledge(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """ACK: replies up to that number need not be kept."""
+        """ACK: drop the kept replies up to a number."""
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("an ACK is [4, number]")
         acknowledge(peer, number)
 
     def bye(self, peer: Peer, _header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """BYE: the client closes its session, and with it the connection.
+        """BYE: close the session and its connection.
 
-        What it has sent before is admitted first: others may hold what it writes. Not so for what stands behind a run,
-        which may be a loop without end, or where the peer does not read its answers.
+        Earlier messages are admitted first, since others may hold the tensors that they write; but not messages behind
+        a run, which may be an endless loop, and not if the peer does not read its answers.
         """
         if peer.has_more and not peer.unfolding and peer not in self.stuck:
             peer.leaving = True
@@ -251,7 +251,7 @@ class Front:
             self.part(peer)
 
     def part(self, peer: Peer) -> None:
-        """End the session of a peer that has said goodbye, and the connection."""
+        """End the session and the connection of a peer that has sent BYE."""
         self.registry.end(peer, LEAVES)
         self.end_connection(peer.listener, peer.credentials)
 
@@ -267,7 +267,7 @@ class Front:
     # -- admission -------------------------------------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Admit a quantum of one peer's messages; False if no peer has any that may be admitted."""
+        """Admit a quantum of one peer's messages; False if no peer has messages that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
             if not peer.has_more:
@@ -293,7 +293,7 @@ class Front:
         return False
 
     def go_on(self) -> None:
-        """Feed peers again that need wait no longer: their runs have a value, or their devices have caught up."""
+        """Serve peers again whose runs have got their values, or whose devices have caught up."""
         for peer in [peer for peer in self.asking if not peer.waits]:
             del self.asking[peer]
             if peer.has_more:
@@ -302,7 +302,7 @@ class Front:
     def admit(self, peer: Peer) -> None:
         """Admit messages from the inbox until the quantum is over.
 
-        For some quanta more if nothing else has happened meanwhile: to look is cheaper than another turn.
+        If nothing else has happened, the peer gets some more quanta, since checking costs less than another turn.
         """
         session, scheduler, most = session_of(peer), self.engine.scheduler, self.limits.window_bytes
         started = scheduler.clock()
@@ -320,7 +320,7 @@ class Front:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def sink(self, peer: Peer) -> ReplySink:
-        """The reply sink of a peer's session."""
+        """The reply function of a peer's session."""
 
         def reply(request: int, value: Any, error: TensordError | None) -> None:
             if not request or peer.state is ConnectionState.CLOSED:
@@ -337,11 +337,11 @@ class Front:
         return reply
 
     def changed(self, peer: Peer) -> None:
-        """Note that there is something to send to the peer."""
+        """Note that something must be sent to the peer."""
         self.dirty[peer] = None
 
     def forget(self, peer: Peer) -> None:
-        """Drop everything that is kept for a connection that has ended."""
+        """Drop everything kept for an ended connection."""
         self.dirty.pop(peer, None)
         self.stuck.pop(peer, None)
         self.asking.pop(peer, None)
@@ -369,7 +369,7 @@ class Front:
             for peer in dirty:
                 try:
                     self.flush_peer(peer, free.get(peer, ()))
-                except Exception as fault:  # its answers are lost, so the client must not wait for them
+                except Exception as fault:  # the client must not wait for its lost answers
                     error = self.unexpected(fault)
                     if peer.state is ConnectionState.OPEN:
                         self.refuse(peer.listener, peer.identity, (), error)
@@ -377,7 +377,7 @@ class Front:
                         self.registry.end(peer, error.message)
 
     def flush_peer(self, peer: Peer, free: Sequence[int]) -> None:
-        """Send one peer its answers, and a slice of its long answer."""
+        """Send a peer its answers, and a slice of its long answer."""
         if peer.state is ConnectionState.CLOSED:
             return
         if peer.answers or free or not peer.parts:
@@ -389,7 +389,7 @@ class Front:
             self.dirty[peer] = None
 
     def send_slice(self, peer: Peer) -> None:
-        """Send the next slice of a long answer, or its end. The slice is computed now, from the present state."""
+        """Send the next slice of a long answer, computed from the present state, or the answer's end."""
         request, parts = peer.parts[0]
         try:
             part = next(parts, None)
@@ -405,7 +405,7 @@ class Front:
             send_part(peer, request, part)
 
     def grant(self, *, everybody: bool) -> None:
-        """Note whose credit has grown by a lot since it was last told: of everybody, or of the next one in turn."""
+        """Mark peers whose credit has grown by a `step`, so that they are told: all of them, or the next in turn."""
         owing = self.owing
         for _ in range(len(owing) if everybody else 1):
             peer = owing.popleft()
@@ -415,7 +415,7 @@ class Front:
                 owing.append(peer)
 
     def unstick(self) -> None:
-        """Retry sending to peers that did not read, and feed them again once they do."""
+        """Retry sending to peers that did not read, and serve those again that do."""
         for peer in list(self.stuck):
             resend(peer)
             if peer.may_go_on() or peer.state is ConnectionState.CLOSED:
@@ -426,5 +426,5 @@ class Front:
 
 
 def named(peer: Peer | None) -> dict[str, Any]:
-    """The fields of a peer with a session in the log."""
+    """The log fields of a peer with a session."""
     return {} if peer is None else {"name": peer.name, "session": session_of(peer).id}

@@ -1,4 +1,4 @@
-"""From frames to messages for admission: decodes headers and finds the bytes of uploads. All input is untrusted."""
+"""From frames to messages for admission: decoding headers, and finding the bytes of uploads. All input is untrusted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ....interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
 from ....interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
 from .peer import Peer
 
-FIXED_ARRAY: Final = 0b1001  # how msgpack begins an array of at most 15 elements; their number follows
+FIXED_ARRAY: Final = 0b1001  # the high bits of a msgpack array of at most 15 elements; the low bits are their number
 FIXED_INT: Final = 0x7F  # the largest integer that is its own encoding
 BEFORE_MESSAGES: Final = 16  # bytes of a BATCH within which its messages begin
 
@@ -35,7 +35,7 @@ def decode_header(frame: Any, limits: Limits) -> tuple[Any, ...]:
 
 
 def kind_of(frame: Any, limits: Limits) -> int:
-    """The kind of a header; without decoding the rest, unless it is encoded in more bytes than it takes."""
+    """The kind of a header, without decoding the rest unless the encoding is not the shortest."""
     start = frame.buffer
     if len(start) > 1 and start[0] >> 4 == FIXED_ARRAY and start[1] <= FIXED_INT:
         return int(start[1])
@@ -43,19 +43,19 @@ def kind_of(frame: Any, limits: Limits) -> int:
 
 
 def waiting(peer: Peer) -> int:
-    """How many of a peer's messages were received and not yet admitted."""
+    """The number of a peer's messages that are received but not admitted."""
     return len(peer.inbox) + sum(messages_in(frames[0]) for frames in peer.packed)
 
 
 def messages_in(frame: Any) -> int:
-    """How many messages a BATCH says that it holds, without decoding them; 1 for what is none."""
+    """The number of messages that a BATCH declares, without decoding them; 1 for any other frame."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(frame.buffer[:BEFORE_MESSAGES])
     try:
         unpacker.read_array_header()
         unpacker.skip()
         unpacker.skip()
-        return min(int(unpacker.read_array_header()), len(frame))  # a message takes a byte at least
+        return min(int(unpacker.read_array_header()), len(frame))  # a message takes at least a byte
     except (ValueError, msgpack.UnpackException):
         return 1
 
@@ -71,8 +71,8 @@ def place_uploads(
         position, inner, place = entry
         array = element(found, position) if inner == -1 else element(group_at(found, position), inner)
         upload = name_fields(array, Upload)
-        if upload is None or type(array) is not tuple:  # a filled upload is no tuple any more
-            raise ProtocolError(f"message {position} of the batch is no upload whose payload is still to come")
+        if upload is None or type(array) is not tuple:  # a filled upload is not a tuple
+            raise ProtocolError(f"message {position} of the batch is not an upload without a payload")
         payload = payload_of(peer, upload, place, payloads, freed)
         filled = with_payload(array, payload)
         if inner == -1:
@@ -80,7 +80,7 @@ def place_uploads(
         else:
             group = list(group_at(found, position))
             group[inner] = filled
-            found[position] = [ATOMIC, group]  # admission looks at what else is in it
+            found[position] = [ATOMIC, group]  # admission checks its other messages
         peer.uploaded += payload.nbytes
         peer.uploads.append((peer.taken + position + 1, payload.nbytes))
     return found
@@ -90,7 +90,7 @@ def group_at(messages: Sequence[Any], position: Any) -> Sequence[Any]:
     """The messages of the group at a position of a batch."""
     group = name_fields(element(messages, position), Atomic)
     if group is None:
-        raise ProtocolError(f"message {position} of the batch is no group")
+        raise ProtocolError(f"message {position} of the batch is not a group")
     return group.messages
 
 
@@ -102,7 +102,7 @@ def element(values: Any, position: Any) -> Any:
 
 
 def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], freed: Freed) -> NDArray[Any]:
-    """The array of an upload, at the place that its sender names."""
+    """The array of an upload, at the place that the sender names."""
     shape = upload.shape
     if not is_shape(shape) or not is_text(upload.dtype):
         raise ProtocolError("an upload without a shape and a dtype")
@@ -121,7 +121,7 @@ def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], 
 
 
 def sent_array(place: Any, payloads: Sequence[Any], shape: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """The array at a place in its message, whose header or frame has it; None for any other place."""
+    """The array at a place in the header or in a frame of its message; None for any other place."""
     if type(place) is bytes:
         return array_of(place, shape, dtype)
     if not is_natural(place):
@@ -134,7 +134,7 @@ def sent_array(place: Any, payloads: Sequence[Any], shape: Any, dtype: np.dtype[
 def returned_array(peer: Peer, wire: Any, payloads: Sequence[Any]) -> NDArray[Any]:
     """An array that a host call returns: [dtype, shape, place]. Its place may be a memory file of its own."""
     if type(wire) is not tuple or len(wire) != 3 or not is_shape(wire[1]) or not is_text(wire[0]):
-        raise ProtocolError("what a host call returns is [dtype, shape, place]")
+        raise ProtocolError("a result of a host call is [dtype, shape, place]")
     name, shape, place = wire
     dtype = dtype_of(name)
     sent = sent_array(place, payloads, shape, dtype)
@@ -152,11 +152,11 @@ def returned_array(peer: Peer, wire: Any, payloads: Sequence[Any]) -> NDArray[An
 
 
 def returned_error(wire: Any) -> TensordError | None:
-    """The error that a host call ended with, as a client tells it: a KernelError of whatever kind."""
+    """The error that a client returns for a host call: a KernelError, or one of its subclasses."""
     if wire is None:
         return None
     if type(wire) is not tuple or len(wire) != 6 or type(wire[0]) is not str or type(wire[1]) is not str:
-        raise ProtocolError("the error of a host call is that of an ERROR answer")
+        raise ProtocolError("the error of a host call has the form of an ERROR answer")
     kind = ERRORS.get(wire[0], KernelError)
     error = (kind if issubclass(kind, KernelError) else KernelError)(wire[1][:CAUSE])
     error.__cause__ = decode_cause(wire[5])
@@ -164,10 +164,10 @@ def returned_error(wire: Any) -> TensordError | None:
 
 
 def open_segment(peer: Peer, fd: int, nbytes: int) -> Segment:
-    """Map a memory file of the peer's, which nobody writes to from now on but through mappings that are there."""
+    """Map a memory file of the peer, and seal it: from now on, only existing mappings can write to it."""
     if not peer.shared:
         raise ProtocolError("this connection shares no memory")
-    # The number is the daemon's own: other clients know the segment by that number when they fetch a value in it.
+    # The number is the daemon's: it identifies the segment to other clients that fetch a value in it.
     segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
     try:
         segment.seal_future_writes()
@@ -177,7 +177,7 @@ def open_segment(peer: Peer, fd: int, nbytes: int) -> Segment:
 
 
 def within_limits(peer: Peer, nbytes: int) -> bool:
-    """May the peer have so many bytes more of its memory mapped here?"""
+    """Whether `nbytes` more of the peer's memory may be mapped."""
     mapped = sum(segment.size for segment in peer.mappings)
     return len(peer.mappings) < peer.limits.segments and mapped + nbytes <= peer.limits.mapped
 
@@ -192,11 +192,11 @@ def take_segment(peer: Peer, header: Sequence[Any]) -> None:
         return
     limits = peer.limits
     if number in peer.segments:
-        raise ProtocolError(f"segment {number} is there already")
+        raise ProtocolError(f"segment {number} exists already")
     if peer.shared and not within_limits(peer, nbytes):
         raise ProtocolError(f"more than {limits.segments} upload segments, or {limits.mapped} bytes of them")
     segment = open_segment(peer, fd, nbytes)
-    if descriptors_left() < 0:  # a fetch of what lies in it is answered in frames
+    if descriptors_left() < 0:  # fetches of values in it are then answered by frames
         segment.close_descriptor()
     peer.segments[number] = segment
     peer.mappings.add(segment)

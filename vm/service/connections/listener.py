@@ -1,11 +1,11 @@
 """A listener: one address that the daemon listens on, its socket, and the socket's monitor.
 
-A peer that fails in the handshake never gets to ask ZAP or to send a message. The monitor says why it failed, and right
-after that which connection has ended.
+A peer that fails in the handshake never reaches ZAP, and never sends a message. The monitor reports why the handshake
+failed, and right after that which connection has ended.
 
-The monitor also bounds a burst. libzmq's own thread accepts connections, and it waits while `UNREAD` events of the
-monitor are unread. So at most that many connections are open of which the daemon's thread has not heard; further ones
-wait in the kernel's queue, and their clients in `connect` (see `descriptors`).
+The monitor also bounds a burst. libzmq's own thread accepts connections, and waits while `UNREAD` events of the monitor
+are unread. So at most that many connections are open that the daemon's thread does not know yet; further ones wait in
+the kernel's queue, and their clients in `connect` (see `descriptors`).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from ..access.zap import Refusal
 
 NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
-UNREAD: Final = 1_001  # events of a monitor: 1,000 that libzmq queues at its end, which cannot be set, and one at ours
-MISSED = 10  # heartbeats until a peer counts as lost; libzmq's own thread answers them, even if the client is busy
+UNREAD: Final = 1_001  # events of a monitor: 1,000 in libzmq's fixed queue at its end, and one at ours
+MISSED = 10  # heartbeats until a peer counts as lost; libzmq's thread answers them even in a busy client
 LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
 _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
-_numbers = itertools.count(1)  # of connections, at whatever listener, in the order in which they came; of monitors
+_numbers = itertools.count(1)  # numbers for connections of all listeners, in order, and for monitors
 
 
 class Credentials(NamedTuple):
-    """The process behind a connection, as the kernel reports it; the defaults on tcp, where it cannot."""
+    """The process behind a connection, as reported by the kernel; the defaults on tcp, where the kernel cannot."""
 
     uid: int = -1
     pid: int = 0
-    fd: int = -1  # of the daemon's end, by which the socket monitor names the connection
+    fd: int = -1  # of the daemon's end, which names the connection in events of the monitor
     number: int = 0  # of the connection at its listener, since descriptors are reused
     key: str = ""  # the name beside its key in the allow list
 
@@ -70,7 +70,7 @@ class Listener:
             socket.setsockopt(option, value)
         self.monitor = open_monitor(context, socket)
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
-        self.origins: dict[int, str] = {}  # our fd -> where the peer is, for the log
+        self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
         self.refusals = Refusals()
         self.refusal_of: Callable[[str], Refusal | None] = lambda _origin: None  # the gatekeeper's
         self._failure: Event | None = None  # of the connection that ends next
@@ -79,12 +79,12 @@ class Listener:
         try:
             socket.bind(listen_address.endpoint)
         except zmq.ZMQError:
-            self.close()  # its context would wait for it for ever
+            self.close()  # the end of the context would wait for the socket for ever
             raise
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
     def credentials(self, frame: Any) -> Credentials:
-        """The sender of a frame, as libzmq reports it; on ipc libzmq has it from the kernel."""
+        """The sender of a frame, as reported by libzmq, and on ipc by the kernel."""
         fd = frame.get(zmq.SRCFD)
         uid, pid = -1, 0
         if self.local:
@@ -133,30 +133,33 @@ class Listener:
             callback(fd)
 
     def tell_refusal(self, failure: Event, peer: str) -> None:
-        """Log why a handshake failed, unless that is no refusal."""
+        """Log why a handshake failed, if the peer was refused."""
         if failure.kind != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             reason = self.reason_of(failure)
             if reason:
                 self.refusals.tell("a peer was refused", reason=reason, peer=peer, address=self.address)
             return
         refusal = self.refusal_of(peer)
-        if refusal is not None:  # else the gatekeeper has logged an error of its own
+        if refusal is not None:  # otherwise the gatekeeper has logged an error of its own
             about = {"peer": peer or refusal.host, "address": self.address, **refusal.about}
             self.refusals.tell("a peer was refused", reason=refusal.reason, **about)
 
     def reason_of(self, failure: Event) -> str:
-        """Why a handshake failed before the gatekeeper was asked; "" if that is no refusal."""
-        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc a client that looks whether we are here
+        """Why a handshake failed before the gatekeeper was asked; "" if the peer was not refused."""
+        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc, a client that checks for a daemon
             keys = "has no keys" if self.keyed else "uses keys"
-            return "" if self.local else f"it ended in the handshake: it {keys}, is no tensord client, or was too slow"
+            why = f"the peer did not complete the handshake: it {keys}, is not a tensord client, or was too slow"
+            return "" if self.local else why
         if failure.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-            return "it has no keys, and this address needs them" if self.keyed else "it uses keys, and we have none"
+            if self.keyed:
+                return "the peer has no keys, and this address needs them"
+            return "the peer uses keys, and this address has none"
         if failure.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-            return "it takes another daemon for us: its server.key is not ours"
-        return f"it speaks another protocol (ZeroMQ's error {failure.value:#x})"
+            return "the peer expects another daemon: its server.key is not this daemon's"
+        return f"the peer speaks another protocol (ZeroMQ's error {failure.value:#x})"
 
     def cut(self, fd: int, number: int) -> None:
-        """Shut down a connection, unless its fd has been reused. libzmq then drops what it has received of it."""
+        """Shut down a connection, unless its fd has been reused. libzmq then drops the parts it has received."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
             with suppress(OSError), connection_of(fd) as connection:
@@ -165,7 +168,7 @@ class Listener:
     def close(self) -> None:
         """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave.
 
-        The monitor ends with its socket. To disable it would be to wait for libzmq's thread, which waits for us while
+        The monitor ends with its socket. Disabling the monitor would wait for libzmq's thread, which waits for us while
         too many events are unread; the end of the context wakes that thread.
         """
         self.monitor.close(0)
@@ -173,7 +176,7 @@ class Listener:
 
 
 def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
-    """The socket with the events of that socket; `UNREAD` of them at most are queued."""
+    """The socket that receives the events of `socket`, of which at most `UNREAD` are queued."""
     endpoint = f"inproc://monitor-{next(_numbers)}"
     socket.monitor(endpoint, WATCHED)
     monitor = context.socket(zmq.PAIR)
@@ -183,7 +186,7 @@ def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
 
 
 def origin_of(fd: int) -> str:
-    """Where the peer of a connection is: "HOST:PORT", or its process over ipc; "" if it is gone already."""
+    """The peer of a connection: "HOST:PORT", or its process over ipc; "" if the connection is gone."""
     with suppress(OSError), connection_of(fd) as connection:
         if connection.family == sockets.AF_UNIX:
             found = connection.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)

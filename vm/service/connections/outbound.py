@@ -1,8 +1,8 @@
-"""From answers to frames, and frames to sockets.
+"""From answers to frames, and from frames to sockets.
 
-A ROUTER drops undeliverable messages silently, unless `router_mandatory` is set. With that option a send to a full
-queue raises, and the peer's frames wait here. Such a peer is not served further until the frames have left, so a slow
-reader slows only itself.
+A ROUTER drops undeliverable messages silently, unless `router_mandatory` is set. With that option, a send to a full
+queue raises, and the peer's frames wait here. The peer is not served until its frames have left, so a slow reader slows
+only itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def encode(header: Any) -> bytes:
 
 
 def send(peer: Peer, frames: list[Any]) -> bool:
-    """Send frames to a peer, behind its unsent ones; False if the frames have to wait."""
+    """Send frames to a peer, after its unsent ones; False if the frames have to wait."""
     if peer.unsent or not try_send(peer, frames):
         peer.unsent.append(frames)
         return False
@@ -52,16 +52,16 @@ def send(peer: Peer, frames: list[Any]) -> bool:
 
 
 def resend(peer: Peer) -> None:
-    """Send the unsent frames, as far as there is room."""
+    """Send unsent frames while there is room."""
     while peer.unsent and try_send(peer, peer.unsent[0]):
         peer.unsent.popleft()
 
 
 def try_send(peer: Peer, frames: list[Any]) -> bool:
-    """Send frames now; False if the peer's queue is full. Frames to a peer that is gone are dropped."""
+    """Send frames now; False if the peer's queue is full. Frames to a lost peer are dropped."""
     socket = peer.listener.socket
     try:
-        socket.send(peer.identity, NOW_AND_MORE)  # the only part for which there may be no room
+        socket.send(peer.identity, NOW_AND_MORE)  # the only part that a full queue refuses
         if len(frames) == 1:
             socket.send(frames[0], NOW)
         else:
@@ -75,7 +75,7 @@ def try_send(peer: Peer, frames: list[Any]) -> bool:
 
 
 def send_answers(peer: Peer, free: Sequence[int] = ()) -> None:
-    """Send the peer's answers, and its credit: how much of what it sent has been consumed."""
+    """Send the peer's answers, and its credit: the consumed messages and bytes."""
     answers, peer.answers = peer.answers, []
     peer.told, peer.told_bytes = peer.consumed(), peer.consumed_bytes()
     peer.number += 1
@@ -91,10 +91,10 @@ def send_part(peer: Peer, request: int, part: list[Any]) -> None:
 
 
 def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
-    """Send REPLIES; keep them if the session is resumable, since it may need them again."""
+    """Send REPLIES, and keep them if the session is resumable, since it may need them again."""
     try:
         first = encode(header)
-    except MetadataError:  # one answer cannot be encoded: replace it by an error, and send the others
+    except MetadataError:  # replace an answer that cannot be encoded by an error
         header[4] = [encodable(answer) for answer in header[4]]
         first = encode(header)
     frames = [first, *payloads]
@@ -106,7 +106,7 @@ def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
 
 
 def encodable(answer: list[Any]) -> list[Any]:
-    """The answer; if it cannot be encoded, the error that says so."""
+    """The answer, or an error in its place if it cannot be encoded."""
     try:
         encode(answer)
     except MetadataError as error:
@@ -115,7 +115,7 @@ def encodable(answer: list[Any]) -> list[Any]:
 
 
 def acknowledge(peer: Peer, number: int) -> None:
-    """Drop the REPLIES up to that number, which the peer has received."""
+    """Drop the kept REPLIES up to a number, which the peer has received."""
     while peer.unacknowledged and peer.unacknowledged[0][0] <= number:
         peer.owed -= len(peer.unacknowledged.popleft()[1][0])
 
@@ -138,12 +138,12 @@ def encode_answer(peer: Peer, answer: PendingAnswer, payloads: list[Any]) -> lis
 
 
 def encode_one(peer: Peer, value: NDArray[Any] | TensordError, payloads: list[Any]) -> list[Any]:
-    """The wire form of an array, or of the error in its place."""
+    """The wire form of an array, or of an error in its place."""
     return encode_error(value) if isinstance(value, TensordError) else encode_array(peer, value, payloads)
 
 
 def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[Any]:
-    """The wire form of an array: small ones in the header, shared ones as a place, others as a frame of their own."""
+    """The wire form of an array: in the header if small, a place in shared memory, or a frame of its own."""
     name, shape = name_of(array.dtype), array.shape
     if array.nbytes <= INLINE_ARRAY:
         return [name, shape, None, array.tobytes()]

@@ -3,7 +3,7 @@
     HANDSHAKE  --greeted-->  OPEN  --lost, resumable-->  AWAY  --resumed-->  OPEN
        any state  --ended-->  CLOSED
 
-A peer in HANDSHAKE may only say HELLO. OPEN: the peer has a session. AWAY: the connection broke, and the client may
+A peer in HANDSHAKE may only send HELLO. OPEN: the peer has a session. AWAY: the connection broke, and the client may
 resume the session with its token until the lease is over. Only tcp connections can be AWAY, since a disconnect on ipc
 ends the session.
 """
@@ -64,14 +64,15 @@ class PendingAnswer(NamedTuple):
 class Peer:
     """One connection and its session.
 
-    For receiving: `inbox` holds messages that were received and not yet admitted, and `taken` counts all that were
-    received. `uploads` has (number of the message, bytes) of the uploads among them, for credit, and `admitted` counts
-    the bytes of admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and
-    `packed_payload` of payloads.
+    For receiving: `inbox` holds received messages that are not admitted, and `taken` counts all received messages.
+    `uploads` has (message number, bytes) of the uploads among them, for credit, and `admitted` counts the bytes of
+    admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and `packed_payload` of
+    payloads. `told`, `told_bytes`: the credit that the peer was last told of.
 
     For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
     `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
-    `owed` counts the bytes that are kept for the peer: libzmq has not sent them, or the client not acknowledged them.
+    `owed` counts the bytes kept for the peer, because libzmq has not sent them, or the client has not acknowledged
+    them.
     """
 
     listener: Listener
@@ -82,8 +83,8 @@ class Peer:
     state: ConnectionState = ConnectionState.HANDSHAKE
     session: VmSession | None = None
     name: str = ""
-    look: bool = False  # of the command line
-    leaving: bool = False  # it has said goodbye, behind messages that are not admitted yet
+    look: bool = False  # a session of the command line
+    leaving: bool = False  # the peer has sent BYE, after messages that are not admitted yet
     token: bytes | None = None
     shared: bool = False
     away_since: float = 0.0
@@ -107,10 +108,10 @@ class Peer:
     owed: int = 0
     settled: deque[int] = field(default_factory=deque)
     segments: dict[int, Segment] = field(default_factory=dict)
-    mappings: WeakSet[Segment] = field(default_factory=WeakSet)  # closed ones too, while arrays lie in them
+    mappings: WeakSet[Segment] = field(default_factory=WeakSet)  # including closed segments in which arrays lie
 
     def on(self, event: Event) -> None:
-        """Take the transition. ProtocolError if there is none; the state is unchanged then."""
+        """Make the transition; ProtocolError, with the state unchanged, if there is none."""
         after = TRANSITIONS[self.state].get(event)
         if after is None:
             raise ProtocolError(f"a connection that is {self.state.value} cannot be {event.value}")
@@ -118,17 +119,17 @@ class Peer:
 
     @property
     def resumable(self) -> bool:
-        """May another connection resume the session?"""
+        """Whether another connection may resume the session."""
         return self.token is not None
 
     def consumed(self) -> int:
-        """How many of the peer's messages are finished. Never decreases."""
+        """The number of the peer's messages that are finished, which never decreases."""
         session = self.session
         unfinished = len(self.inbox) + (len(session.live) if session is not None else 0)
         return max(self.taken - unfinished, self.told)
 
     def consumed_bytes(self) -> int:
-        """How many bytes of the peer's uploads are consumed."""
+        """The number of bytes of the peer's uploads that are consumed."""
         admitted = self.taken - len(self.inbox)
         while self.uploads and self.uploads[0][0] <= admitted:
             self.admitted += self.uploads.popleft()[1]
@@ -136,23 +137,24 @@ class Peer:
 
     @property
     def unfolding(self) -> bool:
-        """Is its session in the middle of a run?"""
+        """Whether a run of the session is being admitted op by op."""
         return self.session is not None and self.session.unfolding is not None
 
     @property
     def waits(self) -> bool:
-        """Has its session launched too far ahead, or is it in a run that cannot go on before a value is there?"""
+        """Whether the session's messages must wait (`VmSession.waits`)."""
         return self.session is not None and self.session.waits()
 
     @property
     def has_more(self) -> bool:
-        """Has it messages that are not admitted yet?"""
+        """Whether the peer has messages that are not admitted yet."""
         return bool(self.inbox or self.packed) or self.unfolding
 
     def may_go_on(self) -> bool:
-        """Does the peer read its answers? If not, none of its messages are admitted, so that `owed` stays bounded.
+        """Whether the peer's messages may be admitted.
 
-        Nor does a run go on whose ops wait by the thousand: one message may bring any number of them.
+        They may not while the peer does not read its answers, so that `owed` stays bounded, nor while a window of ops
+        of its run is unfinished, since a run may have any number of ops.
         """
         while self.settled:
             self.owed -= self.settled.popleft()

@@ -1,4 +1,4 @@
-"""Whether a client's process has ended, also once its connection is gone."""
+"""Detecting the end of a client's process, even after the end of its connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....interpreter.concurrency.finalisers import FINALISER
 
 
 class ProcessEnd:
-    """A process that has GPU memory of this one's open. It keeps a descriptor of its own: a `pid` may come again."""
+    """A process that has GPU memory of this process open. A pidfd of its own identifies it, since a `pid` is reused."""
 
     __del__ = FINALISER
 
@@ -23,6 +23,6 @@ class ProcessEnd:
         self._over = False
 
     def is_over(self) -> bool:
-        """Has it ended?"""
+        """Whether the process has ended."""
         self._over = self._over or bool(self._poll.poll(0))
         return self._over

@@ -32,14 +32,17 @@ from .process_end import ProcessEnd
 
 LEAVES = "closed by its client"
 DIED = "its process has died"
-INHERITED = 0.1  # seconds after its process within which a connection ends, unless another process has the socket
+INHERITED = 0.1  # seconds within which a connection ends after its process, unless another process has the socket
 HIGHEST = 1 << 62
 LEFT = 4096  # ended connections that are remembered, since messages from them may still arrive
 
 
 class Hello(NamedTuple):
-    """A client's first message. `name`: None for the command line. `token`: of the session that it resumes, of whose
-    replies it has `received` so many."""
+    """A client's first message.
+
+    `name`: None for the command line. `token`: of the session to resume, and `received`: the number of the last reply
+    that the client has received.
+    """
 
     name: str | None
     pid: int
@@ -49,7 +52,7 @@ class Hello(NamedTuple):
     received: int
 
     def is_valid(self, longest: int) -> bool:
-        """Has each field its type, and the name no more characters than that?"""
+        """Whether each field has its type, and the name at most `longest` characters."""
         texts = is_text(self.host) and (self.name is None or is_text(self.name))
         numbers = is_natural(self.pid) and is_natural(self.received) and type(self.strict) is bool
         return texts and numbers and type(self.token) in {type(None), bytes} and len(self.name or "") <= longest
@@ -58,10 +61,10 @@ class Hello(NamedTuple):
 class ConnectionRegistry:
     """Connections and their sessions.
 
-    `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply sink of a session,
-    `tell` sends a header to a peer, `changed` notes that there is something to send to a peer, `forget` drops what is
-    kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is called, and
-    `before_hello` processes the events of the listeners' monitors.
+    `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply function of a
+    session, `tell` sends a header to a peer, `changed` notes that something must be sent to a peer, `forget` drops
+    everything kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is
+    called, and `before_hello` processes the events of the listeners' monitors.
     """
 
     def __init__(
@@ -74,16 +77,16 @@ class ConnectionRegistry:
         self.about = about
         self.host = host_identity()
         self.closing = False
-        self.draining = False  # no new sessions but looks
+        self.draining = False  # only sessions of the command line may be opened
         self.files: tuple[Path, ...] = ()  # directories below which clients over tcp may load files
-        self.checkpoints: tuple[Path, ...] = ()  # those below which they may have checkpoints written, and restored
-        self.gpu_memory = "user"  # whose clients have blocks of GPUs' memory: the daemon's user's, anybody's, nobody's
-        self.descriptors = HIGHEST  # that all sessions may take
+        self.checkpoints: tuple[Path, ...] = ()  # directories below which they may write and restore checkpoints
+        self.gpu_memory = "user"  # which users' clients get blocks of GPUs' memory: the daemon's, anybody's, nobody's
+        self.descriptors = HIGHEST  # the most descriptors of all sessions
         self.peers: dict[tuple[Listener, bytes], Peer] = {}
         self.sessions: dict[int, Peer] = {}
         self.resumable: dict[bytes, Peer] = {}  # by token
-        self.gone: dict[Peer, None] = {}  # their connection has ended, but the socket may still hold their messages
-        self.dead: dict[Peer, float] = {}  # their process has ended, and since when that is known
+        self.gone: dict[Peer, None] = {}  # peers whose connection has ended, but whose messages may be in the socket
+        self.dead: dict[Peer, float] = {}  # peers whose process has ended, with the time when that was noticed
         self._left: OrderedDict[tuple[Listener, bytes], None] = OrderedDict()
         self.sink: Callable[[Peer], ReplySink]
         self.tell: Callable[[Peer, list[Any]], None]
@@ -92,7 +95,7 @@ class ConnectionRegistry:
         self.watch_process: Callable[[Peer], None] = lambda _peer: None
         self.unwatch_process: Callable[[Peer], None] = lambda _peer: None
         self.before_hello: Callable[[], None] = lambda: None
-        self.departed: Callable[[VmSession], None] = lambda _session: None  # a session is about to end
+        self.departed: Callable[[VmSession], None] = lambda _session: None  # called before a session is closed
 
     def hello(self, listener: Listener, identity: bytes, header: Sequence[Any], frame: Any) -> None:
         """HELLO: open a session, or resume one."""
@@ -106,7 +109,7 @@ class ConnectionRegistry:
             raise ProtocolError("a HELLO is [0, version, name, pid, host, strict, token, received]")
         if self.closing:
             raise ConnectionLost("the daemon is shutting down")
-        self.before_hello()  # first the monitor's events about earlier connections with the same fd
+        self.before_hello()  # the monitor's events about earlier connections with the same fd come first
         credentials = listener.credentials(frame)
         if hello.token is not None:
             self.resume(listener, identity, credentials, hello.token, hello.received)
@@ -143,8 +146,10 @@ class ConnectionRegistry:
         self.welcome(peer)
 
     def allow_blocks(self, peer: Peer, session: VmSession) -> None:
-        """Let the session's client have blocks of GPUs' memory, if it is a process of this machine whose end can be
-        watched, and of the daemon's user unless the configuration allows others."""
+        """Allow a client blocks of GPUs' memory, if the configuration does, and the end of its process can be watched.
+
+        By default, the configuration allows processes of the daemon's user on this machine.
+        """
         if peer.pidfd < 0:
             return
         if self.gpu_memory == "nobody" or (self.gpu_memory == "user" and peer.credentials.uid != os.getuid()):
@@ -154,11 +159,11 @@ class ConnectionRegistry:
         session.gpu.watch = partial(ProcessEnd, peer.pidfd, peer.credentials.pid)
 
     def refuse_crowd(self, listener: Listener) -> None:
-        """QuotaError if there are as many sessions as may be, or if they take as many descriptors as they may."""
+        """QuotaError if the sessions have reached the limit of their number, or of their descriptors."""
         open_now = len(self.sessions)
         if open_now >= self.limits.sessions:
             raise QuotaError(
-                f"{open_now} sessions are open, which is as many as this daemon takes; close some, or raise its limit "
+                f"{open_now} sessions are open, which is the limit of this daemon; close some, or raise the limit "
                 "(sessions)"
             )
         taken = sum(1 + (peer.pidfd >= 0) for peer in self.sessions.values())
@@ -171,13 +176,11 @@ class ConnectionRegistry:
     def resume(
         self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int
     ) -> None:
-        """Resume a session on another connection, and send again the replies that it missed."""
+        """Resume a session on another connection, and resend the replies that the client has not received."""
         peer = self.resumable.get(token)
         if peer is None or peer.listener is not listener:
             raise ConnectionLost("this session is not known any more; its lease may be over")
-        if (
-            peer.state is ConnectionState.OPEN
-        ):  # the loss of the old connection has not been noticed yet, or not been handled
+        if peer.state is ConnectionState.OPEN:  # the loss of the old connection is not handled yet
             self.lose(peer)
         peer.on(Event.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
@@ -215,20 +218,22 @@ class ConnectionRegistry:
         self.tell(peer, [WELCOME, VERSION, session_of(peer).id, peer.token, devices, settings, peer.batch])
 
     def gpus_for(self, peer: Peer) -> dict[str, str]:
-        """The bus ids of the devices whose memory the peer may have."""
+        """The bus ids of the devices whose memory the peer may use."""
         if session_of(peer).gpu.refusal:
             return {}
         return {name: one.backend.bus_id for name, one in self.engine.devices.items() if one.backend.bus_id}
 
     def disconnected(self, listener: Listener, fd: int) -> None:
-        """The connection with that fd has ended. What it had sent is taken first; then comes `see_off`."""
+        """Note that the connection with this fd has ended. `see_off` follows once its messages are received."""
         for peer in self.peers.values():
             if peer.listener is listener and peer.credentials.fd == fd:
                 self.gone[peer] = None
 
     def see_off(self, peer: Peer) -> None:
-        """The connection is gone: on ipc its session ends, on tcp its lease begins. One that has said goodbye ends once
-        what it had sent before is admitted."""
+        """Handle the end of a connection: on ipc the session ends, on tcp its lease begins.
+
+        The session of a peer that has sent BYE ends once its earlier messages are admitted.
+        """
         if peer.leaving:
             self.gone.pop(peer, None)
         elif peer.resumable:
@@ -237,34 +242,34 @@ class ConnectionRegistry:
             self.end(peer, DIED if peer in self.dead else "the connection is gone")
 
     def died(self, peer: Peer) -> None:
-        """The process has ended. Its connection does so, too, unless another process has inherited the socket."""
+        """Note that a process has ended. Its connection ends, too, unless another process has inherited the socket."""
         self.dead[peer] = self.clock()
 
     def end_inherited(self) -> None:
-        """End the sessions of dead processes whose connections have not ended by themselves."""
+        """End the sessions of ended processes whose connections have not ended by themselves."""
         now = self.clock()
         self.gone.update(dict.fromkeys(peer for peer, since in self.dead.items() if now - since > INHERITED))
 
     def lose(self, peer: Peer) -> None:
-        """The connection is gone; the session may be resumed."""
+        """Note that the connection of a resumable session is lost."""
         peer.on(Event.LOST)
         self.gone.pop(peer, None)
         peer.unsent.clear()  # sent again on resumption
-        peer.drop_packed()  # counted as not received; the client sends them again
+        peer.drop_packed()  # not counted as received, so the client resends them
         del self.peers[peer.listener, peer.identity]
         self.left(peer.listener, peer.identity)
         peer.away_since = self.clock()
         tell(peer, "connection lost", lease=self.lease)
 
     def left(self, listener: Listener, identity: bytes) -> None:
-        """Remember that the connection is over, though libzmq may still have messages from it."""
+        """Remember that a connection has ended, since libzmq may still have messages from it."""
         self._left[listener, identity] = None
         self._left.move_to_end((listener, identity))
         if len(self._left) > LEFT:
             self._left.popitem(last=False)
 
     def has_left(self, listener: Listener, identity: bytes, frame: Any) -> bool:
-        """Was the frame sent over a connection that is over? Not if it is a HELLO: routing ids are used again."""
+        """Whether the frame came over an ended connection. False for a HELLO, since routing ids are reused."""
         if (listener, identity) not in self._left:
             return False
         with suppress(ProtocolError):
@@ -281,7 +286,7 @@ class ConnectionRegistry:
                 self.end(peer, "its lease is over")
 
     def end(self, peer: Peer, why: str) -> None:
-        """End a connection and its session: cancel its pending instructions, release its tensors."""
+        """End a connection and its session: cancel its live instructions, and release its tensors."""
         if peer.state is ConnectionState.CLOSED:
             return
         peer.on(Event.ENDED)
@@ -305,7 +310,7 @@ class ConnectionRegistry:
 
 
 def tell(peer: Peer, event: str, **about: Any) -> None:
-    """Log what happens to a session, and whose it is; a look of the command line is worth a line for debugging only."""
+    """Log an event of a session with its owner; at level debug for a session of the command line."""
     write = log.debug if peer.look else log.info
     credentials = peer.credentials
     who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}

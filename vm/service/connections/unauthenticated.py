@@ -1,4 +1,4 @@
-"""Unauthenticated peers: connections that have not said HELLO. Their time and their number are limited."""
+"""Unauthenticated peers: connections that have not sent HELLO. Their time and their number are limited."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..access.refusals import Refusals
 from .listener import Listener
 from .registry import ConnectionRegistry
 
-PERIOD: Final = 5.0  # seconds between two looks; a peer that is unauthenticated at both is cut
+PERIOD: Final = 5.0  # seconds between two checks; a peer that is unauthenticated at both is cut
 
 
 class UnauthenticatedPeers:
-    """Cuts unauthenticated peers: those that stay so, and the oldest beyond `most`. Call `look` once per `PERIOD`."""
+    """Cuts peers that stay unauthenticated, and the oldest ones beyond `most`. Call `look` once per `PERIOD`."""
 
     def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener], most: int) -> None:
         self.registry = registry
@@ -26,15 +26,15 @@ class UnauthenticatedPeers:
             listener.accepted.append(self.accepted)
 
     def accepted(self, _fd: int) -> None:
-        """A connection was made: cut the oldest unauthenticated ones if there are too many."""
+        """Cut the oldest unauthenticated connections if a new connection makes them too many."""
         if sum(len(listener.connections) for listener in self.listeners) <= self.most:
             return
         found = self.all()
         for number, listener, fd in found[: max(len(found) - self.most, 0)]:
-            self.cut(number, listener, fd, f"of more than {self.most} without a HELLO it was the oldest")
+            self.cut(number, listener, fd, f"the oldest of more than {self.most} connections without a HELLO")
 
     def look(self) -> None:
-        """Cut the peers that were unauthenticated at the last look already."""
+        """Cut the peers that were unauthenticated at the last check, too."""
         before, self._seen = self._seen, set()
         for number, listener, fd in self.all():
             if number in before:
@@ -43,7 +43,7 @@ class UnauthenticatedPeers:
                 self._seen.add(number)
 
     def all(self) -> list[tuple[int, Listener, int]]:
-        """Number, listener and descriptor of each unauthenticated connection, the oldest first."""
+        """Number, listener and descriptor of each unauthenticated connection, oldest first."""
         greeted = {(peer.listener, peer.credentials.fd) for peer in self.registry.peers.values()}
         found = [
             (number, listener, fd)

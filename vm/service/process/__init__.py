@@ -1,5 +1,5 @@
 """The daemon as a process.
 
-- `instance`: the lock of each address; `logs`: the log file; `notify`: what the service manager hears
-- `signals`: what each signal means; `errors`: why a daemon cannot start
+- `instance`: the lock of each address; `logs`: the log file; `notify`: notifications to the service manager
+- `signals`: the meanings of signals; `errors`: the error of a failed start
 """

@@ -1,8 +1,8 @@
 """One daemon per address: the lock, the socket's directory and mode, and the cleanup.
 
-Theory of operation. The process that has the flock on an address's lock file owns the address: it alone may remove the
-socket file, bind, and remove the socket file again. The kernel releases the lock however the process ends, so a crash
-leaves a stale socket file and a stale lock file, and neither blocks a later daemon.
+Theory of operation. The process that has the flock on an address's lock file owns the address: only this process may
+remove the socket file, bind, and remove the socket file again. The kernel releases the lock however the process ends,
+so a crash leaves a stale socket file and a stale lock file, neither of which blocks a later daemon.
 
 **The unlink race.** A lock file that is unlinked at exit can lead to two owners: a second starter has opened the file
 and waits for the lock, the first unlinks the file and exits, the second gets the lock of a file without a name, and a
@@ -11,7 +11,7 @@ a lock checks that the path still leads to the locked file; if not, the starter 
 
 **Looks.** A client checks whether a daemon runs by taking a *shared* lock for a moment
 (interpreter/wire/addresses.py). A starter could mistake such a client for a daemon. So a starter that is refused the
-exclusive lock asks for the shared one: a client's shared lock permits that, a daemon's exclusive lock does not.
+exclusive lock tries the shared one, which a client's shared lock permits, and a daemon's exclusive lock does not.
 
 **Modes.** The directory is this user's and 0700. libzmq makes the socket with the mode that the umask leaves, so the
 socket is bound under `private()`; `tensord doctor` checks its mode. A umask belongs to the process: bind before threads
@@ -38,7 +38,7 @@ from ....interpreter.wire.addresses import Address, lock_path, parse, pid_of
 from .errors import StartError
 
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-PAUSE = 0.001  # seconds until a client's look at the lock is over
+PAUSE = 0.001  # seconds until a client has released its shared lock
 
 
 class Instance:
@@ -63,7 +63,7 @@ class Instance:
         """Remove the socket and the lock file, in this order, and release the lock."""
         if self._descriptor is None or self.lock is None:
             return
-        with suppress(StartError):  # another file lies there, which is not ours to remove
+        with suppress(StartError):  # another file is there, which must not be removed
             self._clear()
         if _leads_to(self.lock, self._descriptor):
             self.lock.unlink()
@@ -71,7 +71,7 @@ class Instance:
         self._descriptor = None
 
     def _clear(self) -> None:
-        """Remove the socket file. Only under the lock: the file is stale then, or our own."""
+        """Remove the socket file. Called only under the lock, so the file is stale, or our own."""
         if self.parsed.kind != "ipc":
             return
         path = Path(self.parsed.path)
@@ -100,19 +100,20 @@ def check_place(address: str) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Is there a socket file? StartError if another file lies in its place."""
+    """Whether there is a socket file; StartError if another file is in its place."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return False
     if not stat.S_ISSOCK(found.st_mode):
-        raise StartError(f"{path} exists and is no socket: remove it, or choose another --address")
+        raise StartError(f"{path} exists and is not a socket: remove it, or choose another --address")
     return True
 
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Make files and sockets for this user alone. Affects the whole process: enter before threads exist."""
+    """A block in which files and sockets are made for this user alone. It affects the whole process, so use it before
+    there are threads."""
     before = os.umask(0o177)
     try:
         yield
@@ -125,7 +126,7 @@ def make_private(directory: Path) -> None:
     with suppress(FileExistsError):
         try:
             directory.mkdir(mode=0o700)
-            directory.chmod(0o700)  # whatever the umask took away
+            directory.chmod(0o700)  # in spite of the umask
         except OSError as error:
             if isinstance(error, FileExistsError):
                 raise
@@ -147,7 +148,7 @@ def check_private(directory: Path) -> None:
         found = directory.stat()
     another = f"choose another directory, as in --address ipc:///tmp/tensord-{os.getuid()}/socket"
     if not stat.S_ISDIR(found.st_mode):
-        raise StartError(f"{directory} is no directory: {another}")
+        raise StartError(f"{directory} is not a directory: {another}")
     if found.st_uid != os.getuid():
         raise StartError(f"{directory} belongs to uid {found.st_uid}, not to {os.getuid()}: {another}")
     if found.st_mode & stat.S_ISVTX:
@@ -160,12 +161,12 @@ def check_private(directory: Path) -> None:
 
 
 def _is_unnamed(address: Address) -> bool:
-    """Is it a tcp port that the system chooses? No other process can have that one."""
+    """Whether the system chooses the tcp port, which no other process can have then."""
     return address.kind == "tcp" and not address.port
 
 
 def _locked(path: Path, address: str) -> int:
-    """The descriptor of the lock file, locked, with our pid in it."""
+    """The descriptor of the locked lock file, with our pid in the file."""
     while True:
         try:
             descriptor = os.open(path, LOCK_FLAGS, 0o600)
@@ -184,7 +185,7 @@ def _locked(path: Path, address: str) -> int:
 
 
 def _take(descriptor: int, address: str) -> bool:
-    """Get the exclusive lock. False: try again. StartError if a daemon has the lock."""
+    """Take the exclusive lock; False to try again, StartError if a daemon has the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -195,19 +196,19 @@ def _take(descriptor: int, address: str) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = pid_of(address)
-        if pid is None:  # it ended just now
+        if pid is None:  # the daemon has just ended
             return False
         who = f"process {pid}" if pid else "another process"
         raise StartError(
             f"a daemon listens on {address} already: {who}. Stop it, or choose another --address"
         ) from None
     fcntl.flock(descriptor, fcntl.LOCK_UN)
-    time.sleep(PAUSE)  # a client was only looking
+    time.sleep(PAUSE)  # only a client's check
     return False
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:
-    """Does the path still name the open file?"""
+    """Whether the path still names the open file."""
     with suppress(OSError):
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     return False

@@ -1,4 +1,4 @@
-"""The service's log: structlog, for people on stderr or for programs as JSON lines.
+"""The service's log by structlog: readable lines, or JSON lines, on stderr or in a file.
 
 The machine's own log (vm/log.py) and the standard library's loggers share one handler on the root logger. Text from
 clients reaches the log only quoted, so that a session's name cannot write lines or escape sequences into a terminal.
@@ -69,7 +69,7 @@ def logging_to(file: Path | None = None, *, level: str = "info", form: Format = 
 
 def _handler(file: Path | None, form: Format) -> logging.Handler:
     handler: logging.Handler
-    if file is None and sys.stderr is None:  # of a process without streams
+    if file is None and sys.stderr is None:  # in a process without streams
         return logging.NullHandler()
     if file is None:
         handler = logging.StreamHandler(sys.stderr)

@@ -1,6 +1,6 @@
 """Notifications to systemd: sd_notify(3), one datagram per message, without a dependency.
 
-Nothing is sent where $NOTIFY_SOCKET is unset. A failed notification must not stop the service: errors are dropped.
+Nothing is sent if $NOTIFY_SOCKET is unset. Errors are dropped, since a failed notification must not stop the service.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Notifier:
             self._socket.setblocking(False)  # a full queue must not stop the service
 
     def ready(self, status: str = "") -> None:
-        """The service takes clients."""
+        """Notify that the service accepts clients."""
         self._send("READY=1", f"MAINPID={os.getpid()}", *_status(status))
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
+        """Set the line that `systemctl status` shows."""
         self._send(*_status(text))
 
     def watchdog(self) -> None:
-        """The loop is alive."""
+        """Notify that the loop is alive."""
         self._send("WATCHDOG=1")
 
     def stopping(self, status: str = "") -> None:
-        """The service is shutting down."""
+        """Notify that the service is shutting down."""
         self._send("STOPPING=1", *_status(status))
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Notifier:
 
 
 def _address(named: str) -> str:
-    """A path, or a name in the abstract namespace, which the environment writes with an @."""
+    """The socket's address: a path, or a name in the abstract namespace, which the environment writes with an @."""
     if named.startswith("@"):
         return f"\0{named[1:]}"
     return named if named.startswith("/") else ""
@@ -64,7 +64,7 @@ def _status(text: str) -> tuple[str, ...]:
 
 
 def _period(environment: Mapping[str, str]) -> float | None:
-    """Half of the manager's timeout, if the timeout is meant for this process."""
+    """Half of the manager's timeout in seconds; None if there is none for this process."""
     limit, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not limit.isdigit() or int(limit) <= 0 or (pid and pid != str(os.getpid())):
         return None

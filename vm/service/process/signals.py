@@ -1,18 +1,18 @@
-"""What signals mean to the daemon.
+"""The meanings of signals to the daemon.
 
 | signal | meaning |
 |---|---|
-| SIGTERM, SIGINT, SIGXCPU | end: pending work has the grace period; a second one ends that |
+| SIGTERM, SIGINT, SIGXCPU | end: pending work has the grace period; a second such signal ends the grace period |
 | SIGHUP | the terminal is gone: end, as above; without a terminal, or under nohup, the daemon goes on |
 | SIGUSR1, SIGUSR2 | the daemon goes on |
 | SIGQUIT | as without a handler: the process dumps core, to be debugged |
 
-The default of each but the last would end the process at once, without a line in the log or a word to its clients, and
-leave the socket behind.
+The default action of each but the last would end the process at once, without a line in the log or a message to its
+clients, and leave the socket behind.
 
 A handler may run between any two bytecodes of the driving thread, so it only makes notes, and wakes the loop. Signals
-count from before the first lock is taken: one that comes while devices are opened ends the daemon once it could serve.
-A second one does not wait for that.
+are noted from before the first lock is taken: a signal that comes while devices are opened ends the daemon once it is
+ready to serve, and a second one ends it at once.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ OTHERS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Signals:
-    """The signals that have come."""
+    """The signals that have arrived."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []  # the names of those that end the daemon
-        self.passed: deque[str] = deque()  # the names of those after which it goes on, until the log has them
+        self.asked: list[str] = []  # names of signals that end the daemon
+        self.passed: deque[str] = deque()  # names of other signals, until they are logged
         self.end: Callable[[], None] | None = None  # called in the handler; set once the daemon serves
         self.had_terminal = has_terminal()
 
     def heard(self, number: int, _frame: FrameType | None) -> None:
-        """Note a signal. The handler of all of them."""
+        """Note a signal: the handler of all signals."""
         name = signal.Signals(number).name
         if number in ENDING or (number == signal.SIGHUP and self.had_terminal):
             self.to_end(name, again=number in ENDING)
@@ -49,8 +49,11 @@ class Signals:
             self.passed.append(name)
 
     def to_end(self, name: str, *, again: bool) -> None:
-        """Note that the daemon is to end. A terminal's end comes more than once, from the kernel and from the shell; so
-        it is no second request (`again`)."""
+        """Note that the daemon must end.
+
+        `again`: another signal counts as a second request; not so for the end of a terminal, which both the kernel and
+        the shell report.
+        """
         if self.asked and not again:
             return
         self.asked.append(name)
@@ -60,13 +63,13 @@ class Signals:
             raise KeyboardInterrupt
 
     def serve(self, end: Callable[[], None]) -> None:
-        """From now on have those that end the daemon call `end`; at once if one has come."""
+        """Call `end` for each later signal that ends the daemon, or now if one has arrived already."""
         self.end = end
         if self.asked:
             end()
 
     def closed(self) -> None:
-        """The daemon has ended: a further signal changes nothing."""
+        """Ignore further signals, since the daemon has ended."""
         self.end = lambda: None
 
     def tell(self) -> None:
@@ -76,7 +79,7 @@ class Signals:
 
 
 def has_terminal() -> bool:
-    """Has the process a controlling terminal, which may hang up?"""
+    """Whether the process has a controlling terminal, which may hang up."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -86,7 +89,7 @@ def has_terminal() -> bool:
 
 @contextmanager
 def signals() -> Iterator[Signals]:
-    """Note the signals that come meanwhile. Those that are ignored, as SIGHUP is under nohup, stay ignored."""
+    """A block in which signals are noted. Ignored signals, such as SIGHUP under nohup, stay ignored."""
     heard = Signals()
     taken = (*ENDING, *(number for number in OTHERS if signal.getsignal(number) is not signal.SIG_IGN))
     before = {number: signal.signal(number, heard.heard) for number in taken}

@@ -1,4 +1,4 @@
-"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError(what is allowed)."""
+"""Checks of single values in a configuration. Each returns the typed value, or raises ValueError(allowed values)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folders(value: object) -> tuple[Path, ...]:
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise ValueError("true or false")  # noqa: TRY004 - a check says what is allowed
+        raise ValueError("true or false")  # noqa: TRY004 - a check names the allowed values
     return value
 
 
@@ -77,17 +77,17 @@ def memory(value: object) -> int:
     with suppress(ValueError):
         if share is None:
             return int(size(LEAST_MEMORY)(value))
-    raise ValueError(f'a size of {LEAST_MEMORY // MIB} MiB at the least, such as "8 GiB", or a share such as "80%"')
+    raise ValueError(f'a size of at least {LEAST_MEMORY // MIB} MiB, such as "8 GiB", or a share such as "80%"')
 
 
 def available_memory() -> int:
-    """Bytes of memory that this process can have: the machine's, or less in a control group."""
+    """The bytes of memory that this process can use: the machine's, or less in a control group."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(physical, *_group_limits())
 
 
 def _group_limits() -> list[int]:
-    """The memory.max of this process's control group and of those above it; empty without version 2."""
+    """The memory.max of this process's control group and its parents; no limit without version 2."""
     found = []
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().rpartition("::/")[2].strip()
@@ -141,7 +141,7 @@ def plugin_list(value: object) -> tuple[str, ...]:
 
 
 def wish_list(value: object) -> tuple[Any, ...]:
-    """Ops whose kernels are compiled: names, or tables."""
+    """Ops whose kernels are compiled at the start: names, or tables."""
     if not isinstance(value, list | tuple):
         raise ValueError('a list of ops, such as ["add", "matmul:float32"]')  # noqa: TRY004 - as in `flag`
     for entry in value:
@@ -153,14 +153,14 @@ def wish_list(value: object) -> tuple[Any, ...]:
 
 
 def node_name(value: object) -> str:
-    """The name of a node, or "" for a machine on its own."""
+    """The name of a node, or "" for a single machine."""
     if value != "" and not is_node(value):
         raise ValueError(f'the name of a node ({NODE_FORM}), or ""')
     return str(value)
 
 
 def place(value: object) -> str:
-    """Where to take values: a host and a port, or a range of ports; "" for nowhere."""
+    """The place for receiving values: a host and a port, or a range of ports; "" for none."""
     if not isinstance(value, str):
         raise ValueError('"HOST:PORT", "HOST:FIRST-LAST", or ""')  # noqa: TRY004 - as in `flag`
     if value:
@@ -169,7 +169,7 @@ def place(value: object) -> str:
 
 
 def metrics_place(value: object) -> str:
-    """Where metrics are offered; "" for nowhere."""
+    """The place of the metrics endpoint; "" for none."""
     if not isinstance(value, str):
         raise ValueError(f'{FORMS}, or ""')  # noqa: TRY004 - as in `flag`
     if value:
@@ -185,7 +185,7 @@ def bandwidth(value: object) -> float:
 
 
 def _said(check: Callable[[Any], object], value: Any) -> None:
-    """Run the check of a part, and pass its message on as a `Said`."""
+    """Run a check of another module, and raise its message as a `Said`."""
     try:
         check(value)
     except MetadataError as error:
@@ -193,4 +193,4 @@ def _said(check: Callable[[Any], object], value: Any) -> None:
 
 
 class Said(ValueError):  # noqa: N818 - a check's own sentence
-    """The message is a whole sentence instead of what is allowed."""
+    """A failed check whose message is a whole sentence instead of the allowed values."""

@@ -33,13 +33,13 @@ TENSORS: Final = 0.6  # fraction of the service's memory for cpu devices, by def
 
 
 def _by(check: checks.Check) -> dict[str, checks.Check]:
-    """The metadata of a field that is checked."""
+    """The metadata of a field with this check."""
     return {"check": check}
 
 
 @dataclass(frozen=True, slots=True)
 class TraceConfig:
-    """`on`: keep a trace. `capacity`: instructions in it."""
+    """`on`: keep a trace. `capacity`: the number of instructions in the trace."""
 
     on: bool = field(default=True, metadata=_by(checks.flag))
     capacity: int = field(default=CAPACITY, metadata=_by(checks.count(16, 1 << 24)))
@@ -47,7 +47,7 @@ class TraceConfig:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """`level`: the lowest level logged. `format`: for people or for programs. `file`: None is stderr."""
+    """`level`: the lowest level logged. `format`: readable lines or JSON. `file`: None for stderr."""
 
     level: str = field(default="info", metadata=_by(checks.choice(LEVELS)))
     format: Format = field(default="console", metadata=_by(checks.choice(FORMATS)))
@@ -64,9 +64,11 @@ class SecurityConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Of a node among several. `incarnation`: grows with each start of the node's daemon. `values`: where values from
-    other daemons are taken, "" for nowhere. `encryption`: of what goes between daemons. `link`: stated bytes per second
-    to each other node, for simulated nodes, 0 for what there is. `patience`: seconds of silence until a node is lost.
+    """The settings of a node.
+
+    `incarnation`: grows with each start of the node's daemon. `values`: where values from other daemons are received,
+    "" for nowhere. `encryption`: of the links between daemons. `link`: bytes per second to each other node, for
+    simulated nodes; 0 for no limit. `patience`: seconds of silence until a node counts as lost.
     """
 
     incarnation: int = field(default=0, metadata=_by(checks.count(0)))
@@ -78,21 +80,19 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that can be set.
+    """All settings of the daemon.
 
-    `plugins`: packages that define ops and kinds of devices. `addresses`: where to listen, () is the default address.
-    `devices`: as in `connect(devices=...)`. `memory`: bytes that the whole process may have. `grace`: seconds that what
-    is pending has at the end. `hang_after`: seconds
-    after which a kernel that runs counts as hanging. `heartbeat`: seconds
-    between two on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
-    which clients over tcp may load files; `checkpoints`: those below which they may have checkpoints written, and
-    restored. `busy_poll`: seconds that the daemon looks for messages before it sleeps,
-    where that has paid lately. `kernel_cache`: the directory of compiled kernels, None for that in the user's cache.
-    `warm`: ops whose kernels are compiled at the start. `restore`: the directory of checkpoints whose names are there
-    from the start on, None for none; `restore_strict`: anything damaged there ends the start. `gpu_memory`: whose
-    processes on this machine may read and write blocks of GPUs' memory, which have their own values. `node`: the name
-    of this machine among several, which stands in front of its devices' names. `metrics`: where they are offered, ""
-    for nowhere; `metrics_token`: the file of the token that a scraper has to send.
+    `plugins`: packages that define ops and kinds of devices. `addresses`: where to listen; () for the default address.
+    `devices`: as in `connect(devices=...)`. `memory`: the most bytes of the whole process. `grace`: seconds for pending
+    work at the end. `hang_after`: seconds after which a running kernel counts as hanging. `heartbeat`: seconds between
+    two heartbeats on tcp. `lease`: seconds that a session over tcp outlives its connection. `files`: directories below
+    which clients over tcp may load files; `checkpoints`: directories below which they may write and restore
+    checkpoints. `busy_poll`: seconds of polling before the daemon sleeps, while polling succeeds. `kernel_cache`: the
+    directory of compiled kernels; None for the one in the user's cache. `warm`: ops whose kernels are compiled at the
+    start. `restore`: the directory of checkpoints to restore at the start, or None; `restore_strict`: do not start if
+    anything there is damaged. `gpu_memory`: whose processes on this machine may use blocks of GPUs' memory with their
+    own values. `node`: the node name, which prefixes the names of devices. `metrics`: the address of the metrics
+    endpoint, "" for none; `metrics_token`: the file with the token that a scraper must send.
     """
 
     plugins: tuple[str, ...] = field(default=(), metadata=_by(checks.plugin_list))
@@ -122,14 +122,14 @@ class Config:
 
     @property
     def listen(self) -> tuple[str, ...]:
-        """The addresses, with the default one if none is given."""
+        """The addresses, or the default one if none is given."""
         return self.addresses or (default_address(),)
 
     @property
     def opened(self) -> tuple[Mapping[str, object], ...]:
-        """The devices as tables, as the daemon opens them: cpu devices with shared memory and a part of `memory`.
+        """The devices as tables, as the daemon opens them: cpu devices get shared memory, and a part of `memory`.
 
-        Messages being received, uploads and Python itself need the rest (guard.py).
+        The rest of `memory` is for incomplete messages, uploads and Python itself (guard.py).
         """
         tables: list[dict[str, object]] = [
             {"name": spec} if isinstance(spec, str) else dict(spec) for spec in self.devices
@@ -143,7 +143,7 @@ class Config:
 
     @property
     def kernels(self) -> Path | None:
-        """Where kernels that are compiled here are kept; None if no device compiles any."""
+        """The directory of compiled kernels; None if no device compiles kernels."""
         if not any(compiles(str(table["name"])) for table in self.opened):
             return None
         return directory_of(self.kernel_cache)
@@ -157,16 +157,16 @@ TABLES: Final[dict[str, type[Any]]] = {
     "cluster": ClusterConfig,
 }
 
-# The limits in bytes; the others are counts. Then the smallest sensible values that are not 1.
+# The limits that are in bytes; the others are counts. Then the least values that are not 1.
 _SIZES: Final = frozenset({"header", "frame", "window_bytes", "bytes", "location_bytes", "mapped"})
 _LEAST: Final = {"header": 4096, "frame": 4096, "window_bytes": 4096, "location_bytes": 4096, "text": 64, "nesting": 2}
 
 
 def load(file: Path | None = None, given: Mapping[str, Any] | None = None) -> Config:
-    """The configuration in a file, overridden by what was `given` on the command line, in the same form.
+    """The configuration in a file, overridden by settings `given` on the command line, in the same form.
 
     Paths in the file are relative to its directory. StartError with a one-line message if a setting is wrong. Plugins
-    are loaded first, since other settings name what they define.
+    are loaded first, since other settings may name their ops and kinds of devices.
     """
     tables: list[tuple[Mapping[str, Any], str, Path]] = [(given or {}, COMMAND_LINE, Path.cwd())]
     if file is not None:
@@ -191,11 +191,11 @@ def read_file(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise StartError(f"{file}: {error.strerror}; deploy/tensord.toml is an example") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StartError(f"{file}: no TOML: {error}") from None
+        raise StartError(f"{file}: not valid TOML: {error}") from None
 
 
 def _merge(config: Config, table: Mapping[str, Any], source: str, base: Path) -> Config:
-    """The configuration with a table's values in place of its own."""
+    """The configuration with the values of a table replaced."""
     changes: dict[str, Any] = {}
     for key, value in table.items():
         if key not in TABLES:
@@ -241,7 +241,7 @@ def _similar(kind: type[Any], key: str) -> str:
     known = [name for name, _ in settings(kind)] + (list(TABLES) if kind is Config else [])
     elsewhere = [name for name, other in TABLES.items() if kind is Config and key in dict(settings(other))]
     if elsewhere:
-        return f"{key} belongs into the table [{elsewhere[0]}]"
+        return f"{key} belongs in the table [{elsewhere[0]}]"
     close = difflib.get_close_matches(key, known, n=1)
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
 
@@ -262,7 +262,7 @@ def to_plain(config: Config) -> dict[str, Any]:
 
 
 def to_toml(config: Config) -> str:
-    """The same as a TOML file that names every setting, so that it does not depend on the defaults."""
+    """The configuration as a TOML file that names every setting, so that it does not depend on the defaults."""
     plain = to_plain(config)
     lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if name not in TABLES]
     for table in TABLES:

@@ -42,7 +42,7 @@ def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: p
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH, False, False, "uses keys"),
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC, True, False, "server.key is not"),
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, 0x10000001, True, False, "0x10000001"),
-        (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 104, True, False, "no tensord client"),
+        (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 104, True, False, "not a tensord client"),
         (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 32, False, True, ""),
     ],
 )
@@ -91,8 +91,8 @@ def test_a_client_with_the_right_keys_comes_in(keyed: Daemon, key_files: Path) -
 @pytest.mark.parametrize(
     ("who", "told", "logged"),
     [
-        ("", "wants keys", "it has no keys"),
-        ("elsewhere/carol.key_secret", "is not its key", "server.key is not ours"),
+        ("", "wants keys", "has no keys"),
+        ("elsewhere/carol.key_secret", "is not its key", "server.key is not this daemon's"),
         ("bob.key_secret", "not in its allow list; add it with `tensord keygen --allow`", "not in the allow list"),
     ],
 )
@@ -115,4 +115,4 @@ def test_a_client_with_keys_is_told_by_a_daemon_without(tmp_path: Path, key_file
     with Daemon.start(tmp_path, address=free_address()) as running:
         with pytest.raises(td.ConnectionLost, match=r"uses no keys|hung up on us"):
             running.connect(keys=key_files / "alice.key_secret")
-        eventually(lambda: "it uses keys" in running.log)
+        eventually(lambda: "uses keys" in running.log)

@@ -204,7 +204,7 @@ def test_a_key_may_begin_like_a_comment(tmp_path):
     assert AllowList(path).name_of(key) == "odd"
 
 
-@pytest.mark.parametrize(("text", "told"), [(b"abc alice\n", "line 1 is no key"), (None, "No such file")])
+@pytest.mark.parametrize(("text", "told"), [(b"abc alice\n", "line 1 is not a key"), (None, "No such file")])
 def test_a_wrong_allow_list_keeps_the_daemon_from_starting(text, told, tmp_path):
     path = tmp_path / "allowed"
     if text is not None:

@@ -72,7 +72,7 @@ def test_what_lies_at_the_path_and_is_no_socket_is_not_touched(address):
     path = Path(address.removeprefix("ipc://"))
     path.parent.mkdir(mode=0o700)
     path.write_text("mine")
-    with pytest.raises(StartError, match="no socket"):
+    with pytest.raises(StartError, match="not a socket"):
         Instance(address)
     assert path.read_text() == "mine"
     assert not Path(f"{path}.lock").exists()
@@ -120,7 +120,7 @@ def test_the_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
         make_private(tmp_path)
     link = tmp_path / "link"
     link.symlink_to("/")
-    with pytest.raises(StartError, match="no directory"):
+    with pytest.raises(StartError, match="is not a directory"):
         make_private(link)
 
 

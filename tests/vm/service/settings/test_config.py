@@ -79,7 +79,7 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
     ("text", "told"),
     [
         ("adresses = []", "adresses: there is no such key; did you mean addresses?"),
-        ("frame = 1", "frame belongs into the table [limits]"),
+        ("frame = 1", "frame belongs in the table [limits]"),
         (
             "quite_unknown = 1",
             "known are plugins, addresses, devices, memory, grace, hang_after, heartbeat, lease, files, checkpoints",
@@ -96,9 +96,9 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
         ("grace = nan", "grace: must be a number of seconds"),
         ("heartbeat = 0", "heartbeat: must be a number of seconds from 0.1"),
         ("lease = '1 h'", "lease: must be a number of seconds"),
-        ("memory = '101%'", 'memory: must be a size of 128 MiB at the least, such as "8 GiB", or a share'),
-        ("memory = '0%'", "memory: must be a size of 128 MiB"),
-        ("memory = 1000", "memory: must be a size of 128 MiB"),
+        ("memory = '101%'", 'memory: must be a size of at least 128 MiB, such as "8 GiB", or a share'),
+        ("memory = '0%'", "memory: must be a size of at least 128 MiB"),
+        ("memory = 1000", "memory: must be a size of at least 128 MiB"),
         ("addresses = 'ipc:///x'", "addresses: must be a list of addresses"),
         ("addresses = ['x']", "addresses: 'x' is no address of a daemon: write"),
         ("devices = []", "devices: must be a list of devices"),
@@ -110,8 +110,8 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
         ("[log]\nlevel = 'loud'", 'log.level: must be "debug" or "info" or "warning" or "error", not \'loud\''),
         ("[log]\nformat = []", 'log.format: must be "console" or "json"'),
         ("[log]\nfile = 3", 'log.file: must be a path, or "" for none, not 3'),
-        ("grace = ", "no TOML"),
-        ("a = '" + "x" * 5 + "'\n" * 2, "no TOML"),
+        ("grace = ", "not valid TOML"),
+        ("a = '" + "x" * 5 + "'\n" * 2, "not valid TOML"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_the_file_the_key_and_what_is_allowed(text, told, write):
@@ -134,7 +134,7 @@ def test_a_missing_file_or_one_that_is_no_text(tmp_path):
     with pytest.raises(StartError, match=r"missing.toml: No such file.*deploy/tensord.toml"):
         load(tmp_path / "missing.toml")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(StartError, match="no TOML"):
+    with pytest.raises(StartError, match="not valid TOML"):
         load(tmp_path / "binary")
 
 
