@@ -28,7 +28,7 @@ CALLS: Final = 500
 RUNS: Final = 5
 
 
-class Holder:
+class NumpyActor:
     """What the actor does: the same ops, in NumPy."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ def actor() -> Iterator[Any]:
 
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
     try:
-        yield ray.remote(Holder).remote()
+        yield ray.remote(NumpyActor).remote()
     finally:
         ray.shutdown()
 

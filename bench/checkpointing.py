@@ -17,7 +17,7 @@ import tensord as td
 from examples.own_daemon import own_daemon
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.layout import values_file
-from tensord.interpreter.checkpoints.record import Record
+from tensord.interpreter.checkpoints.record import ValueRecord
 from tensord.interpreter.types.meta import Meta
 
 from .checkpoints import NAMES, directory
@@ -159,4 +159,4 @@ def write_sparse(path: Path, names: int) -> None:
         for number in range(1, names + 1):
             with (path / values_file(number)).open("wb") as file:
                 file.truncate(VALUE)
-            writer.keep(f"value {number}", Record(meta, number, 0, VALUE, 0), {"device": "cpu:0"})
+            writer.keep(f"value {number}", ValueRecord(meta, number, 0, VALUE, 0), {"device": "cpu:0"})

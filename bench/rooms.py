@@ -50,7 +50,7 @@ class Counts(NamedTuple):
     upwards: int
 
 
-class Called(NamedTuple):
+class ProfiledCall(NamedTuple):
     """One call: how deep, where, and from where."""
 
     depth: int
@@ -64,7 +64,7 @@ class Profiler:
     """Notes the calls of the package's functions while it is `on`; one for the threads that start in `watching`."""
 
     on: bool = False
-    calls: list[Called] = field(default_factory=list)
+    calls: list[ProfiledCall] = field(default_factory=list)
 
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
         """The profile function."""
@@ -73,7 +73,7 @@ class Profiler:
         path = path_of(frame.f_code.co_filename)
         if path:
             depth, source = callers(frame)
-            self.calls.append(Called(depth, path, frame.f_code.co_name, source))
+            self.calls.append(ProfiledCall(depth, path, frame.f_code.co_name, source))
 
     @contextmanager
     def watching(self, *, caller: bool) -> Iterator[None]:
@@ -87,7 +87,7 @@ class Profiler:
             sys.setprofile(None)
             threading.setprofile(None)
 
-    def take(self, step: Step, prepare: Step) -> list[Called]:
+    def take(self, step: Step, prepare: Step) -> list[ProfiledCall]:
         """The calls of one step."""
         prepare()
         self.calls = []
@@ -118,7 +118,7 @@ def callers(frame: FrameType) -> tuple[int, str]:
     return depth, source
 
 
-def is_entry(call: Called) -> bool:
+def is_entry(call: ProfiledCall) -> bool:
     """Does the call go into another folder?"""
     return Path(call.path).parent != Path(call.source).parent
 
@@ -152,7 +152,7 @@ def is_upward(path: str, source: str) -> bool:
     return ours is not None and theirs is not None and ours < theirs
 
 
-def counted(calls: list[Called]) -> Counts:
+def counted(calls: list[ProfiledCall]) -> Counts:
     """The counts of a trip's calls."""
     entries = sum(is_entry(call) for call in calls)
     upwards = sum(is_upward(call.path, call.source) for call in calls if call.source)
@@ -270,7 +270,7 @@ def session_of(profiler: Profiler, devices: list[Any], *, daemon: bool) -> Itera
         daemon_of.__exit__(None, None, None)
 
 
-def taken(name: str, times: int = TIMES) -> list[list[Called]]:
+def taken(name: str, times: int = TIMES) -> list[list[ProfiledCall]]:
     """The calls of a trip, as often as it is taken."""
     make, devices, daemon = TRIPS[name]
     profiler = Profiler()
@@ -286,7 +286,7 @@ def count(name: str, times: int = TIMES) -> Counts:
     return Counts(*map(min, zip(*map(counted, taken(name, times)), strict=True)))
 
 
-def listed(calls: list[Called]) -> Iterator[str]:
+def listed(calls: list[ProfiledCall]) -> Iterator[str]:
     """The calls in their order: `>` enters a room, `^` goes upwards."""
     least = min(call.depth for call in calls)
     for call in calls:

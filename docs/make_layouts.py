@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensord.interpreter import ops as _ops  # noqa: F401 - fills the registry
 from tensord.interpreter.layouts.layout import Atom
-from tensord.interpreter.layouts.rules import OpCall, Signature, signatures
+from tensord.interpreter.layouts.rules import LayoutSignature, OpCall, signatures
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.types.meta import Meta, Metas
@@ -57,7 +57,7 @@ def meta_of(operand: Any) -> Meta | type:
     return Meta.of(shape, dtype)
 
 
-def spelt(signature: Signature) -> str:
+def spelt(signature: LayoutSignature) -> str:
     """`split(0), broadcast -> split(0)`, marked if the bits may be others."""
 
     def listed(atoms: tuple[Atom | None, ...]) -> str:

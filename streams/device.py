@@ -41,7 +41,7 @@ class Eviction(StrEnum):
     NEVER = "never"
 
 
-class Order:
+class LaunchOrder:
     """The numbers of the launches made at admission on one device. Their order is that of the first compute stream.
 
     `issued`: the newest launch, set when its call has returned. `reached`: the highest launch that is known to be
@@ -155,7 +155,7 @@ class Device(ABC):
         # True: a kernel's refusal of its data may be found after the kernel, so the launch does not wait
         # (`ops.positions`).
         self.reports_late = False
-        self.order = Order()
+        self.order = LaunchOrder()
         self.most_axes = 64  # of an array: NumPy's limit
         self.pace = 6.0  # element operations per ns, an initial estimate
 

@@ -26,7 +26,7 @@ def tell_nobody(*_what: object) -> None:
     """The callback for events that need no report."""
 
 
-class Shared(NamedTuple):
+class SharedCommunicator(NamedTuple):
     """How the ranks of a launch in several processes agree on one communicator: an existing one with the id `kept`, a
     new one with the id `made_with`, or a new one with a new id if both are empty. `announce` gets the id before
     anything waits for other processes. `placed` is called once the communicator exists and the launch has its place in
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
     placed: Callable[[], None] = tell_nobody
 
 
-class Launch:
+class CollectiveLaunch:
     """One collective. `devices`: the devices of all ranks, by name; `here`: the ranks and devices of this process;
     `calls`: the calls of these ranks, in order. `shared`: None if all ranks are in this process."""
 
@@ -59,7 +59,7 @@ class Launch:
         self.calls = calls
         self.element = element
         self.reduction = reduction
-        self.shared: Shared | None = None
+        self.shared: SharedCommunicator | None = None
 
 
 class CollectiveLibrary(Protocol):
@@ -69,7 +69,7 @@ class CollectiveLibrary(Protocol):
     name: str
     version: str
 
-    def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
+    def begin(self, launch: CollectiveLaunch, operands: Operands, ended: Ended) -> None:
         """Carry out a launch on the operands of each call; nobody else writes to them meanwhile. `ended` is called
         once, on any thread, when no device uses the arrays any more."""
 
@@ -77,7 +77,7 @@ class CollectiveLibrary(Protocol):
         """The id of the working communicator of these devices, in this order and including other processes; empty if
         there is none."""
 
-    def withdraw(self, launch: Launch, error: TensordError, *, missing: bool = False) -> None:
+    def withdraw(self, launch: CollectiveLaunch, error: TensordError, *, missing: bool = False) -> None:
         """Withdraw a launch, begun or not: `ended` gets the error. Devices finish a launch that they have begun, unless
         it may wait for ever: it is aborted if the error is no CancelledError, or if ranks of other processes are
         `missing`."""

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..interpreter.compilation import mypyc_attr
-from .device import Buffer, Device, Kept, Order
+from .device import Buffer, Device, Kept, LaunchOrder
 from .stream import LOG
 
 _SIZES_REMEMBERED = 4096  # distinct sizes whose class is looked up instead of computed
@@ -61,11 +61,11 @@ class Pool:
     are complete, since the next owner of its memory does not know of these launches."""
 
     def __init__(
-        self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int], order: Order | None = None
+        self, keep: int, new: Callable[[int], Any], capacity: Callable[[int], int], order: LaunchOrder | None = None
     ) -> None:
         self.keep = keep
         self.cached = 0
-        self.order = order or Order()
+        self.order = order or LaunchOrder()
         self._parked: deque[PooledBuffer] = deque()  # to be dropped once launches are complete
         self._new = new
         self._capacity = capacity

@@ -12,7 +12,16 @@ from types import SimpleNamespace
 from typing import Any, Final, NoReturn, cast
 
 from ...interpreter.errors import MetadataError, MetadataOverflowError, MetadataTypeError
-from ...interpreter.programs.convention import GLOBAL, PARAMETER, ArgumentSlot, Convention, Fixed, Nested, Node, Other
+from ...interpreter.programs.convention import (
+    GLOBAL,
+    PARAMETER,
+    ArgumentSlot,
+    CallingConvention,
+    Fixed,
+    Nested,
+    Node,
+    Other,
+)
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Meta
 from ..calls.checks import own
@@ -72,7 +81,12 @@ class Bound:
     MetadataTypeError, at the user's line for arguments that do not fit."""
 
     def __init__(
-        self, core: Core, program: Program, convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        core: Core,
+        program: Program,
+        convention: CallingConvention,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
     ) -> None:
         self.tensors: list[Any] = [None] * len(program.parameters)
         self.numbers: list[Any] = [None] * len(program.number_parameters)
@@ -166,7 +180,7 @@ def refuse_symbolic(tensor: Tensor) -> None:
         tensor._known_meta()
 
 
-def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(convention: CallingConvention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name, positional ones first, as in Python; MetadataTypeError if they do not match."""
     names = [name for name, _ in convention.arguments]
     given = dict(zip([name for name, _ in convention.positional], args, strict=False))
@@ -175,7 +189,7 @@ def by_name(convention: Convention, args: Sequence[Any], kwargs: Mapping[str, An
     return given | dict(kwargs)
 
 
-def signature(convention: Convention) -> str:
+def signature(convention: CallingConvention) -> str:
     """The signature in Python's notation."""
     keywords = [f"{name}=" for name, _ in convention.keywords]
     return f"({', '.join([*(name for name, _ in convention.positional), *keywords])})"

@@ -20,7 +20,7 @@ from ..locations.locations import located, user_line
 from ..outbox.current import CURRENT
 from ..tensor.operators import SCALARS
 from ..tensor.tensor import Tensor
-from .capture import Capture, Constant
+from .capture import Capture, UploadedConstant
 from .numbers import SymbolicNumber
 from .structure import LOCATED, Replacing, is_plain_tensor, members, rebuilt, short
 from .symbolic import SymbolicTensor, die
@@ -107,7 +107,7 @@ class BlockCapture(Capture):
             found = self._taken[outer] = self.builder.captured(meta, around.homes[outer])
         return found
 
-    def keep(self, constant: Constant, meta: Meta) -> int:
+    def keep(self, constant: UploadedConstant, meta: Meta) -> int:
         return self._take(self.around.keep(constant, meta))
 
     def slot_of(self, number: SymbolicNumber) -> int:

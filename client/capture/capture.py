@@ -34,7 +34,7 @@ from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
 from ..transport.host_functions import HostFunction
 from .numbers import SymbolicNumber, plain
-from .slots import Slots
+from .slots import CaptureSlots
 from .structure import LOCATED, fits, kind_of, plain_number
 from .symbolic import SymbolicTensor, die
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .blocks import CapturedBlock, Draws
 
 
-class Constant(NamedTuple):
+class UploadedConstant(NamedTuple):
     """Values that the function uploads, for a tensor that the routine captures."""
 
     array: NDArray[Any]
@@ -70,9 +70,9 @@ class Capture:
         self.over = False
         self.fixed: dict[int, str | None] = {}
         self.ranges: list[Range] = []
-        self.captured: list[Tensor | Constant] = []
+        self.captured: list[Tensor | UploadedConstant] = []
         self.builder = Builder(CURRENT.infer)
-        self.slots = Slots()
+        self.slots = CaptureSlots()
         self.names = dict(names)  # of tensors that may be captured, by id()
         self._numbered: dict[str, int] = {}  # names of captured tensors -> the last number appended to them
         self._variables: dict[int, int] = {}  # of captured tensors, by id()
@@ -185,11 +185,11 @@ class Capture:
         """Copy the values of an upload, and record that each run copies the tensor that holds them."""
         meta, array = copied(plain(values), dtype, lambda meta: np.empty(meta.shape, meta.dtype))
         with LOCATED:
-            variable = self.keep(Constant(array, home), meta)
+            variable = self.keep(UploadedConstant(array, home), meta)
             moved = self.builder.move(self.builder.newest[variable], self.slots.device(home), user_line())
         return self.symbol(moved, meta, home)
 
-    def keep(self, constant: Constant, meta: Meta) -> int:
+    def keep(self, constant: UploadedConstant, meta: Meta) -> int:
         """The variable of a constant, which is the same in every run."""
         self.captured.append(constant)
         return self.builder.captured(meta, self.slots.device(constant.home))

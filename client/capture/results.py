@@ -39,7 +39,7 @@ Make: TypeAlias = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
 LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType)
 
 
-class Results:
+class CapturedResults:
     """A captured function's result: `make` makes it for a run, which returns `variables`; `node` describes it."""
 
     def __init__(self, capture: Capture, value: Any) -> None:

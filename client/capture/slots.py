@@ -9,7 +9,7 @@ from ...interpreter.errors import CaptureError
 from ...interpreter.programs.builder import SLOTS
 
 
-class Slots:
+class CaptureSlots:
     """The slots of one capture, shared with its blocks. Each method returns the slot of an object, perhaps a new
     one."""
 

@@ -15,13 +15,13 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ..core.core import Core
 from ..locations.locations import located
-from ..outbox.batches import Closed, Group
+from ..outbox.batches import AtomicGroup, Closed
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
 
-class First(Group):
+class First(AtomicGroup):
     """The messages of a block on one node: a list that checks that the block belongs to that node."""
 
     def __init__(self, block: ClusterBlock, node: str) -> None:

@@ -36,7 +36,7 @@ from ..session.connect import ConnectOptions
 from ..session.parts import Parts
 from ..tensor.tensor import Tensor
 from ..transport.interface import CLOSED, FORKED
-from .gate import Gate
+from .gate import ClusterGate
 from .opening import opened
 from .watching import ask, watch
 
@@ -56,7 +56,7 @@ class Cluster:
         self.table: Mapping[str, Member] = table_of(rows)
         self.home = home.node
         self.address = home.address
-        self.gate = Gate()
+        self.gate = ClusterGate()
         self.handler: Handler = DEFAULT_HANDLER
         self.placement: Placement | None = None
         self.spans: ContextVar[tuple[ClusterSpan, ...]] = ContextVar("tensord cluster spans", default=())

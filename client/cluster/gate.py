@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .atomic import ClusterBlock
 
 
-class Gate:
+class ClusterGate:
     """The counterpart of the outbox of one session, for procedures (`waiting/steps`). `block`: the open atomic
     block."""
 

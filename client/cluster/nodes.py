@@ -11,7 +11,7 @@ from ...interpreter.errors import MetadataError, MetadataTypeError, TensordError
 from ...interpreter.wire.forms import shown
 from ..locations.locations import located
 from ..requests.answers import seconds
-from ..waiting.steps import Awaiting, Pause, Steps, Work
+from ..waiting.steps import Awaiting, LongWork, Pause, Steps
 from .facet import ClusterFacet
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def awaiting(cluster: Cluster, nodes: Any, timeout: float | None) -> Steps[list[
     limit, began = seconds("wait_for_nodes", timeout), monotonic()
     while True:
         cluster.check_open()
-        serving, missing = yield Work(partial(looked_at, cluster, wanted))
+        serving, missing = yield LongWork(partial(looked_at, cluster, wanted))
         if not missing if least is None else len(serving) >= least:
             found: list[str] = serving
             return found

@@ -22,7 +22,7 @@ from ..session.parts import Parts, listed
 from ..tensor.tensor import Tensor
 from ..transport.replies import Reply
 from ..waiting.procedures import side_by_side
-from ..waiting.steps import Awaiting, Steps, Within, Work
+from ..waiting.steps import Awaiting, LongWork, Steps, Within
 from .facet import ClusterFacet, whole
 
 if TYPE_CHECKING:
@@ -142,5 +142,5 @@ def own(cluster: Cluster, tensor: Any) -> Tensor:
 def open_cores(cluster: Cluster, nodes: Collection[str] | None = None) -> Steps[list[Parts]]:
     """The cores of these nodes, or of all, that can be reached."""
     cluster.check_open()
-    found: list[Parts] = yield Work(partial(cluster.open_all, nodes))
+    found: list[Parts] = yield LongWork(partial(cluster.open_all, nodes))
     return [core for core in found if nodes is None or core.node in nodes]

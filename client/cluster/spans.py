@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ..core.core import Core
-from ..locations.spans import Span
-from ..locations.telemetry import Opened, begin, end
+from ..locations.spans import OpenSpan
+from ..locations.telemetry import TelemetrySpan, begin, end
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -25,7 +25,7 @@ class ClusterSpan:
         self._cluster = cluster
         self.name = name
         self._undo = ExitStack()
-        self._opened: Opened | None = None
+        self._opened: TelemetrySpan | None = None
 
     def __enter__(self) -> None:
         spans = self._cluster.spans
@@ -40,7 +40,7 @@ class ClusterSpan:
 
     def join(self, core: Core) -> None:
         """Open the span on that session, too."""
-        self._undo.enter_context(Span(core.outbox.locations.spans, self.name, told=False))
+        self._undo.enter_context(OpenSpan(core.outbox.locations.spans, self.name, told=False))
 
     @ends_block
     def __exit__(

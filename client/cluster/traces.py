@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...interpreter.errors import TensordError
 from ..session.parts import Parts
 from ..waiting.procedures import of, side_by_side
-from ..waiting.steps import Steps, Work
+from ..waiting.steps import LongWork, Steps
 from .order import open_cores
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def tracing(cluster: Cluster) -> Steps[Any]:
         for core, clock, entries in zip(cores, clocks, answers, strict=True)
         if not isinstance(entries, TensordError)
     }
-    return (yield Work(partial(trace_of_nodes, found), stops=True))
+    return (yield LongWork(partial(trace_of_nodes, found), stops=True))
 
 
 def told(core: Parts) -> Steps[Any]:

@@ -31,14 +31,14 @@ from ..tensor.tensor import Tensor
 Merge: TypeAlias = Literal["copy", "stream"]
 
 
-class Noting(threading.local):
+class CollectiveNotes(threading.local):
     """A function that this thread calls with each collective, the homes of its tensors, and the library that would
     carry it out, instead of issuing the collective; None: collectives are issued."""
 
     note: Callable[[ResolvedRequest, Sequence[str], str], None] | None = None
 
 
-NOTING: Final = Noting()
+NOTING: Final = CollectiveNotes()
 
 
 def all_reduce(

@@ -20,10 +20,10 @@ from ...interpreter.layouts.placement import Placement
 from ...interpreter.ops.random import check_seed
 from ...interpreter.wire.addresses import is_local
 from ..locations.locations import located
-from ..outbox.cancellation import Cancellation
+from ..outbox.cancellation import CancellationCount
 from ..outbox.outbox import Outbox
 from ..requests.answers import Answers
-from ..requests.effects import Effects
+from ..requests.effects import SessionEffects
 from ..requests.printing import Printing
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class Core:
         self.outbox = outbox
         self.release = outbox.release
         self.answers = Answers(outbox)
-        self.effects = Effects(outbox)
+        self.effects = SessionEffects(outbox)
         self.printing = Printing(outbox, self.effects)
-        self.cancellation = Cancellation(outbox)
+        self.cancellation = CancellationCount(outbox)
         self.random_state = RandomState()
         # Weak references: the namespace and the session refer to the core.
         self.namespace: Callable[[], Namespace | None] = lambda: None

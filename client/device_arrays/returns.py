@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from ...interpreter.concurrency.finalisers import Last
+from ...interpreter.concurrency.finalisers import LastReference
 from ...interpreter.concurrency.interrupts import SHIELD
 from ..process.forks import FORKS
 
@@ -31,13 +31,13 @@ class Returns:
         """Reset in a forked child: borrowed values belong to the parent, and CUDA does not survive a fork."""
         self._lock = threading.RLock()
         self._gone: SimpleQueue[Any] = SimpleQueue()
-        self._lent: dict[int, Last] = {}
+        self._lent: dict[int, LastReference] = {}
         self._thread: threading.Thread | None = None
 
     def watch(self, owner: Any, give_back: Callable[[], None]) -> None:
         """Make the thread call `give_back` once the owner is gone."""
         with self._lock, SHIELD:
-            Last.of(owner, self._gone.put, give_back, self._lent)
+            LastReference.of(owner, self._gone.put, give_back, self._lent)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tensord returns", daemon=True)
                 self._thread.start()

@@ -36,7 +36,7 @@ class MachineRequest(NamedTuple):
     node: str | None = None
 
 
-class Shared:
+class SharedMachine:
     """A machine that sessions share by name, the request that it was made for, and its number of sessions."""
 
     def __init__(self, asked: MachineRequest) -> None:
@@ -45,7 +45,7 @@ class Shared:
         self.sessions = 0
 
 
-_shared: dict[str, Shared] = {}
+_shared: dict[str, SharedMachine] = {}
 _shared_lock = ProcessLock()
 FORKS.anew.append(_shared.clear)  # a child does not have the threads of its parent's machines
 
@@ -59,7 +59,7 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
     with _shared_lock:
         found = _shared.get(shared)
         if found is None:
-            found = _shared[shared] = Shared(asked._replace(devices=list(asked.devices or ())))
+            found = _shared[shared] = SharedMachine(asked._replace(devices=list(asked.devices or ())))
         else:
             check_same(address, found.asked, asked)
         found.sessions += 1

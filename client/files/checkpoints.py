@@ -21,10 +21,10 @@ from ..sharing.names import listed_names
 from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Steps, Within
-from .savings import KEPT, Savings, Writing
+from .savings import KEPT, FileWriting, Savings
 
 
-class Checkpointing(Writing):
+class Checkpointing(FileWriting):
     """A checkpoint that is being written to `directory`."""
 
     def __init__(self, directory: Path, outbox: Outbox, reply: Reply) -> None:

@@ -36,7 +36,7 @@ from ..locations.locations import located
 from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
 from ..tensor.tensor import Tensor
-from ..waiting.steps import Steps, Work
+from ..waiting.steps import LongWork, Steps
 
 
 class LoadOptions(NamedTuple):
@@ -68,7 +68,7 @@ def loading_on(core: Core, wanted: LoadOptions, home: str) -> Steps[dict[str, Te
     if not outbox.transport.opens_files:
         return (yield from loading_there(core, wanted, home, location))
     try:
-        file, header, entries = yield Work(partial(described, wanted.path, wanted.names, raw=wanted.raw))
+        file, header, entries = yield LongWork(partial(described, wanted.path, wanted.names, raw=wanted.raw))
     except TensordError as error:
         raise located(error) from None
     with outbox.numbered() as number, forgetting(outbox, number):

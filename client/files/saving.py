@@ -44,9 +44,9 @@ from ..tensor.tensor import Tensor
 from ..tensor.waiting import learn
 from ..transport.replies import Reply
 from ..waiting.on_loop import on_loop
-from ..waiting.steps import Steps, Work
+from ..waiting.steps import LongWork, Steps
 from .loading import machine_of
-from .savings import COMMITS, KEPT, LOG, Place, Savings, Writing
+from .savings import COMMITS, KEPT, LOG, FileWriting, Place, Savings
 
 WAYS_OUT: Final = "save where it runs, over ipc, or fetch the values and write them here"
 
@@ -70,7 +70,7 @@ class Begun(NamedTuple):
         return status.st_dev, status.st_ino, self.path.name
 
 
-class Saving(Writing):
+class Saving(FileWriting):
     """A file that is being saved. `path`: its final path."""
 
     def __init__(self, file: Begun, outbox: Outbox, reply: Reply, keep: Callable[[Saving], None]) -> None:
@@ -185,7 +185,7 @@ def saving(
             learn(tensor, (yield core.answers.ask_ready(tensor)))
     metas = {name: tensor._known_meta() for name, tensor in owned.items()}
     try:
-        file = yield Work(partial(begun, path, metas, metadata), Begun.give_up)
+        file = yield LongWork(partial(begun, path, metas, metadata), Begun.give_up)
     except TensordError as error:
         raise located(error) from None
     with ExitStack() as undo:

@@ -27,7 +27,7 @@ KEPT: Final[dict[object, object]] = {}  # unfinished writes, with their sessions
 FORKS.anew.append(KEPT.clear)  # in a forked child they belong to the parent
 
 
-class Writing:
+class FileWriting:
     """A file or a checkpoint that the machine writes for a session."""
 
     def __init__(self, outbox: Outbox, reply: Reply) -> None:
@@ -82,9 +82,9 @@ class Savings:
     """A session's unfinished writes. Finished ones stay until the next one is added."""
 
     def __init__(self) -> None:
-        self._open: dict[Writing, None] = {}
+        self._open: dict[FileWriting, None] = {}
 
-    def add(self, writing: Writing, core: object) -> None:
+    def add(self, writing: FileWriting, core: object) -> None:
         """Add a file or a checkpoint, which keeps the session alive. Logs failures of writes that have ended."""
         for ended in [one for one in list(self._open) if one.done]:
             ended.tell_failure()

@@ -32,11 +32,11 @@ from .form import Form
 from .known import KnownCall, KnownCalls
 from .making import global_tensor
 from .narrowing import Narrowing, narrowing
-from .plan import CallKind, Plan, planned
+from .plan import CallKind, GlobalPlan, planned
 from .reducing import WAYS, reduced_apart
 from .replicas import without_failed
 from .tensor import GlobalTensor
-from .writing import Writing, writing
+from .writing import RegionWriting, writing
 
 KNOWN: Final = 4096  # kinds of calls whose plans are kept
 _GETITEM: Final = REGISTRY["getitem"]
@@ -48,7 +48,7 @@ class GlobalCalls:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._plans: dict[CallKind, Plan] = {}
+        self._plans: dict[CallKind, GlobalPlan] = {}
         self.known = KnownCalls(outbox)
         self.operate = self.known.operate
 
@@ -133,7 +133,7 @@ class GlobalCalls:
             found = reduced_apart(invocation.op.name, invocation.inputs[0], dict(invocation.attributes))
         return None if found is None else [found]
 
-    def _written_into(self, core: Core, invocation: Invocation, into: Writing) -> list[Tensor]:
+    def _written_into(self, core: Core, invocation: Invocation, into: RegionWriting) -> list[Tensor]:
         """Write a value to a region of the target: each device writes its part of the region."""
         target, value = invocation.inputs
         if into.moves and core.strict:
@@ -146,7 +146,7 @@ class GlobalCalls:
                     part[index] = piece
         return [target]
 
-    def _written_when_known(self, core: Core, invocation: Invocation, plan: Plan) -> list[Tensor]:
+    def _written_when_known(self, core: Core, invocation: Invocation, plan: GlobalPlan) -> list[Tensor]:
         """Issue an op whose results' shapes depend on data, then write its results in the targets' layout. Waits for
         the shapes in between, outside of the groups."""
         placement = plan.asked.placement
@@ -159,7 +159,7 @@ class GlobalCalls:
                 self.overwrite(target, value._form, value._parts)
         return list(invocation.out or ())
 
-    def _note(self, core: Core, key: Any, plan: Plan) -> None:
+    def _note(self, core: Core, key: Any, plan: GlobalPlan) -> None:
         """Make `known` issue the next such call, if the parts' calls have just been issued without changes."""
         entries = []
         asked, targets = plan.asked, plan.asked.out
@@ -192,7 +192,7 @@ class GlobalCalls:
                 check_scalars(op.name, inputs, asked.metas, dict(invocation.attributes))
         return asked, floats
 
-    def _plan(self, asked: CallKind) -> Plan:
+    def _plan(self, asked: CallKind) -> GlobalPlan:
         """Plan a new kind of call."""
         targets = None if asked.out is None else tuple([form.meta for form in asked.out])
         key = SignatureKey(asked.op, asked.metas, asked.attributes, "", targets)
@@ -204,7 +204,7 @@ class GlobalCalls:
         self._plans[asked] = plan
         return plan
 
-    def refuse_moves(self, core: Core, plan: Plan) -> None:
+    def refuse_moves(self, core: Core, plan: GlobalPlan) -> None:
         """If placement is strict, raise MetadataError for a plan that moves bytes."""
         if core.strict:
             moved = [
@@ -224,7 +224,7 @@ class GlobalCalls:
             return nullcontext()
         return self._outbox.grouped()
 
-    def _issue(self, core: Core, invocation: Any, plan: Plan) -> list[Tensor]:
+    def _issue(self, core: Core, invocation: Any, plan: GlobalPlan) -> list[Tensor]:
         operands: list[Sequence[Any]] = []
         count = len(plan.attributes)
         for given, wanted in zip(invocation.inputs, plan.operands, strict=True):
@@ -302,7 +302,7 @@ class GlobalCalls:
         return part
 
 
-def writing_of(asked: CallKind) -> Writing | None:
+def writing_of(asked: CallKind) -> RegionWriting | None:
     """How to write to a part of a tensor along its split axes, if the call does so; MetadataError for a value that does
     not fit."""
     target, value = asked.operands

@@ -16,20 +16,20 @@ from .boxing.links import bandwidth
 from .boxing.route import route
 from .boxing.steps import BoxingStep
 from .form import Form
-from .plan import CallKind, Plan, alternatives
+from .plan import CallKind, GlobalPlan, alternatives
 
 
-class Noting(threading.local):
+class RowNotes(threading.local):
     """The rows that this thread notes; None: it notes none."""
 
     rows: list[dict[str, Any]] | None = None
 
 
-NOTING: Final = Noting()
+NOTING: Final = RowNotes()
 AS_IT_SAYS: Final = "as the program says"
 
 
-class Explanation:
+class BytesExplanation:
     """The bytes that a function's calls on global tensors and its collectives move. `rows` has plain data for each
     call; as text, an explanation is a table.
 
@@ -75,7 +75,7 @@ def text_of(move: dict[str, Any]) -> str:
     )
 
 
-def note(plan: Plan) -> None:
+def note(plan: GlobalPlan) -> None:
     """Note a call, if this thread notes calls."""
     if NOTING.rows is None:
         return
@@ -164,7 +164,7 @@ def described(step: BoxingStep, what: str) -> dict[str, Any]:
     }
 
 
-def why(asked: CallKind, plan: Plan) -> str:
+def why(asked: CallKind, plan: GlobalPlan) -> str:
     """The reason why these layouts were chosen."""
     others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
     rule = asked.op.layouts
@@ -178,7 +178,7 @@ def why(asked: CallKind, plan: Plan) -> str:
     return f"the cheapest of {len(others) + 1} ways"
 
 
-def chosen(plan: Plan) -> tuple[Any, Any]:
+def chosen(plan: GlobalPlan) -> tuple[Any, Any]:
     """The layouts of a plan."""
     operands = tuple(None if form is None else form.layout for form in plan.operands)
     return operands, tuple(form.layout for form in plan.outputs)

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from ...interpreter.layouts.layout import Layout, Partial, Split, spelt
 from ...interpreter.layouts.placement import Placement
-from ...interpreter.layouts.shares import Share, shares
+from ...interpreter.layouts.shares import PartShare, shares
 from ...interpreter.types.meta import Meta
 
 
@@ -24,7 +24,7 @@ class Form:
     meta: Meta | None
     placement: Placement
     layout: Layout
-    shares: tuple[Share, ...]
+    shares: tuple[PartShare, ...]
     metas: tuple[Meta | None, ...]
 
     @staticmethod

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...interpreter.layouts.layout import BROADCAST, Split
-from ...interpreter.layouts.shares import Share
+from ...interpreter.layouts.shares import PartShare
 from ...interpreter.schema.indexing import Index
 from ...interpreter.types.meta import Meta, Shape
 from .boxing.blocks import Interval
@@ -106,9 +106,9 @@ def clip(wanted: Interval, begin: int, size: int) -> Interval:
     return low, max(min(wanted[1] - begin, size), low)
 
 
-def placed(region: tuple[Interval, ...], share: Share, cuts: tuple[Interval, ...]) -> Share:
+def placed(region: tuple[Interval, ...], share: PartShare, cuts: tuple[Interval, ...]) -> PartShare:
     """The share of the region that a cut of a part covers."""
     begin = tuple(
         [max(start + low - first, 0) for (first, _), start, (low, _) in zip(region, share.begin, cuts, strict=True)]
     )
-    return Share(begin, tuple([high - low for low, high in cuts]))
+    return PartShare(begin, tuple([high - low for low, high in cuts]))

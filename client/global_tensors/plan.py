@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...interpreter.errors import MetadataError
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split
 from ...interpreter.layouts.placement import Placement
-from ...interpreter.layouts.rules import OpCall, Signature, divided, signatures, whole
+from ...interpreter.layouts.rules import LayoutSignature, OpCall, divided, signatures, whole
 from ...interpreter.schema.infer import InferCache, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.types.meta import Meta, OperandMeta
@@ -38,7 +38,7 @@ class CallKind(NamedTuple):
         return tuple([one.meta if isinstance(one, Form) else one for one in self.operands])
 
 
-class Plan(NamedTuple):
+class GlobalPlan(NamedTuple):
     """How such calls are issued. `operands`: the form to which each is boxed, None for a number; `attributes`: those of
     each part's call; `outputs`: forms of the results; `direct`: the parts' calls may write to the targets' parts."""
 
@@ -74,7 +74,7 @@ class Candidate(NamedTuple):
     calls: tuple[OpCall, ...]
 
 
-def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache) -> Plan:
+def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache) -> GlobalPlan:
     """The plan for such calls, whose results have these metas."""
     for candidate in sorted(candidates(asked, outputs), key=lambda one: cost(asked, one, outputs)):
         plan = tried(asked, candidate, outputs, cache)
@@ -102,8 +102,8 @@ def candidates(asked: CallKind, outputs: tuple[Meta | None, ...]) -> Iterator[Ca
 
 
 def chains(
-    asked: CallKind, chosen: tuple[Signature, ...], calls: list[OpCall]
-) -> Iterator[tuple[tuple[Signature, ...], list[OpCall]]]:
+    asked: CallKind, chosen: tuple[LayoutSignature, ...], calls: list[OpCall]
+) -> Iterator[tuple[tuple[LayoutSignature, ...], list[OpCall]]]:
     """Signatures, one for each dimension of the grid, and the resulting calls of the parts."""
     grid = asked.placement.grid
     if len(chosen) == len(grid):
@@ -148,7 +148,9 @@ def reductions(form: Form) -> Iterator[BoxingStep]:
                 yield Reduction(form, form.at(dim, Split(0)), dim)
 
 
-def tried(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache) -> Plan | None:
+def tried(
+    asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None], cache: InferCache
+) -> GlobalPlan | None:
     """The plan of a candidate; None if the op cannot be inferred on the shares."""
     pairs = zip(asked.operands, candidate.operands, strict=True)
     operands = tuple(None if layout is None else given.laid(layout) for given, layout in pairs)
@@ -164,7 +166,7 @@ def tried(asked: CallKind, candidate: Candidate, outputs: Sequence[Meta | None],
     direct = asked.out is not None and all(
         target.layout == form.layout for target, form in zip(asked.out, made, strict=True)
     )
-    return Plan(asked, operands, attributes, made, direct)
+    return GlobalPlan(asked, operands, attributes, made, direct)
 
 
 def frozen(asked: CallKind, call: OpCall, cache: InferCache) -> FrozenAttributes:

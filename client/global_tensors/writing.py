@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...interpreter.layouts.layout import BROADCAST, Partial
-from ...interpreter.layouts.shares import Share
+from ...interpreter.layouts.shares import PartShare
 from ...interpreter.schema.indexing import Index, native_index
 from ...interpreter.types.meta import Meta, Shape
 from .boxing.blocks import Interval, blocks
@@ -21,7 +21,7 @@ from .form import Form
 from .narrowing import by_axis, narrowing, selection
 
 
-class Writing(NamedTuple):
+class RegionWriting(NamedTuple):
     """How a value is written to a region. `indices`: the place in each part, None for a part outside of the region;
     `summing`: the steps that sum addends; `step`: brings each device its piece, None for a number."""
 
@@ -51,7 +51,7 @@ class Writing(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def writing(form: Form, index: Index, value: Form | None) -> Writing | None:
+def writing(form: Form, index: Index, value: Form | None) -> RegionWriting | None:
     """How to write a value of another form, or a number, to a region of a tensor of one form. None if the indexed axes
     are not split, and if parts are addends. The index and the value have been checked."""
     meta, given = form.meta, None if value is None else value.meta
@@ -60,13 +60,13 @@ def writing(form: Form, index: Index, value: Form | None) -> Writing | None:
     found = [local(index, meta.shape, share) for share in form.shares]
     indices = tuple([each and native_index(each[0]) for each in found])
     if value is None or given is None:
-        return Writing(indices, (), None)
+        return RegionWriting(indices, (), None)
     summed = value.laid(tuple([BROADCAST if isinstance(atom, Partial) else atom for atom in value.layout]))
     shares = [share_of(given.shape, each and each[1]) for each in found]
-    return Writing(indices, route(value, summed), Assembly(summed, in_shares(summed, given, shares)))
+    return RegionWriting(indices, route(value, summed), Assembly(summed, in_shares(summed, given, shares)))
 
 
-def local(index: Index, shape: Shape, share: Share) -> tuple[Index, list[Interval]] | None:
+def local(index: Index, shape: Shape, share: PartShare) -> tuple[Index, list[Interval]] | None:
     """The index into a part of a tensor of that shape, and the intervals of the selection that lie in the part, for
     each of its axes; None if there are none."""
     entries, rest, intervals = by_axis(index, shape) or {}, list(index), []
@@ -112,17 +112,17 @@ def of_selection(index: Index, entries: Mapping[int, int], intervals: Sequence[I
     return found
 
 
-def share_of(shape: Shape, intervals: list[Interval] | None) -> Share:
+def share_of(shape: Shape, intervals: list[Interval] | None) -> PartShare:
     """The needed share of a value that broadcasts to a selection, for these elements; None: nothing."""
     if intervals is None:
-        return Share((0,) * len(shape), (0,) * len(shape))
+        return PartShare((0,) * len(shape), (0,) * len(shape))
     ones = [(0, 1)] * (len(shape) - len(intervals))
     behind = intervals[max(len(intervals) - len(shape), 0) :]
     kept = [(0, 1) if size == 1 else each for size, each in zip(shape, (*ones, *behind), strict=True)]
-    return Share(tuple([low for low, _ in kept]), tuple([high - low for low, high in kept]))
+    return PartShare(tuple([low for low, _ in kept]), tuple([high - low for low, high in kept]))
 
 
-def in_shares(form: Form, meta: Meta, shares: Sequence[Share]) -> Form:
+def in_shares(form: Form, meta: Meta, shares: Sequence[PartShare]) -> Form:
     """The form with these shares of the value in place of those of its layout."""
     found = object.__new__(Form)
     found.meta, found.placement, found.layout = meta, form.placement, form.layout

@@ -49,7 +49,7 @@ class HostResults:
             self._inside = True
             if self._moves:
                 if outbox.host_results is None:
-                    outbox.host_results = host_results.HostResults()
+                    outbox.host_results = host_results.HostResultHints()
                 outbox.host_results.begin(outbox.ids)
         return self
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...interpreter.errors import CaptureError, MetadataError, MetadataTypeError, TensordError
 from ...interpreter.programs.constructs import layout, numbers_given, results_of
-from ...interpreter.programs.inlining import Slots, add_step
+from ...interpreter.programs.inlining import SlotMap, add_step
 from ...interpreter.programs.numbers import ARITHMETIC, CONSTANT, DRAW, PARAMETER, SEED, Number
 from ...interpreter.programs.program import Program, Step
 from ...interpreter.schema.promotion import check_scalar
@@ -178,7 +178,7 @@ class Inlining:
         self._variables: dict[int, int] = {}  # variables of the program -> of the capture
         self._line = user_line()
         with LOCATED:
-            self._slots = Slots(
+            self._slots = SlotMap(
                 list(map(capture.slots.device, linked.devices)),
                 list(map(capture.slots.chain, linked.chains)),
                 list(map(capture.slots.callback, linked.callbacks)),

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...interpreter.errors import MetadataTypeError
-from ...interpreter.programs.convention import CAPTURED, GLOBAL, ArgumentSlot, Convention, Fixed, Nested, Node, Other
+from ...interpreter.programs.convention import (
+    CAPTURED,
+    GLOBAL,
+    ArgumentSlot,
+    CallingConvention,
+    Fixed,
+    Nested,
+    Node,
+    Other,
+)
 from ...interpreter.programs.program import Program
 from ..capture.binding import Bound, signature
 from ..capture.results import maker
@@ -18,7 +27,7 @@ from ..tensor.tensor import Tensor
 from .inlining import capture_for
 from .linked import ProgramBinding
 from .linking import LinkedProgram
-from .runs import Reported, Runs
+from .runs import LinkedRuns, Reported
 
 
 class LinkedRoutine(Reported):
@@ -29,9 +38,9 @@ class LinkedRoutine(Reported):
     raise MetadataError, since nothing can be captured anew.
     """
 
-    def __init__(self, linked: ProgramBinding, convention: Convention) -> None:
+    def __init__(self, linked: ProgramBinding, convention: CallingConvention) -> None:
         self.program: Program = linked.program
-        self._core = Runs(linked, convention)
+        self._core = LinkedRuns(linked, convention)
         self._convention = convention
         self.flat = LinkedProgram(linked)  # takes tensors by position and numbers by name
         self._make = maker(convention.result, captured=linked.captured)
@@ -64,7 +73,7 @@ class LinkedRoutine(Reported):
 make_public(LinkedRoutine)
 
 
-def portable(convention: Convention, captured: tuple[Tensor, ...]) -> Convention:
+def portable(convention: CallingConvention, captured: tuple[Tensor, ...]) -> CallingConvention:
     """The convention for other sessions, with numbers in place of captured tensors."""
     places = {id(tensor): place for place, tensor in enumerate(captured)}
 

@@ -22,7 +22,7 @@ from ..requests.effects import check_callback
 from ..tensor.tensor import Tensor
 from .inlining import capture_for
 from .linked import Bindings, ProgramBinding
-from .runs import Reported, Runs
+from .runs import LinkedRuns, Reported
 
 
 class LinkedProgram(Reported):
@@ -35,7 +35,7 @@ class LinkedProgram(Reported):
     def __init__(self, linked: ProgramBinding) -> None:
         self.program = program = linked.program
         self.devices = linked.devices
-        self._core = Runs(linked)
+        self._core = LinkedRuns(linked)
         numbers = [(slot, number) for slot, number in enumerate(program.numbers) if number.op == PARAMETER]
         self._names = {number.name or f"n{slot}": SCALAR_TYPES[number.kind] for slot, number in numbers}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...interpreter.errors import MetadataError
 from ...interpreter.programs.constructs import numbers_given
-from ...interpreter.programs.convention import Convention
+from ...interpreter.programs.convention import CallingConvention
 from ...interpreter.programs.numbers import evaluate
 from ...interpreter.programs.program import NO_OPS, Program
 from ...interpreter.schema.promotion import check_scalar
@@ -22,10 +22,10 @@ from .inlining import PYTHONS, evaluated, inlined, uncomputable
 from .linked import ProgramBinding, Report
 
 
-class Runs:
+class LinkedRuns:
     """The common core of a linked program, and of a linked routine, which also has a convention."""
 
-    def __init__(self, linked: ProgramBinding, convention: Convention | None = None) -> None:
+    def __init__(self, linked: ProgramBinding, convention: CallingConvention | None = None) -> None:
         self.core = linked._core
         self.linked = linked
         self.convention = convention
@@ -63,7 +63,7 @@ class Runs:
 class Reported:
     """A linked program or linked routine, as users hold it, with the report of its compiled form."""
 
-    _core: Runs
+    _core: LinkedRuns
 
     def report(self, *, source: bool = False) -> Report:
         """The compiled form so far: the segments, their memory, and the place of each value, with the reason.

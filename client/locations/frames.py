@@ -36,7 +36,7 @@ _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist
 _GENERATED = ("<frozen ", "<__array_function__ ")  # the import system, and NumPy's wrappers of its functions
 
 
-class Owner(IntEnum):
+class FrameOwner(IntEnum):
     """The owner of code."""
 
     PACKAGE = auto()
@@ -44,10 +44,10 @@ class Owner(IntEnum):
     PROGRAM = auto()
 
 
-class _Owners(dict[str, Owner]):
+class _Owners(dict[str, FrameOwner]):
     """File name -> owner."""
 
-    def __missing__(self, file: str) -> Owner:
+    def __missing__(self, file: str) -> FrameOwner:
         if len(self) >= FILES:
             self.clear()
         self[file] = owner = owner_of(file)
@@ -55,14 +55,14 @@ class _Owners(dict[str, Owner]):
 
 
 OWNERS = _Owners()
-PACKAGE, PROGRAM = Owner.PACKAGE, Owner.PROGRAM
+PACKAGE, PROGRAM = FrameOwner.PACKAGE, FrameOwner.PROGRAM
 
 
-def owner_of(file: str) -> Owner:
+def owner_of(file: str) -> FrameOwner:
     """The owner of a file, by its name in code objects."""
     if file.startswith((_ROOT, _COMPILED)):
         return PACKAGE
-    return Owner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else Owner.INSTALLED
+    return FrameOwner.PROGRAM if shorter(file) == file and not file.startswith(_GENERATED) else FrameOwner.INSTALLED
 
 
 def shorter(file: str) -> str:
@@ -90,7 +90,7 @@ def lines_from(frame: FrameType | None, count: int, *, every: bool) -> tuple[lis
         owner = OWNERS[frame.f_code.co_filename]
         if owner is not PACKAGE:
             left -= 1
-            reached = reached or owner is Owner.PROGRAM
+            reached = reached or owner is FrameOwner.PROGRAM
             if len(found) < count:
                 found.append(frame)
             elif reached:

@@ -19,7 +19,7 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
 from ...interpreter.wire.messages import SPAN
-from .telemetry import TELEMETRY, Opened, begin, end
+from .telemetry import TELEMETRY, TelemetrySpan, begin, end
 
 
 class Unsent(Protocol):
@@ -35,8 +35,8 @@ class Spans:
     def __init__(self, locations: Unsent) -> None:
         self._locations = locations
         self._newest = 0
-        self._numbered: WeakValueDictionary[int, Span] = WeakValueDictionary()
-        self.current: ContextVar[Span | None] = ContextVar("tensord span", default=None)
+        self._numbered: WeakValueDictionary[int, OpenSpan] = WeakValueDictionary()
+        self.current: ContextVar[OpenSpan | None] = ContextVar("tensord span", default=None)
         self.get = self.current.get
 
     @property
@@ -49,7 +49,7 @@ class Spans:
         span = self.get()
         return 0 if span is None else span.bits or self.number(span)
 
-    def number(self, span: Span) -> int:
+    def number(self, span: OpenSpan) -> int:
         """Number the span and send it; returns its part of a location."""
         with self._locations.lock, SHIELD:
             if not span.bits:  # otherwise another thread has numbered it
@@ -63,7 +63,7 @@ class Spans:
             return span.bits
 
 
-class Span:
+class OpenSpan:
     """A span: open while its block runs, in one context at a time. Of a path of more than 32 names, the first 32 count.
 
     `bits`: its part of a location, 0 until it has a number. `told`: it is also opened as a span of OpenTelemetry, if
@@ -75,8 +75,8 @@ class Span:
     def __init__(self, spans: Spans, name: str, *, told: bool = True) -> None:
         self._spans = spans
         self._told = told
-        self._opened: Opened | None = None
-        self._token: Token[Span | None] | None = None
+        self._opened: TelemetrySpan | None = None
+        self._token: Token[OpenSpan | None] | None = None
         self.bits = 0
         self.name = printable(name)
         self.path: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ class Telemetry:
 TELEMETRY = Telemetry()
 
 
-class Opened(NamedTuple):
+class TelemetrySpan(NamedTuple):
     """An open span of OpenTelemetry, and the previous current one."""
 
     span: Span
@@ -49,7 +49,7 @@ def use(provider: TracerProvider | None, *, on: bool) -> None:
     TELEMETRY.tracer = trace.get_tracer("tensord", version(), provider) if on else None
 
 
-def begin(path: Sequence[str]) -> Opened | None:
+def begin(path: Sequence[str]) -> TelemetrySpan | None:
     """Open a span inside the current one; None if spans are not in use. `path`: names, its own last."""
     tracer = TELEMETRY.tracer
     if tracer is None:
@@ -58,10 +58,10 @@ def begin(path: Sequence[str]) -> Opened | None:
     from opentelemetry.trace import set_span_in_context
 
     span = tracer.start_span(path[-1], attributes={"tensord.span": "/".join(path)})
-    return Opened(span, attach(set_span_in_context(span)))
+    return TelemetrySpan(span, attach(set_span_in_context(span)))
 
 
-def end(opened: Opened, error: BaseException | None) -> None:
+def end(opened: TelemetrySpan, error: BaseException | None) -> None:
     """End a span, with the error that leaves its block, if any."""
     from opentelemetry.context import detach
     from opentelemetry.trace import Status, StatusCode

@@ -12,7 +12,7 @@ from ..transport.interface import CLOSED
 GROUP = Limits().batch  # messages in an atomic group
 
 
-class Group(list[list[Any]]):
+class AtomicGroup(list[list[Any]]):
     """The messages of an atomic block. They are sent together, so their number is limited."""
 
     def append(self, message: list[Any]) -> None:

@@ -23,7 +23,7 @@ SLICE: Final = 0.1  # seconds of a wait without checks: a signal may arrive at a
 REFUSED = "a side effect's callback, or a signal handler there, may neither submit nor wait"
 
 
-class Refusing:
+class CallbackLock:
     """The lock of an outbox while a callback of its session runs on this thread."""
 
     __slots__ = ("lock", "thread")
@@ -62,7 +62,7 @@ class Refusing:
         self.lock.release()
 
 
-Lock: TypeAlias = "RLock | Refusing"
+Lock: TypeAlias = "RLock | CallbackLock"
 
 
 def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,7 +70,7 @@ def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]
 
     def call(*values: Any) -> Any:
         before = outbox.lock
-        outbox.lock = inside = Refusing(before)
+        outbox.lock = inside = CallbackLock(before)
         try:
             return callback(*values)
         finally:

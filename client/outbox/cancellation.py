@@ -10,7 +10,7 @@ from .current import refuse_captured
 from .outbox import Outbox
 
 
-class Cancellation:
+class CancellationCount:
     """Counts a session's cancellations, and in `era` also its restarts: each invalidates remembered values."""
 
     def __init__(self, outbox: Outbox) -> None:

@@ -19,7 +19,7 @@ from ...interpreter.wire.messages import ATOMIC, CALL, RUN, Hint, encode_message
 OUTPUTS = {CALL: 3, RUN: 4}  # the position of the result ids in a message; its location is the last field
 
 
-class HostResults:
+class HostResultHints:
     """The hints of one session. `due`: results whose hints are sent next."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
-from ...interpreter.concurrency.finalisers import Last
+from ...interpreter.concurrency.finalisers import LastReference
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
 from ...interpreter.wire.messages import KINDS, RELEASE, Atomic, NamedMessage, encode_message
@@ -33,10 +33,10 @@ from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Waker
 from ..transport.replies import Reply
 from .atomic import AtomicBlock
-from .batches import Closed, Group
+from .batches import AtomicGroup, Closed
 from .callbacks import SLICE, Lock
 from .current import capture_of, refuse_captured
-from .host_results import HostResults
+from .host_results import HostResultHints
 from .releases import add_releases, releases
 
 BATCH = 256
@@ -65,8 +65,8 @@ class Outbox:
         self.locations = Locations(lock, frames)
         self.ids = 0  # the newest id: ids rise and are never reused
         self.heavy = False
-        self.host_results: HostResults | None = None  # set by the first block
-        self._released: SimpleQueue[int | Last] = SimpleQueue()  # ids of dropped handles, and exports
+        self.host_results: HostResultHints | None = None  # set by the first block
+        self._released: SimpleQueue[int | LastReference] = SimpleQueue()  # ids of dropped handles, and exports
         self.release = self._released.put
         transport.memory.release_exports_with(self.release)
         transport.tell_loss_to(self.lost)
@@ -112,7 +112,7 @@ class Outbox:
     def join(self, messages: list[list[Any]]) -> None:
         """Add messages to the group of this thread's atomic block: all, or none if they do not fit."""
         group = self.messages
-        if type(group) is Group:
+        if type(group) is AtomicGroup:
             group.add(messages)
         else:
             group.append(messages[0])  # closed inside the block: this raises the reason
@@ -226,7 +226,7 @@ class Outbox:
                 self.send()
             else:
                 self._before = self.messages
-            self.messages = self.messages if type(self.messages) is Closed else Group()
+            self.messages = self.messages if type(self.messages) is Closed else AtomicGroup()
         self.depth += 1
 
     def end_group(self) -> bool:

@@ -12,7 +12,7 @@ from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue
 from .history import BREAK, INPUTS, KEPT, OUTPUTS, CallSequence, History, line_in, signature_in, tokens_of
-from .linking import Building
+from .linking import PeriodBuilder
 from .period import Period, PeriodForm, form_of
 
 LISTENS: Final = 2 * KEPT  # messages in which it looks for periods before it pauses
@@ -98,7 +98,7 @@ class Learning:
         """Make a period of a form; False if it cannot be a program."""
         period = Period(form, self.signatures)
         try:
-            Building(period, self.signatures).program(tuple([True for _ in period.places.made]))
+            PeriodBuilder(period, self.signatures).program(tuple([True for _ in period.places.made]))
         except TensordError:
             self._give_up(form, NEVER)
             return False

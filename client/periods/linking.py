@@ -49,7 +49,7 @@ def link(
     outbox: Outbox, period: Period, results: Results, signatures: Signatures
 ) -> tuple[LinkedPeriod, list[list[Any]]]:
     """A routine of a period, and the messages that make it, which are sent last. The caller holds the lock."""
-    program, devices = Building(period, signatures).program(results)
+    program, devices = PeriodBuilder(period, signatures).program(results)
     program_id, records = outbox.new_id(), list(wire_records(program))
     parts = [ProgramPart(program_id, records[n : n + RECORDS]) for n in range(0, len(records), RECORDS)]
     id_ = outbox.new_id()
@@ -60,7 +60,7 @@ def link(
     return LinkedPeriod(id_, results, reply), [encode_message(message) for message in messages]
 
 
-class Building:
+class PeriodBuilder:
     """Makes the program of a period. Raises the errors of `Builder`, and MetadataError for shapes that depend on
     data."""
 

@@ -55,7 +55,7 @@ def form_of(stretch: CallSequence, signatures: Signatures) -> PeriodForm:
     return form._replace(first=tuple(firsts))
 
 
-class Places(NamedTuple):
+class OperandPlaces(NamedTuple):
     """The places of outside tensors (where they occur first), of numbers, and of new tensors; in program order."""
 
     outside: tuple[int, ...]
@@ -85,7 +85,7 @@ class Period:
             outside += [place for place in (*operands, *(() if new else results)) if form.first[place] == place]
             made += results if new else ()
         again = [place for place, first in enumerate(form.first) if first not in (NUMBER, place)]
-        self.places = Places(tuple(outside), tuple(numbers), tuple(made))
+        self.places = OperandPlaces(tuple(outside), tuple(numbers), tuple(made))
         self.outside, self.numbers, self.made = map(getter, self.places)
         self._again, self._first = getter(again), getter([form.first[place] for place in again])
         self.programs: dict[Results, Any] = {}

@@ -16,19 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...interpreter.errors import MetadataError
-from ...interpreter.recordings.reader import Reader
+from ...interpreter.recordings.reader import RecordingReader
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import Call, Run, ToDevice, encode_message
 from ...interpreter.wire.roles import ids_of
 from .differences import BOUND_OF_GPUS, difference, outcome
-from .player import Finding, Player
+from .player import Player, ValueDifference
 from .script import RecordedMessage, check_ops
 from .sides import Side, Spec
 
 Outcome = Any  # an array, or the type of the error in its place
 
 
-class Operand(NamedTuple):
+class ComparedOperand(NamedTuple):
     """An operand of the op: its value on both sides, or the type of an error; a number has no device."""
 
     name: str
@@ -44,14 +44,14 @@ class Operand(NamedTuple):
         return type(first) is type(second) and not isinstance(first, np.ndarray) and bool(first == second)
 
 
-class Found(NamedTuple):
+class FirstDifference(NamedTuple):
     """The first difference. `attributes`: of the op; `inside`: a text about the routine that contains it; `results`: on
     both sides."""
 
-    finding: Finding
+    finding: ValueDifference
     device: str
     attributes: str
-    operands: Sequence[Operand]
+    operands: Sequence[ComparedOperand]
     results: tuple[Outcome, ...]
     inside: str = ""
 
@@ -61,9 +61,9 @@ class Examination:
 
     def __init__(self, player: Player) -> None:
         self.player = player
-        self.found: tuple[Any, list[Operand]] | None = None
+        self.found: tuple[Any, list[ComparedOperand]] | None = None
         self._message: Any = None
-        self._operands: list[Operand] = []
+        self._operands: list[ComparedOperand] = []
 
     def before(self, step: RecordedMessage, message: Any) -> None:
         """Read the operands."""
@@ -77,14 +77,14 @@ class Examination:
             if self.player.findings:
                 self.found = (self._message, self._operands)
 
-    def _read(self, session: int, message: Any) -> Iterator[Operand]:
+    def _read(self, session: int, message: Any) -> Iterator[ComparedOperand]:
         player = self.player
         captured = player.captured(session, message)
         for place, id_ in enumerate((*used_by(player, session, message), *captured)):
             values = tuple([read(side, session, id_) for side in player.sides])
-            yield Operand(f"operand {place}", player.homes.get((session, id_), "?"), values)
+            yield ComparedOperand(f"operand {place}", player.homes.get((session, id_), "?"), values)
         for value in numbers_of(player, session, message):
-            yield Operand("number", "", (value,) * len(player.sides))
+            yield ComparedOperand("number", "", (value,) * len(player.sides))
 
 
 def used_by(player: Player, session: int, message: Any) -> list[int]:
@@ -114,7 +114,7 @@ def read(side: Side, session: int, id_: int) -> NDArray[Any] | str:
 
 
 @contextmanager
-def opened_sides(reader: Reader, specs: Sequence[Spec], given: Mapping[str, str]) -> Iterator[list[Side]]:
+def opened_sides(reader: RecordingReader, specs: Sequence[Spec], given: Mapping[str, str]) -> Iterator[list[Side]]:
     """Fresh machines. `given`: a mapping from recorded devices to the first machine's."""
     with ExitStack() as stack:
         devices = list(reader.head["devices"])
@@ -130,10 +130,10 @@ def bound_for(sides: Sequence[Side], within: float | None) -> float:
 
 def bisect(
     path: str | Path, specs: Sequence[Spec], given: Mapping[str, str], *, within: float | None = None, at: int = 0
-) -> Found | None:
+) -> FirstDifference | None:
     """The first difference, or that of the step `at`; None if there is none. MetadataError for a recording with ops
     that this version lacks."""
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         last = check_ops(reader)
         if at > last:
             raise MetadataError(f"{reader.path} has {last} steps; there is no step {at}")
@@ -141,7 +141,7 @@ def bisect(
         return examine(reader, specs, given, within, number) if number else None
 
 
-def first_step(reader: Reader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None) -> int:
+def first_step(reader: RecordingReader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None) -> int:
     """The first step with a difference; 0 if there is none."""
     with opened_sides(reader, specs, given) as sides:
         player = Player(reader, sides, within=bound_for(sides, within), most=1, recorded=False)
@@ -150,8 +150,8 @@ def first_step(reader: Reader, specs: Sequence[Spec], given: Mapping[str, str], 
 
 
 def examine(
-    reader: Reader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None, number: int
-) -> Found | None:
+    reader: RecordingReader, specs: Sequence[Spec], given: Mapping[str, str], within: float | None, number: int
+) -> FirstDifference | None:
     """The difference in a step, and the operands there."""
     found = looked_at(reader, specs, given, within, number, apart=True)
     if found is not None:
@@ -162,14 +162,14 @@ def examine(
 
 
 def looked_at(
-    reader: Reader,
+    reader: RecordingReader,
     specs: Sequence[Spec],
     given: Mapping[str, str],
     within: float | None,
     number: int,
     *,
     apart: bool,
-) -> Found | None:
+) -> FirstDifference | None:
     with opened_sides(reader, specs, given) as sides:
         player = Player(reader, sides, within=bound_for(sides, within), recorded=False)
         step = player.play(until=number)
@@ -184,7 +184,7 @@ def looked_at(
         return None if examination.found is None else told(player, step, *examination.found)
 
 
-def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence[Operand]) -> Found:
+def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence[ComparedOperand]) -> FirstDifference:
     """The description of the difference."""
     finding = player.findings[0]
     known = player.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None
@@ -194,4 +194,4 @@ def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence
     if type(step.message) is Run and type(message) is not Run:
         whole = player.routines[step.session].routines.get(player.sessions[step.session].ids.of(step.message.routine))
         inside = f"in a run of the routine {getattr(whole, 'name', '') or step.message.routine}"
-    return Found(finding, device, given, operands, player.first, inside)
+    return FirstDifference(finding, device, given, operands, player.first, inside)

@@ -12,7 +12,7 @@ from typing import Final
 FIRST: Final = 1 << 40  # added to the ids of tensors made while the recording ran
 
 
-class Ids:
+class ReplayIds:
     """`newest`: the session's newest id when the recording began. `last`: the newest id that the replay has used."""
 
     def __init__(self, newest: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.recordings.reader import Reader
+from ...interpreter.recordings.reader import RecordingReader
 from ...interpreter.wire.arrays import dtype_of
 from ...interpreter.wire.fields import Role
 from ...interpreter.wire.messages import Call, Collective, Release, Run, ToDevice, Upload, encode_message
@@ -23,7 +23,7 @@ from .script import RecordedMessage
 class MissingValues:
     """The values of a recording, with substitutes for missing ones."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: RecordingReader) -> None:
         self._reader = reader
         self._affected: set[tuple[int, int]] = set()  # sessions and ids
 

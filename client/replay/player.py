@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from ...interpreter.recordings.reader import Answered, Reader
+from ...interpreter.recordings.reader import Answered, RecordingReader
 from ...interpreter.wire.messages import (
     Call,
     Collective,
@@ -34,11 +34,11 @@ from ...interpreter.wire.roles import OUTPUTS, ids_of
 from ..transport.replies import Reply
 from .differences import Difference, between, outcome
 from .missing import MissingValues
-from .script import Begin, End, Missing, RecordedMessage, steps
+from .script import Begin, End, MissingTensor, RecordedMessage, steps
 from .sides import Side
-from .signatures import Places, known
-from .translation import Session, with_ids
-from .unrolled import Routines
+from .signatures import ReplayLocations, known
+from .translation import ReplaySession, with_ids
+from .unrolled import ReplayedRoutines
 
 GROUP: Final = 128  # reads per group
 BYTES: Final = 1 << 26  # of their values
@@ -56,7 +56,7 @@ class Check(NamedTuple):
     answer: Answered | None = None
 
 
-class Finding(NamedTuple):
+class ValueDifference(NamedTuple):
     """Two values that differ. `message`: with the ids of the replay; `op`: the op of which the value is a result;
     `against`: the origin of the second value."""
 
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
     difference: Difference
 
 
-class Watch(Protocol):
+class MessageWatch(Protocol):
     """Examines each message with results, before it is sent and after its results were compared."""
 
     def before(self, step: RecordedMessage, message: Any) -> None: ...
@@ -85,7 +85,7 @@ class Player:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: RecordingReader,
         sides: Sequence[Side],
         *,
         within: float = 0.0,
@@ -101,13 +101,13 @@ class Player:
         self.recorded = recorded
         self.opened = 0
         self.steps = self.compared = self.fetched = self.unknown = self.differing = 0
-        self.findings: list[Finding] = []
+        self.findings: list[ValueDifference] = []
         self.first: tuple[Any, ...] = ()  # both values of the first difference
-        self.sessions: dict[int, Session] = {}
-        self.places: dict[int, Places] = {}
-        self.routines: dict[int, Routines] = {}
+        self.sessions: dict[int, ReplaySession] = {}
+        self.places: dict[int, ReplayLocations] = {}
+        self.routines: dict[int, ReplayedRoutines] = {}
         self.homes: dict[tuple[int, int], str] = {}  # the recorded devices of tensors
-        self.watch: Watch | None = None
+        self.watch: MessageWatch | None = None
         self.missing = MissingValues(reader)
         self._checks: list[Check] = []
         self._bytes = 0
@@ -141,7 +141,7 @@ class Player:
         elif isinstance(message, Location | Span):
             self.places[step.session].keep(message)
             self._send(step, message)
-        elif type(message) is Missing:
+        elif type(message) is MissingTensor:
             self.missing.add(step.session, self.sessions[step.session].ids.new(message.id))
         elif type(message) is Fetch:
             self._fetch(step, message)
@@ -149,9 +149,9 @@ class Player:
             self._act(step, message)
 
     def _begin(self, number: int, begin: Begin) -> None:
-        self.sessions[number] = Session(begin.name, begin.newest)
-        self.places[number] = Places()
-        self.routines[number] = Routines(list(self.reader.head["devices"]))
+        self.sessions[number] = ReplaySession(begin.name, begin.newest)
+        self.places[number] = ReplayLocations()
+        self.routines[number] = ReplayedRoutines(list(self.reader.head["devices"]))
         for side in self.sides:
             side.open(number, begin.name, strict=begin.strict)
 
@@ -302,7 +302,7 @@ class Player:
             location = getattr(check.message, "location", 0)
             op = self.name_of(check.step.session, check.message)
             line, span = places.line(location), places.span(location)
-            self.findings.append(Finding(check.step, check.message, check.id, op, line, span, against, found))
+            self.findings.append(ValueDifference(check.step, check.message, check.id, op, line, span, against, found))
         return True
 
     def captured(self, session: int, message: Any) -> Sequence[int]:
@@ -319,14 +319,14 @@ class Player:
         return {ToDevice: "to_device", Fetch: "fetch"}.get(type(message)) or str(getattr(message, "kind", "upload"))
 
 
-def results_of(session: Session, message: Any) -> Iterator[int]:
+def results_of(session: ReplaySession, message: Any) -> Iterator[int]:
     """The ids of a message's results, or of the tensors that it overwrites, as far as known."""
     yield from ids_of(encode_message(message), OUTPUTS)
     if type(message) is Run:
         yield from session.captured.get(message.routine, ())
 
 
-def released_by(message: Call, session: Session) -> tuple[int, ...]:
+def released_by(message: Call, session: ReplaySession) -> tuple[int, ...]:
     """The ids that a call releases."""
     scalars = session.signatures[message.signature].scalars
     operands = (*message.inputs, *message.outputs)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.recordings.entries import BEGIN, END, IMPORT, MESSAGE
 from ...interpreter.recordings.messages import messages_in
-from ...interpreter.recordings.reader import Answered, Reader
+from ...interpreter.recordings.reader import Answered, RecordingReader
 from ...interpreter.schema.opdef import find
 from ...interpreter.wire.messages import (
     Call,
@@ -51,7 +51,7 @@ class End(NamedTuple):
     """The end of a session."""
 
 
-class Missing(NamedTuple):
+class MissingTensor(NamedTuple):
     """A tensor from elsewhere that is unknown, or had failed."""
 
     id: int
@@ -69,7 +69,7 @@ class RecordedMessage(NamedTuple):
     answer: Answered | None = None
 
 
-def steps(reader: Reader) -> Iterator[RecordedMessage]:
+def steps(reader: RecordingReader) -> Iterator[RecordedMessage]:
     """The steps of a recording."""
     number = 0
     begun: set[int] = set()
@@ -86,7 +86,7 @@ def steps(reader: Reader) -> Iterator[RecordedMessage]:
         yield RecordedMessage(number, session, time, message, value, answer)
 
 
-def _all(reader: Reader) -> Iterator[tuple[int, int, Any, int, Answered | None]]:
+def _all(reader: RecordingReader) -> Iterator[tuple[int, int, Any, int, Answered | None]]:
     message: Any
     for entry in reader.entries():
         kind, session = entry[0], entry[1] if len(entry) > 1 else 0
@@ -106,17 +106,17 @@ def _all(reader: Reader) -> Iterator[tuple[int, int, Any, int, Answered | None]]
                     yield session, entry[2], message, value, asked
 
 
-def _import(reader: Reader, entry: Any) -> tuple[Upload | Missing, int]:
+def _import(reader: RecordingReader, entry: Any) -> tuple[Upload | MissingTensor, int]:
     """The upload of a value from elsewhere, and the value."""
     _, session, _, id_, device, request = entry
     answer = reader.answers.get((session, request))
     where = None if answer is None else reader.values.get(answer.value)
     if answer is None or where is None:
-        return Missing(id_), 0
+        return MissingTensor(id_), 0
     return Upload(id_, where.shape, where.dtype, device, None, 0), answer.value
 
 
-def check_ops(reader: Reader) -> int:
+def check_ops(reader: RecordingReader) -> int:
     """The number of steps. MetadataError, with name and line, if this version lacks an op of the recording."""
     lines: dict[tuple[int, int], str] = {}
     missing: dict[str, str] = {}

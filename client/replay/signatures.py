@@ -45,7 +45,7 @@ def bytes_of(signature: Signature, attributes: tuple[tuple[str, Any], ...]) -> i
     return None if None in outputs else sum(meta.nbytes for meta in outputs if isinstance(meta, Meta))
 
 
-class Places:
+class ReplayLocations:
     """The lines and the names of spans of a session, by number."""
 
     def __init__(self) -> None:

@@ -20,27 +20,27 @@ from ...interpreter.wire.messages import (
     ToDevice,
     Upload,
 )
-from .ids import Ids
+from .ids import ReplayIds
 from .signatures import RecordedOp
 
 
-class Session:
+class ReplaySession:
     """A replay's knowledge of a session. `captured`: the ids that each of its routines captures."""
 
     def __init__(self, name: str, newest: int, *, strict: bool = False) -> None:
         self.name = name
         self.strict = strict
-        self.ids = Ids(newest)
+        self.ids = ReplayIds(newest)
         self.signatures: dict[int, RecordedOp] = {}
         self.captured: dict[int, tuple[int, ...]] = {}
 
 
-def with_ids(session: Session, message: Any) -> NamedMessage | None:
+def with_ids(session: ReplaySession, message: Any) -> NamedMessage | None:
     """The message with the ids of the replay; None for a call of a signature that was never sent."""
     return _WITH_IDS[type(message)](session, message)
 
 
-def _call(session: Session, message: Call) -> Call | None:
+def _call(session: ReplaySession, message: Call) -> Call | None:
     found = session.signatures.get(message.signature)
     if found is None or len(found.scalars) != len(message.inputs):
         return None
@@ -53,14 +53,14 @@ def _call(session: Session, message: Call) -> Call | None:
     return message._replace(inputs=tuple(given), outputs=made)
 
 
-def _run(session: Session, message: Run) -> Run:
+def _run(session: ReplaySession, message: Run) -> Run:
     ids = session.ids
     given, made = ids.all_of(message.inputs), tuple([ids.new(id_) for id_ in message.outputs])
     effects = [[ids.of(chain), None, 0] for chain, _, _ in message.effects]
     return message._replace(routine=ids.of(message.routine), inputs=given, outputs=made, effects=effects)
 
 
-def _link(session: Session, message: Link) -> Link:
+def _link(session: ReplaySession, message: Link) -> Link:
     ids = session.ids
     captured = ids.all_of(message.captured)
     program, id_ = ids.of(message.program), ids.new(message.id)
@@ -68,17 +68,17 @@ def _link(session: Session, message: Link) -> Link:
     return message._replace(id=id_, program=program, captured=captured)
 
 
-def _to_device(session: Session, message: ToDevice) -> ToDevice:
+def _to_device(session: ReplaySession, message: ToDevice) -> ToDevice:
     return message._replace(id=session.ids.of(message.id), output=session.ids.new(message.output))
 
 
-def _collective(session: Session, message: Collective) -> Collective:
+def _collective(session: ReplaySession, message: Collective) -> Collective:
     ids = session.ids
     given, made = ids.all_of(message.inputs), tuple([ids.new(id_) for id_ in message.outputs])
     return message._replace(inputs=given, outputs=made)
 
 
-_WITH_IDS: Final[Mapping[type, Callable[[Session, Any], NamedMessage | None]]] = {
+_WITH_IDS: Final[Mapping[type, Callable[[ReplaySession, Any], NamedMessage | None]]] = {
     Call: _call,
     Chain: lambda session, message: message._replace(chain=session.ids.new(message.chain)),
     Collective: _collective,

@@ -23,7 +23,7 @@ from ...vm.routines.programs import add_part, link
 SIGNATURES: Final = (1 << 16) - 1  # the numbers of the ops' signatures, counting down from here
 
 
-class Routines:
+class ReplayedRoutines:
     """The programs and routines of one session, by the ids of the replay."""
 
     def __init__(self, devices: Sequence[str]) -> None:

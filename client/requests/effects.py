@@ -17,7 +17,7 @@ from ..transport.replies import Reply
 from ..waiting.steps import Steps
 
 
-class Effects:
+class SessionEffects:
     """The side effects of one session. A chain is a number; the effects on one chain happen in order, or not at all."""
 
     def __init__(self, outbox: Outbox) -> None:

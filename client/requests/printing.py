@@ -25,7 +25,7 @@ from ...interpreter.process_end import AT_END
 from ..outbox.outbox import Outbox
 from ..process.forks import FORKS
 from ..transport.replies import Reply
-from .effects import Effects
+from .effects import SessionEffects
 
 PATIENCE = 5.0  # seconds that the end of a session waits for its prints
 PAUSE = 0.05  # seconds between checks whether another thread has left the session
@@ -35,7 +35,7 @@ LOG = logging.getLogger("tensord.client")
 class Printing:
     """The unwritten prints of one session, by their replies."""
 
-    def __init__(self, outbox: Outbox, effects: Effects) -> None:
+    def __init__(self, outbox: Outbox, effects: SessionEffects) -> None:
         self._outbox = outbox
         self._effects = effects
         self._open: dict[Reply, object] = {}  # -> the session, which lives until the line is written

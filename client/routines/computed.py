@@ -54,7 +54,7 @@ FRAMES: Final = frozenset(
 )
 
 
-class Asking(NamedTuple):
+class ComputedCondition(NamedTuple):
     """A place where code asks. `path`: the variable and attributes that hold the object, if known."""
 
     path: tuple[str, ...]
@@ -78,13 +78,13 @@ def read_apart(code: Iterable[Instruction]) -> Iterator[Instruction]:
             yield each
 
 
-def asking(code: Sequence[Instruction]) -> Iterator[Asking]:
+def asking(code: Sequence[Instruction]) -> Iterator[ComputedCondition]:
     """The places where the code asks for attributes that it does not name."""
     for n, each in enumerate(code):
         if each.opname in _LOADS and is_asking(code, n, str(each.argval)):
             call = call_of(code, n) if each.argval in ASKERS or each.argval in PATHS else None
             known = call is not None and each.argval in PATHS and each.opname in _NAMES
-            yield Asking(path_of(call) if call and known else (), call.offset if call else each.offset)
+            yield ComputedCondition(path_of(call) if call and known else (), call.offset if call else each.offset)
 
 
 def path_of(call: BytecodeCall) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..capture.structure import is_named, joined, members
-from .contents import BYTES, Bytes, Contents
+from .contents import BYTES, Bytes, ContainerContents
 from .functions import look_at_modules
 from .kinds import is_program_class, parts_of
 from .names import texts_in
@@ -40,14 +40,14 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
     items: Any = kind  # not the methods of a class of its own
     found = list(items.items(value))
     if len(found) > FEW:
-        search.state(Contents(value, lambda: (*items.keys(value), *items.values(value))), name)
+        search.state(ContainerContents(value, lambda: (*items.keys(value), *items.values(value))), name)
         for key, each in found:
             search.follow(each, joined(name, key))
     else:
         if type(value) is dict and all(type(key) is str for key, _ in found):
             search.shape(tuple, value, name)
         else:
-            search.state(Contents(value, partial(items.keys, value)), name)
+            search.state(ContainerContents(value, partial(items.keys, value)), name)
         get = partial(items.get, value) if type(value) is not dict else value.get  # not __getitem__: it may add
         for key, each in found:
             search.note(get, key, each, joined(name, key))
@@ -63,7 +63,7 @@ def look_at_sequence(search: Search, value: Any, name: str) -> None:
     found = list(kind.__iter__(value))
     if kind not in (tuple, frozenset):  # members of the others cannot be replaced
         log = all(type(each) in TEXTS for each in found)
-        search.state(Contents(value, partial(kind.__iter__, value)), name, renewed=log)
+        search.state(ContainerContents(value, partial(kind.__iter__, value)), name, renewed=log)
     for place, each in enumerate(found):
         search.follow(each, joined(name, value._fields[place] if is_named(value) else place))
     if type(value) is not kind:
@@ -80,7 +80,7 @@ def look_at_array(search: Search, value: Any, name: str) -> None:
     """An array, or one of its records: its bytes, or the objects in it."""
     if value.dtype.hasobject:
         listed: Callable[[], Any] = value.item if isinstance(value, np.void) else lambda: value.ravel().tolist()
-        search.state(Contents(value, listed), name)
+        search.state(ContainerContents(value, listed), name)
         for place, each in enumerate(listed()):
             search.follow(each, joined(name, place))
     else:
@@ -138,7 +138,7 @@ def look_at_variable(search: Search, value: ContextVar[Any], name: str) -> None:
 def look_at_local(search: Search, value: threading.local, name: str) -> None:
     """The values of the calling thread."""
     get = found_or_missing(partial(threading.local.__getattribute__, value))
-    search.state(Contents(value, lambda: vars(value)), name)
+    search.state(ContainerContents(value, lambda: vars(value)), name)
     for key in list(vars(value)):
         search.note(get, key, get(key), joined(name, key))
 

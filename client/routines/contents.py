@@ -21,7 +21,7 @@ _ITS_DICT: Final = attrgetter("__dict__")
 _WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-class Contents:
+class ContainerContents:
     """The members of a container, in order, or only its keys."""
 
     __slots__ = ("_before", "_list", "identity")

@@ -58,7 +58,7 @@ class ControlFlow:
         :returns: What the function returned, in new tensors.
         :raises MetadataError: The functions return different shapes, dtypes or devices.
         """
-        return run(self._core, Construct(COND, predicate, (then, otherwise), args))
+        return run(self._core, ControlFlowCall(COND, predicate, (then, otherwise), args))
 
     def case(self, index: Any, functions: Sequence[Callable[..., Any]], /, *args: Any) -> Any:
         """Call ``functions[index](*args)``; otherwise as `cond`.
@@ -72,7 +72,7 @@ class ControlFlow:
         if not isinstance(functions, list | tuple):
             message = f"case: takes a list of functions, not {type(functions).__name__}"
             raise located(MetadataTypeError(message, op=CASE))
-        return run(self._core, Construct(CASE, index, tuple(functions), args))
+        return run(self._core, ControlFlowCall(CASE, index, tuple(functions), args))
 
     def while_loop(
         self,
@@ -93,7 +93,7 @@ class ControlFlow:
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
         bound = ((MAX_ITERATIONS, as_bound(max_iterations)),)
-        return run(self._core, Construct(WHILE, None, (test, body), state, bound))
+        return run(self._core, ControlFlowCall(WHILE, None, (test, body), state, bound))
 
     def repeat(self, count: Any, body: Callable[..., Any], /, *state: Any) -> Any:
         """Run ``for _ in range(count): state = body(*state)``; otherwise as `while_loop`.
@@ -104,13 +104,13 @@ class ControlFlow:
         :returns: The final state: one value, or a tuple of several.
         :raises MetadataError: The body returns other shapes, dtypes or devices than it is given.
         """
-        return run(self._core, Construct(REPEAT, count, (body,), state))
+        return run(self._core, ControlFlowCall(REPEAT, count, (body,), state))
 
 
 make_public(ControlFlow)
 
 
-class Construct(NamedTuple):
+class ControlFlowCall(NamedTuple):
     """A step of control flow: the value that it decides by (`head`), the functions, their arguments, and its
     attributes."""
 
@@ -121,7 +121,7 @@ class Construct(NamedTuple):
     attributes: tuple[tuple[str, Any], ...] = ()
 
 
-def run(core: Any, asked: Construct) -> Any:
+def run(core: Any, asked: ControlFlowCall) -> Any:
     """Record a step of control flow, or run a routine that consists of it."""
     step = asked._replace(head=asked.head.item()) if isinstance(asked.head, np.integer) else asked
     step = step._replace(head=on_one_device(step.head)) if isinstance(step.head, Tensor) else step
@@ -134,7 +134,7 @@ def run(core: Any, asked: Construct) -> Any:
     return core.flows.routine(core, step.op, step.functions, step.attributes)(step.head, *step.args)
 
 
-def check(core: Core, step: Construct) -> None:
+def check(core: Core, step: ControlFlowCall) -> None:
     """MetadataError for invalid control flow."""
     op, head, functions = step.op, step.head, step.functions
     if not functions or len(functions) > FORMS[op].most:
@@ -178,7 +178,7 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
     return functions[head]
 
 
-def record(capture: Capture, step: Construct) -> Any:
+def record(capture: Capture, step: ControlFlowCall) -> Any:
     """Record a step of control flow; returns its results, in the structure that the functions return."""
     op, head, functions, args, attributes = step
     draws, loops = capture.draws or Draws(capture), FORMS[op].loops
@@ -273,7 +273,7 @@ class Flows:
 def recorded(op: str, functions: Any, attributes: Any, head: Any, *args: Any) -> Any:
     """The function of a routine for control flow outside of routines."""
     core = CURRENT.capture.core if CURRENT.capture is not None else None
-    return run(core, Construct(op, head, functions, args, attributes))
+    return run(core, ControlFlowCall(op, head, functions, args, attributes))
 
 
 def identity(function: Any) -> Any:

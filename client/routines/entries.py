@@ -18,7 +18,7 @@ from ..tensor.tensor import Tensor
 from .places import reference
 
 if TYPE_CHECKING:
-    from ...interpreter.programs.convention import Convention
+    from ...interpreter.programs.convention import CallingConvention
     from ..capture.evaluation import Evaluation
     from ..capture.results import Make
     from ..linking.linked import ProgramBinding
@@ -29,10 +29,10 @@ OUTSIDES: Final = 4  # of those, for the same kind of arguments: they differ in 
 _NOW: Final = count()  # a clock: later uses have higher numbers
 
 
-class Called(NamedTuple):
+class CallForm(NamedTuple):
     """How a captured function is called, and the function that makes its result from the program's."""
 
-    convention: Convention
+    convention: CallingConvention
     make: Make
 
 
@@ -40,7 +40,7 @@ class CacheEntry:
     """One capture, ready to run. `numbers`: the numbers among the arguments of the capture."""
 
     def __init__(
-        self, linked: ProgramBinding, evaluation: Evaluation, called: Called, guards: Guards, given: Arguments
+        self, linked: ProgramBinding, evaluation: Evaluation, called: CallForm, guards: Guards, given: Arguments
     ) -> None:
         self.core = linked._core
         self.handler = self.core.calls.handler  # keeps it alive: its id is in the key

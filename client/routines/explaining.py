@@ -7,16 +7,18 @@ from typing import Any
 
 from ..collectives.collectives import NOTING as COLLECTIVES
 from ..core.core import Core
-from ..global_tensors.explaining import NOTING, Explanation, note_collective
+from ..global_tensors.explaining import NOTING, BytesExplanation, note_collective
 from .routine import Routine
 
 
-def explained(core: Core, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Explanation:
+def explained(
+    core: Core, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> BytesExplanation:
     """Explain what a call would move. Captures the function, and runs nothing."""
     before, NOTING.rows = (NOTING.rows, COLLECTIVES.note), []
     COLLECTIVES.note = note_collective
     try:
         Routine(core, function).program(*args, **kwargs)
-        return Explanation(NOTING.rows)
+        return BytesExplanation(NOTING.rows)
     finally:
         NOTING.rows, COLLECTIVES.note = before

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...interpreter.programs.convention import Convention
+from ...interpreter.programs.convention import CallingConvention
 from ...interpreter.types.meta import Meta
 from ..calls.scopes import hand
 from ..capture.binding import Described
-from ..capture.capture import Capture, Constant
+from ..capture.capture import Capture, UploadedConstant
 from ..capture.evaluation import Evaluation
-from ..capture.results import Results
+from ..capture.results import CapturedResults
 from ..capture.structure import Arguments
 from ..core.core import Core
 from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Bindings, ProgramBinding
 from ..locations.frames import warn
 from ..tensor.tensor import Tensor
-from .entries import CacheEntry, Called, Entries
+from .entries import CacheEntry, CallForm, Entries
 from .guards import Guards, behind
 from .symbols import Symbols, parameter_names
 from .watch import Watch
@@ -27,7 +27,7 @@ MANY: Final = 8  # captures after which a routine warns
 SHOWN: Final = 3  # differences
 
 
-class Look(NamedTuple):
+class CaptureLook(NamedTuple):
     """The kind of a captured call: the part of the key of each argument, by name; and the fixed numbers."""
 
     arguments: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Look(NamedTuple):
     surroundings: tuple[int, int]  # session and handler
 
 
-def differences(before: Look, now: Look, outside: str | None) -> str:
+def differences(before: CaptureLook, now: CaptureLook, outside: str | None) -> str:
     """The differences in words; "" if there are none. `outside`: the first global or cell that has changed."""
     found = []
     for name in dict.fromkeys((*before.arguments, *now.arguments)):
@@ -65,10 +65,12 @@ def described(part: Any) -> str:
     return str(part)
 
 
-class Recorded:
+class RecordedCapture:
     """A successful capture: the program, and what a run of it needs."""
 
-    def __init__(self, capture: Capture, results: Results, guards: Guards, leaves: Sequence[int], look: Look) -> None:
+    def __init__(
+        self, capture: Capture, results: CapturedResults, guards: Guards, leaves: Sequence[int], look: CaptureLook
+    ) -> None:
         self.capture = capture
         self.program = capture.finish(results.variables)
         self.make = results.make
@@ -89,16 +91,16 @@ class Captures:
         self.name: str = getattr(function, "__qualname__", "")
         self.count = 0
         self._kinds = 0
-        self._last: tuple[Look, Guards] | None = None  # of the newest capture
+        self._last: tuple[CaptureLook, Guards] | None = None  # of the newest capture
         self._warned = False
 
-    def note(self, recorded: Recorded, *, new: bool) -> tuple[Look, Guards] | None:
+    def note(self, recorded: RecordedCapture, *, new: bool) -> tuple[CaptureLook, Guards] | None:
         """Keep the newest kind and guards; returns the former ones if there have been too many captures."""
         self._kinds += new
         before, self._last = self._last, (recorded.look, recorded.guards)
         return before if self._kinds > MANY else None
 
-    def warn(self, before: tuple[Look, Guards], recorded: Recorded) -> None:
+    def warn(self, before: tuple[CaptureLook, Guards], recorded: RecordedCapture) -> None:
         """Warn once about repeated captures, if the last two differ."""
         if self._warned:
             return
@@ -139,13 +141,13 @@ class FirstCall(NamedTuple):
         self._keep(entry, recorded)
         return entry
 
-    def _counted(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+    def _counted(self, fixed: frozenset[int] = frozenset()) -> RecordedCapture:
         recorded = self.captured(fixed)
         with self.captures.entries.lock:
             self.captures.count += 1
         return recorded
 
-    def _keep(self, entry: CacheEntry, recorded: Recorded, fixed: frozenset[int] = frozenset()) -> None:
+    def _keep(self, entry: CacheEntry, recorded: RecordedCapture, fixed: frozenset[int] = frozenset()) -> None:
         given, entries = self.given, self.captures.entries
         with entries.lock:
             new = bool(fixed) or entries.find(self.key, given.numbers, given.objects) is None
@@ -154,7 +156,7 @@ class FirstCall(NamedTuple):
         if before is not None:
             self.captures.warn(before, recorded)
 
-    def captured(self, fixed: frozenset[int] = frozenset()) -> Recorded:
+    def captured(self, fixed: frozenset[int] = frozenset()) -> RecordedCapture:
         """Run the function with symbolic arguments."""
         captures, function = self.captures, self.captures.function
         names = parameter_names(function, len(self.args))
@@ -169,16 +171,16 @@ class FirstCall(NamedTuple):
             with watch:
                 value = function(*args, **kwargs)
             symbols.check()
-            results = Results(capture, value)
+            results = CapturedResults(capture, value)
         finally:
             capture.end()
         watch.settle()
-        look = Look(symbols.look, symbols.fixed(), self.key[:2])
-        return Recorded(capture, results, guards, symbols.leaves, look)
+        look = CaptureLook(symbols.look, symbols.fixed(), self.key[:2])
+        return RecordedCapture(capture, results, guards, symbols.leaves, look)
 
-    def _linked(self, recorded: Recorded) -> CacheEntry:
+    def _linked(self, recorded: RecordedCapture) -> CacheEntry:
         core, capture, numbers = self.core, recorded.capture, self.given.numbers
-        captured = [kept(core, each) if isinstance(each, Constant) else each for each in capture.captured]
+        captured = [kept(core, each) if isinstance(each, UploadedConstant) else each for each in capture.captured]
         capture.captured.clear()  # the values of constants are uploaded by now
         slots, captures = capture.slots, self.captures
         bindings = Bindings(slots.devices, captured, slots.chains, slots.callbacks)
@@ -186,7 +188,7 @@ class FirstCall(NamedTuple):
         evaluation = Evaluation(recorded.program, recorded.leaves, numbers, capture.ranges)
         return CacheEntry(linked, evaluation, self._called(recorded), recorded.guards, self.given)
 
-    def _called(self, recorded: Recorded) -> Called:
+    def _called(self, recorded: RecordedCapture) -> CallForm:
         """The calling convention: the relation of arguments and results to those of the program."""
         function, args = self.captures.function, self.args
         described = Described(recorded.leaves, recorded.capture.fixed)
@@ -194,10 +196,10 @@ class FirstCall(NamedTuple):
         positional = tuple((name, described.node(value)) for name, value in zip(names, args, strict=True))
         keywords = tuple((name, described.node(value)) for name, value in self.kwargs.items())
         name = getattr(function, "__name__", type(function).__name__)
-        return Called(Convention(name, positional, keywords, recorded.result), recorded.make)
+        return CallForm(CallingConvention(name, positional, keywords, recorded.result), recorded.make)
 
 
-def kept(core: Core, constant: Constant) -> Tensor:
+def kept(core: Core, constant: UploadedConstant) -> Tensor:
     """The routine's own tensor with these values, which no context of the caller releases."""
     tensor = as_tensor(core, constant.array, constant.home)
     hand(tensor, None)

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleT
 from typing import Any, Final, NamedTuple
 
 from ..capture.structure import joined
-from ..locations.frames import OWNERS, Owner
+from ..locations.frames import OWNERS, FrameOwner
 from .computed import FORMATS, SELF_ASKING
 from .kinds import INERT, builtins_of, is_of_program, parts_of, root
 from .names import ATTRIBUTE, GLOBAL, VARIABLE, names_of, within
@@ -73,12 +73,12 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
     """A function of the program, or a library's wrapper of one."""
     code = function.__code__
     owner = OWNERS[code.co_filename]
-    if owner is Owner.PACKAGE:
+    if owner is FrameOwner.PACKAGE:
         return
-    if owner is Owner.INSTALLED and root(function.__globals__.get("__name__")) in INERT:
+    if owner is FrameOwner.INSTALLED and root(function.__globals__.get("__name__")) in INERT:
         return
     ran = search.ran is None or code in search.ran
-    if owner is Owner.PROGRAM and ran:
+    if owner is FrameOwner.PROGRAM and ran:
         look_at_code(search, code, function.__globals__)
     if ran or id(function) in search.whole or search.attributes.intersection(_DEFAULTS):
         for attribute in _DEFAULTS:  # they may be replaced; those of keywords are in a dict
@@ -87,7 +87,7 @@ def look_at_function(search: Search, function: FunctionType, name: str) -> None:
     look_at_closure(search, function)
     for attribute in search.attributes.intersection(_OF_FUNCTIONS):
         search.attribute(function, attribute, name)
-    everything = owner is not Owner.PROGRAM or search.asked or id(function) in search.whole
+    everything = owner is not FrameOwner.PROGRAM or search.asked or id(function) in search.whole
     only = None if everything else search.attributes | {"__wrapped__", "registry"}
     search.members(vars(function).__getitem__, vars(function), name, only)
 
@@ -96,7 +96,7 @@ def look_at_closure(search: Search, function: FunctionType) -> None:
     """The variables of enclosing functions that the code reads."""
     code = function.__code__
     read: Any = code.co_freevars
-    if OWNERS[code.co_filename] is Owner.PROGRAM and not search.attributes & _CELLS:
+    if OWNERS[code.co_filename] is FrameOwner.PROGRAM and not search.attributes & _CELLS:
         read = set[str]().union(*[names_of(each).cells for each in codes_in(search, code)])
     for free, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         if free in read and free not in _REGISTRY:

@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from .contents import Kinds
 from .functions import Code, Extra
 from .looks import look_at
-from .places import GONE, VALUES, Place, Places, Shapes, reference
+from .places import GONE, VALUES, GuardedPlaces, Place, Shapes, reference
 from .search import MOST, Search, TooMany
 
 PLAIN: Final = (dict, list, tuple, slice)
@@ -139,7 +139,7 @@ class Guards:
     def _arrange(self, search: Search) -> None:
         """Arrange the findings for the checks before each run."""
         kinds: Place = (Kinds(search.kinds.values()), None, True)
-        self._places = Places((*search.places.values(), (kinds, "the class of an object")))
+        self._places = GuardedPlaces((*search.places.values(), (kinds, "the class of an object")))
         self._shapes = Shapes((*search.shapes.values(), *builtins_in(search)), search.classes)
         self.constants = search.constants  # grows with excused places
 

@@ -40,7 +40,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ..locations.frames import OWNERS, Owner
+from ..locations.frames import OWNERS, FrameOwner
 from .places import VALUES
 
 PACKAGE: Final = __name__.partition(".client")[0]
@@ -102,7 +102,7 @@ def is_of_program(module: str) -> bool:
     found = sys.modules.get(module)
     file = getattr(found, "__file__", None)
     if file is not None:
-        return OWNERS[file] is Owner.PROGRAM
+        return OWNERS[file] is FrameOwner.PROGRAM
     origin = getattr(getattr(found, "__spec__", None), "origin", None)  # None: a notebook, console, generated
     return origin not in ("built-in", "frozen")
 

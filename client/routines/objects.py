@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..capture.structure import joined
 from ..linking.linked_routine import LinkedRoutine
 from ..linking.linking import LinkedProgram
-from .contents import CachedResults, Contents, dict_of
+from .contents import CachedResults, ContainerContents, dict_of
 from .functions import look_at_decimals
 from .kinds import (
     INERT,
@@ -184,6 +184,6 @@ def look_at_type(search: Search, kind: type, name: str) -> None:
         search.attribute(kind, attribute, name)
     if "__subclasses__" in search.attributes:
         subclasses: Callable[[], list[type]] = partial(type.__subclasses__, kind)
-        search.state(Contents(kind, subclasses), joined(name, "__subclasses__"))
+        search.state(ContainerContents(kind, subclasses), joined(name, "__subclasses__"))
         for each in subclasses():
             search.follow(each, each.__name__)

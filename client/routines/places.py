@@ -113,7 +113,7 @@ def is_item(place: Place) -> bool:
     return type(getattr(get, "__self__", None)) is dict and get.__name__ in _OF_DICTS
 
 
-class Places:
+class GuardedPlaces:
     """Places that are compared by identity, or as numbers and texts."""
 
     __slots__ = ("_dicts", "_found", "_keys", "_others", "_values")

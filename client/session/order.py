@@ -14,7 +14,7 @@ from ..locations.tracebacks import make_public
 from ..outbox.current import capture_of
 from ..requests.answers import seconds
 from ..tensor.tensor import Tensor
-from ..waiting.steps import Awaiting, Room, Steps, Within, on_thread
+from ..waiting.steps import Awaiting, MessageRoom, Steps, Within, on_thread
 from .parts import Facet, Parts
 
 
@@ -167,7 +167,7 @@ make_public(Order)
 def making_room(core: Parts) -> Steps[None]:
     """`flush`, with room for more messages afterwards."""
     core.outbox.flush(patient=False)
-    yield Room()
+    yield MessageRoom()
 
 
 def syncing(core: Parts, timeout: float | None, *, durable: bool) -> Steps[int]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...interpreter.programs.program import Program
-from ..global_tensors.explaining import Explanation
+from ..global_tensors.explaining import BytesExplanation
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
 from .parts import Facet
@@ -93,7 +93,7 @@ class Programs(Facet):
         made = partial(Routine, self._core, eager=eager, passes=passes, constants=constants)
         return made if function is None else made(function)
 
-    def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BytesExplanation:
         """Explain what a call of a function would move between devices, how many bytes, and why. Nothing runs.
 
         The function is captured, like a routine.

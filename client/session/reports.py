@@ -11,10 +11,10 @@ from typing import Any
 from ...interpreter.errors import MetadataTypeError
 from ...interpreter.wire.forms import shown
 from ..locations.locations import located
-from ..locations.spans import Span
+from ..locations.spans import OpenSpan
 from ..locations.tracebacks import make_public
 from ..requests.held import ROWS, whole
-from ..waiting.steps import Awaiting, Steps, Work, on_thread
+from ..waiting.steps import Awaiting, LongWork, Steps, on_thread
 from .parts import Facet, Parts
 
 
@@ -51,7 +51,7 @@ class Reports(Facet):
         """
         if not isinstance(name, str) or not name:
             raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))
-        return Span(self._core.outbox.locations.spans, name)
+        return OpenSpan(self._core.outbox.locations.spans, name)
 
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 1 << 30, without: Sequence[str] = ()
@@ -118,4 +118,4 @@ def tracing(core: Parts) -> Steps[Any]:
     from ..embedded.traces import trace_of
 
     entries = yield core.answers.ask("trace")
-    return (yield Work(partial(trace_of, entries), stops=True))
+    return (yield LongWork(partial(trace_of, entries), stops=True))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...interpreter.errors import MetadataError, MetadataTypeError, ProtocolError, TensordError
-from ...interpreter.programs.convention import Convention, decode, encode
+from ...interpreter.programs.convention import CallingConvention, decode, encode
 from ...interpreter.programs.program import EFFECT, Program, effects_of
-from ...interpreter.programs.records import Reader
+from ...interpreter.programs.records import RecordsReader
 from ..calls.checks import own
 from ..calls.scopes import hand
 from ..core.core import Core
@@ -41,7 +41,7 @@ def publishable_routine(core: Core, value: Any) -> Publishable:
     return Publishable(linked._id, linked.captured, convention)
 
 
-def travelling(convention: Convention, linked: ProgramBinding) -> Any:
+def travelling(convention: CallingConvention, linked: ProgramBinding) -> Any:
     """A routine's convention in wire form."""
     try:
         wire = encode(portable(convention, linked.captured))
@@ -88,7 +88,7 @@ def made(
 
 def program_of(records: Iterator[Any]) -> Program:
     """The program that the next records describe."""
-    reader = Reader()
+    reader = RecordsReader()
     for record in records:
         program = reader.add(record)
         if program is not None:

@@ -6,10 +6,10 @@ writes to the tensor. A piece therefore remembers the tensor of which it is a pi
 whole tensor is fetched instead, once, if it is small.
 
 Guarantees. A piece has the value that a fetch of it would give: that of the whole when the piece was taken. A tensor is
-written in place only under the outbox's lock, where it drops its `Reading` first. Pieces taken before keep the old
-`Reading`: it is valid for them if the value had come by then, and is not filled afterwards. A tensor that another
-session may write to (published, looked up) is never remembered. If a fetch would be refused (after `cancel`, inside
-`atomic`, after the end of the session) a remembered value is refused, too. Nothing here keeps a tensor alive.
+written in place only under the outbox's lock, where it drops its `TensorReading` first. Pieces taken before keep the
+old `TensorReading`: it is valid for them if the value had come by then, and is not filled afterwards. A tensor that
+another session may write to (published, looked up) is never remembered. If a fetch would be refused (after `cancel`,
+inside `atomic`, after the end of the session) a remembered value is refused, too. Nothing here keeps a tensor alive.
 
 Rejected: remembering the result of `numpy()`. Its callers may write into it, and a copy would cost every caller that
 reads once.
@@ -33,7 +33,7 @@ LIMIT: Final = 1 << 14  # bytes of a tensor that is fetched as a whole
 DEEPEST: Final = 16  # pieces of pieces: a deeper one counts as a tensor of its own
 
 
-class Reading:
+class TensorReading:
     """This process's knowledge of one tensor: its value, or the tensor of which it is a piece.
 
     Valid as long as it is the tensor's own `_reading`; for pieces already taken, for ever. It is not used after the
@@ -42,7 +42,7 @@ class Reading:
 
     __slots__ = ("count", "depth", "era", "index", "origin", "tensor", "value")
 
-    def __init__(self, tensor: Handle | None, origin: Reading | None = None, index: Index = ()) -> None:
+    def __init__(self, tensor: Handle | None, origin: TensorReading | None = None, index: Index = ()) -> None:
         self.tensor: Any = (lambda: None) if tensor is None else weakref.ref(tensor)
         self.origin = origin
         self.index = index
@@ -74,12 +74,12 @@ class Reading:
         return value if tensor._reading is self else None  # otherwise another thread has written to it
 
 
-SHARED: Final = Reading(None)  # of tensors that other sessions may write to
+SHARED: Final = TensorReading(None)  # of tensors that other sessions may write to
 
 
-def of(tensor: Handle) -> Reading | None:
-    """The `Reading` that pieces of the tensor remember, or None."""
-    reading: Reading | None = tensor._reading
+def of(tensor: Handle) -> TensorReading | None:
+    """The `TensorReading` that pieces of the tensor remember, or None."""
+    reading: TensorReading | None = tensor._reading
     if reading is SHARED:
         return None
     if reading is None or reading.depth == DEEPEST or reading.era != tensor._core.cancellation.era:
@@ -88,11 +88,11 @@ def of(tensor: Handle) -> Reading | None:
     return reading
 
 
-def _begun(tensor: Handle) -> Reading | None:
+def _begun(tensor: Handle) -> TensorReading | None:
     with tensor._core.outbox.lock:  # another thread may be publishing it
         if tensor._reading is SHARED:
             return None
-        reading = tensor._reading = Reading(tensor)
+        reading = tensor._reading = TensorReading(tensor)
     return reading
 
 

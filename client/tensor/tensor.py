@@ -157,7 +157,7 @@ class Tensor(Conversions, Methods):
             hide(error)
             raise
         if whole is not None and core.calls.native and self._reading is whole:  # otherwise it was written to
-            view._reading = reading.Reading(view, whole, frozen[0][1])
+            view._reading = reading.TensorReading(view, whole, frozen[0][1])
         return view
 
     def __setitem__(self, key: Any, value: Operand, /) -> None:

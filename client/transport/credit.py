@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .incoming import Incoming
-from .outgoing import Outgoing
+from .outgoing import OutgoingBatches
 
 
 class Credit:
     """Compares what was sent with what the daemon has consumed. `window` counts messages, `nbytes` bytes of uploads."""
 
-    def __init__(self, window: int, nbytes: int, outgoing: Outgoing, incoming: Incoming) -> None:
+    def __init__(self, window: int, nbytes: int, outgoing: OutgoingBatches, incoming: Incoming) -> None:
         self.window = window
         self._nbytes = nbytes
         self._outgoing = outgoing

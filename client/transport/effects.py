@@ -27,7 +27,7 @@ class EffectAnswer(NamedTuple):
     again: bool
 
 
-class SideEffects:
+class SideEffectRunner:
     """Runs side effects. `sent`: the unfinished ones, by request; `settle` ends the check of a chain, with its
     error."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .outgoing import Outgoing
+from .outgoing import OutgoingBatches
 
 IDLE_FLUSH: Final = 0.002  # seconds after which the background sends a session's unsent messages
 BUSY_FLUSH: Final = 0.008  # the same, every other time, while the session sends by itself: each check interrupts it
@@ -14,7 +14,7 @@ BUSY_FLUSH: Final = 0.008  # the same, every other time, while the session sends
 class IdleFlush:
     """Calls `hook`, the session's flush of unsent messages, at each check; `nap`: the time until the next one."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: OutgoingBatches) -> None:
         self.hook: Callable[[], bool] | None = None
         self.nap = IDLE_FLUSH
         self._outgoing = outgoing

@@ -19,11 +19,11 @@ from ...interpreter.wire.arrays import array_of, dtype_of
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, REPLIES, WELCOME, decode_error
 from .callers import Callers
-from .effects import EffectAnswer, SideEffects
+from .effects import EffectAnswer, SideEffectRunner
 from .host_functions import HostFunction
 from .link import LONGEST, end_of
 from .memory import DaemonMemory
-from .outgoing import Outgoing
+from .outgoing import OutgoingBatches
 from .replies import Reply
 
 ACK_EVERY = 8
@@ -37,10 +37,10 @@ class Incoming:
     connection. `effects`: runs side effects, outside of the lock, since they are user code.
     """
 
-    def __init__(self, outgoing: Outgoing, memory: DaemonMemory) -> None:
+    def __init__(self, outgoing: OutgoingBatches, memory: DaemonMemory) -> None:
         self._outgoing = outgoing
         self._memory = memory
-        self.effects = SideEffects(outgoing.effects, self._settle)
+        self.effects = SideEffectRunner(outgoing.effects, self._settle)
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.callers: Callers  # set by the transport

@@ -19,7 +19,7 @@ from ...interpreter.wire.addresses import parse, pid_of
 from ...interpreter.wire.codec import Encoder, decode
 from ...interpreter.wire.descriptors import require_descriptors
 from ...interpreter.wire.frames import BYE, ERRORS, GOODBYE, HELLO, REFUSED, VERSION, WELCOME, host_identity
-from ...interpreter.wire.monitor import FAILURES, Event, read_events
+from ...interpreter.wire.monitor import FAILURES, SocketEvent, read_events
 
 GREETING = 5.0  # seconds for the daemon to answer HELLO
 SILENCE: Final = 30.0  # seconds for the daemon to answer a command; even a busy one needs far less
@@ -44,7 +44,7 @@ class Welcome(NamedTuple):
     received: int
 
 
-class Link:
+class DealerSocket:
     """A DEALER and its monitor. Not safe to use from two threads at once.
 
     `name`: the session's name, None for a connection that only asks. `patience`: seconds for the daemon to answer
@@ -136,7 +136,7 @@ class Link:
         self.reopen()
         self.hello(None, 0)
 
-    def reason_of(self, event: Event) -> str:
+    def reason_of(self, event: SocketEvent) -> str:
         """The reason why there is no connection, and the remedy; "" for events that do not end it."""
         if event.kind not in ENDS or (self.local and event.kind == zmq.EVENT_CLOSED):
             return ""
@@ -209,7 +209,7 @@ class Link:
             frames.append(frame)
         return frames
 
-    def watch(self, bell: int) -> list[Event]:
+    def watch(self, bell: int) -> list[SocketEvent]:
         """Make `poll` watch that descriptor, too; returns the connection's events so far.
 
         The monitor's descriptor signals an event only if all earlier events were read.
@@ -224,7 +224,7 @@ class Link:
         """Sleep until a message, an event or a ring of the bell comes, at most `timeout_ms` milliseconds."""
         return self.poller.poll(timeout_ms)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[SocketEvent]:
         return list(read_events(self.monitor))
 
     # -- the end ---------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ from ...interpreter.wire.messages import (
     encode_message,
     with_payload,
 )
-from ...interpreter.wire.segments import Segment, descriptors_left
-from .link import Link
+from ...interpreter.wire.segments import MemorySegment, descriptors_left
+from .link import DealerSocket
 from .segments import UploadSegments
 
 # Kinds whose messages hold objects of this process, or facts that are needed here.
@@ -84,14 +84,14 @@ class AtLine(NamedTuple):
         return self.callback(*values)
 
 
-class Outgoing:
+class OutgoingBatches:
     """Sends batches. Guarded by the transport's lock.
 
     `sent` counts messages, `sent_bytes` bytes of uploads; `batches` of a resumable session are kept until the daemon
     has consumed them: (number, messages sent up to its end, frames). `unsent`: the batches that have to stay for now.
     """
 
-    def __init__(self, link: Link, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:
+    def __init__(self, link: DealerSocket, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:
         self._link = link
         settings = link.welcome.settings
         self._header, self._frames, self._batch = (int(settings[name]) for name in ("header", "frames", "batch"))
@@ -177,7 +177,7 @@ class Outgoing:
         if array.nbytes <= INLINE_ARRAY:
             return Result(name, shape, array.tobytes(), None)
         if self._uploads is not None and array.nbytes >= MAPPED_ARRAY and descriptors_left() > 0:
-            segment = Segment.create(array.nbytes, 0)
+            segment = MemorySegment.create(array.nbytes, 0)
             np.ndarray(shape, array.dtype, segment)[...] = array
             return Result(name, shape, (segment.fd, segment.size), segment)
         if array.nbytes > self._frame:

@@ -19,7 +19,7 @@ from ...interpreter.errors import ConnectionLost
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import ACK, BATCH, ERROR, PART, REPLIES, decode_error
 from ...interpreter.wire.message_kinds import MessageKind
-from .link import ENDS, LONGEST, SILENCE, Link, end_of, hangs
+from .link import ENDS, LONGEST, SILENCE, DealerSocket, end_of, hangs
 
 QUERY = int(MessageKind.QUERY)
 
@@ -34,7 +34,7 @@ class Questions:
     def __init__(self, address: str, options: Mapping[int, Any], patience: float | None = None) -> None:
         self._patience = patience
         self._deadline = None if patience is None else monotonic() + patience
-        self._link = link = Link(address, options, None, strict=False, patience=patience)
+        self._link = link = DealerSocket(address, options, None, strict=False, patience=patience)
         self._numbers = itertools.count(1)
         self._ended = False
         self._poller = zmq.Poller()

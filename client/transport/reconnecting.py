@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...interpreter.errors import ConnectionLost
-from .link import Link
+from .link import DealerSocket
 
 RETRY: Final = 0.5  # seconds until the first attempt is given up; each further attempt has twice as many
 LONGEST_RETRY: Final = 5.0
@@ -19,7 +19,7 @@ class Reconnection:
     may come back, on the background thread and without a lock.
     """
 
-    def __init__(self, link: Link, lease: float, bell: int) -> None:
+    def __init__(self, link: DealerSocket, lease: float, bell: int) -> None:
         self.lease = lease
         self.tell: Callable[[], None] = do_nothing
         self._link = link

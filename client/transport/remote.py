@@ -33,16 +33,16 @@ from ...interpreter.concurrency.leader_followers import Awaited, LeaderFollowers
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ...interpreter.wire.frames import ACK, CANCEL
 from ...interpreter.wire.messages import Message
-from ...interpreter.wire.monitor import Event
+from ...interpreter.wire.monitor import SocketEvent
 from ..process.forks import FORKS
 from .callers import Callers, resting
 from .credit import Credit
 from .idle_flush import IdleFlush
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
 from .interface import FORKED
-from .link import ENDS, LINGER_MS, Link
+from .link import ENDS, LINGER_MS, DealerSocket
 from .memory import DaemonMemory
-from .outgoing import Outgoing
+from .outgoing import OutgoingBatches
 from .reconnecting import RETRY, Reconnection
 from .replies import Reply
 from .socket_lock import PolledBell, SocketLock
@@ -55,7 +55,7 @@ class RemoteTransport:
     """
 
     def __init__(self, address: str, options: Mapping[int, Any], name: str | None, *, strict: bool) -> None:
-        self._link = link = Link(address, options, name, strict=strict)
+        self._link = link = DealerSocket(address, options, name, strict=strict)
         settings = link.welcome.settings
         self.devices = link.welcome.devices
         self.own_ops: Mapping[str, tuple[str, str]] | None = {
@@ -74,7 +74,7 @@ class RemoteTransport:
         self._numbers = itertools.count(1)
         self._generation = 0
         self.memory = memory = DaemonMemory(settings)
-        self._outgoing = outgoing = Outgoing(link, lambda: next(self._numbers), memory.uploads)
+        self._outgoing = outgoing = OutgoingBatches(link, lambda: next(self._numbers), memory.uploads)
         self._incoming = incoming = Incoming(outgoing, memory)
         self._effects = incoming.effects
         incoming.node, incoming.resumed = self.node, self._resumed
@@ -243,7 +243,7 @@ class RemoteTransport:
                 ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
             )
 
-    def _happened(self, event: Event) -> None:
+    def _happened(self, event: SocketEvent) -> None:
         """Handle an event of the connection; the caller holds the lock."""
         if event.kind not in ENDS:
             return

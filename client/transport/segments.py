@@ -32,12 +32,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.concurrency.finalisers import Last
+from ...interpreter.concurrency.finalisers import LastReference
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from ...interpreter.wire.host_memory import HostMemory
-from ...interpreter.wire.segments import Segment, array_at, available, descriptors_left, new_number, place_of
+from ...interpreter.wire.segments import MemorySegment, array_at, available, descriptors_left, new_number, place_of
 from ..process.forks import FORKS
 from .host_readers import HostReaders
 
@@ -54,12 +54,12 @@ class UploadSegments:
         self._keep = keep
         self._most, self._most_bytes = most
         self._lock = threading.RLock()
-        self._lent: dict[int, Segment] = {}  # by number: in use here, or by the daemon
-        self._free: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
+        self._lent: dict[int, MemorySegment] = {}  # by number: in use here, or by the daemon
+        self._free: OrderedDict[int, MemorySegment] = OrderedDict()  # by number, the least recently used first
         self.lender = object()  # owns host arrays of this connection
         self._hosts: dict[int, HostReaders] = {}  # by number: those that belong to the user
-        self._dropped: deque[int | Last] = deque()  # segments without an array
-        self._watched: dict[int, Last] = {}
+        self._dropped: deque[int | LastReference] = deque()  # segments without an array
+        self._watched: dict[int, LastReference] = {}
         self._unsent: dict[int, int] = {}  # by number: the use in which an upload is filled but not sent
         self._filled = itertools.count(1)
         self._announcements: list[list[int]] = []
@@ -80,7 +80,7 @@ class UploadSegments:
                 return None
             array = array_at(segment, 0, shape, dtype)
             self._unsent[segment.number] = use = next(self._filled)
-            Last.of(array, self._dropped.append, (segment.number, use), self._watched)
+            LastReference.of(array, self._dropped.append, (segment.number, use), self._watched)
         return array
 
     def host(self, nbytes: int) -> HostMemory | None:
@@ -97,7 +97,7 @@ class UploadSegments:
                 return None
             readers = self._hosts[segment.number] = HostReaders(self.lender)
             memory = HostMemory.over(segment, nbytes, readers)
-            Last.of(memory, self._dropped.append, (segment.number, 0), self._watched)
+            LastReference.of(memory, self._dropped.append, (segment.number, 0), self._watched)
         return memory
 
     def place(self, array: NDArray[Any]) -> tuple[int, int] | None:
@@ -150,7 +150,7 @@ class UploadSegments:
             self._hosts.clear()
             self._announcements.clear()
 
-    def _take(self, nbytes: int) -> Segment | None:
+    def _take(self, nbytes: int) -> MemorySegment | None:
         """A segment of the right size: the most recently used one, whose pages are warm."""
         if nbytes < MAPPED_ARRAY or not available():
             return None
@@ -182,13 +182,13 @@ class UploadSegments:
                     self._unsent.pop(number, None)
                     self._take_back(number)
 
-    def _create(self, size: int) -> Segment | None:
+    def _create(self, size: int) -> MemorySegment | None:
         while self._free and (descriptors_left() <= 0 or self._is_full(size)):
             self._drop_oldest()
         if descriptors_left() <= 0 or self._is_full(size):
             return None
         with suppress(OSError, MemoryError):
-            segment = Segment.create(size, new_number())
+            segment = MemorySegment.create(size, new_number())
             self._announcements.append([SEGMENT, segment.number, segment.fd, size])
             return segment
         return None
@@ -210,18 +210,18 @@ class UploadSegments:
 
 
 class MappedResults:
-    """Results of the daemon `pid`, read in place. `gone`, a C function, gets a `Last` once per array, whose
+    """Results of the daemon `pid`, read in place. `gone`, a C function, gets a `LastReference` once per array, whose
     `what(last)` is the export to release, or 0."""
 
     def __init__(self, pid: int, gone: Callable[[Any], object], keep: int = KEEP_MAPPED) -> None:
         self._pid = pid
         self.gone = gone
-        self._watched: dict[int, Last] = {}
+        self._watched: dict[int, LastReference] = {}
         self._forks = 0
         FORKS.mapped.add(self)
         self._keep = keep
         self._lock = threading.RLock()
-        self._cache: OrderedDict[int, Segment] = OrderedDict()  # by number, the least recently used first
+        self._cache: OrderedDict[int, MemorySegment] = OrderedDict()  # by number, the least recently used first
         self.cached_bytes = 0
 
     def array(
@@ -233,10 +233,10 @@ class MappedResults:
         with self._lock:
             segment = self._segment(number, fd, nbytes)
         array = array_at(segment, offset, shape, dtype, strides)
-        Last.of(array, self.gone, partial(self._unused, export, self._forks), self._watched)
+        LastReference.of(array, self.gone, partial(self._unused, export, self._forks), self._watched)
         return array
 
-    def _unused(self, export: int, forks: int, last: Last) -> int:
+    def _unused(self, export: int, forks: int, last: LastReference) -> int:
         """The export of a dead array, to be released; 0 if it has to stay."""
         del self._watched[id(last)]
         return export if forks == self._forks else 0  # otherwise a child may still read the value
@@ -257,14 +257,14 @@ class MappedResults:
             self._cache.clear()
             self.cached_bytes = 0
 
-    def _segment(self, number: int, fd: int, nbytes: int) -> Segment:
+    def _segment(self, number: int, fd: int, nbytes: int) -> MemorySegment:
         segment = self._cache.get(number)
         if segment is not None and segment.size == nbytes:
             self._cache.move_to_end(number)
             return segment
         if segment is not None:
             raise ProtocolError(f"segment {number} of the daemon has {nbytes} bytes, and had {segment.size}")
-        segment = Segment.open_peer(self._pid, fd, nbytes, number, writable=False)
+        segment = MemorySegment.open_peer(self._pid, fd, nbytes, number, writable=False)
         segment.close_descriptor()
         self._cache[number] = segment
         self.cached_bytes += nbytes

@@ -18,10 +18,10 @@ from typing import Any
 from ...interpreter.concurrency.finalisers import redone
 from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
-from .steps import Work, keep
+from .steps import LongWork, keep
 
 
-def started(work: Work, line: str | None) -> asyncio.Future[Any]:
+def started(work: LongWork, line: str | None) -> asyncio.Future[Any]:
     """Start the work; returns its future in the running loop. `line`: the line for its errors."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -85,7 +85,7 @@ async def in_helper(function: Callable[[], Any], drop: Callable[[Any], None] = k
     """The result of a slow function of this process. Its errors name the caller's line."""
     line = user_line()
     try:
-        return await started(Work(function, drop), line)
+        return await started(LongWork(function, drop), line)
     except MEANT as error:
         hide(error)
         raise

@@ -32,7 +32,7 @@ from ..locations.locations import HANDLED, user_line
 from ..locations.tracebacks import MEANT, hide
 from ..transport.replies import Reply
 from .helper import start, started
-from .steps import Awaiting, Elsewhere, Room, Steps, Wait, Within, Work
+from .steps import Awaiting, Elsewhere, LongWork, MessageRoom, Steps, Wait, Within
 
 if TYPE_CHECKING:
     from ..outbox.outbox import Outbox
@@ -97,9 +97,9 @@ async def over(outbox: Outbox, wait: Wait, line: str | None) -> Any:
         return await answer(outbox, wait)
     if isinstance(wait, Within):
         return await answer_within(outbox, wait)
-    if isinstance(wait, Work):
+    if isinstance(wait, LongWork):
         return await started(wait, line)
-    if isinstance(wait, Room):
+    if isinstance(wait, MessageRoom):
         return await room(outbox)
     if isinstance(wait, Elsewhere):
         return await over(wait.outbox, wait.wait, line)
@@ -153,7 +153,7 @@ async def step(outbox: Outbox, move: Callable[[], Wait], line: str | None) -> Wa
             finally:
                 HANDLED.line = before
                 outbox.lock.release()
-    reached: Wait | Returned = await started(Work(partial(inside, outbox, move)), line)
+    reached: Wait | Returned = await started(LongWork(partial(inside, outbox, move)), line)
     return reached
 
 

@@ -6,8 +6,8 @@ raised at the yield:
 
 - a `Reply`: the answer to a question that it has asked; `Within` a time, otherwise TimeoutError is raised there;
 - a `Pause`: some time;
-- `Room` for more messages;
-- `Work`: slow work in this process, such as opening a file;
+- `MessageRoom` for more messages;
+- `LongWork`: slow work in this process, such as opening a file;
 - one of these `Elsewhere`: for another session, if a procedure is about several.
 
 `on_thread` takes the steps on the calling thread. `on_loop` makes the event loop take them: the first one where the
@@ -54,11 +54,11 @@ class Pause(NamedTuple):
     seconds: float
 
 
-class Room(NamedTuple):
+class MessageRoom(NamedTuple):
     """Room for more messages."""
 
 
-class Work(NamedTuple):
+class LongWork(NamedTuple):
     """Slow work in this process. `drop` undoes a result that nobody takes; `stops`: an exception from outside may stop
     it anywhere, since it only computes."""
 
@@ -74,7 +74,7 @@ class Elsewhere(NamedTuple):
     wait: Wait
 
 
-Wait: TypeAlias = Reply | Within | Pause | Room | Work | Elsewhere
+Wait: TypeAlias = Reply | Within | Pause | MessageRoom | LongWork | Elsewhere
 Steps: TypeAlias = Generator[Wait, Any, T]
 Awaiting: TypeAlias = Coroutine[Any, Any, T]  # the result of awaitable forms
 
@@ -121,7 +121,7 @@ def entered(outbox: Outbox, wait: Wait, value: Any) -> Lock:
     try:
         return outbox.enter()
     except BaseException:
-        if isinstance(wait, Work):
+        if isinstance(wait, LongWork):
             wait.drop(value)
         raise
 
@@ -134,9 +134,9 @@ def slept(outbox: Outbox, wait: Wait) -> Any:
         return outbox.await_reply(wait.reply, wait.seconds)
     if isinstance(wait, Elsewhere):
         return slept(wait.outbox, wait.wait)
-    if isinstance(wait, Room):
+    if isinstance(wait, MessageRoom):
         return outbox.transport.await_credit()
-    if isinstance(wait, Work) and not wait.stops:
+    if isinstance(wait, LongWork) and not wait.stops:
         return wait.function()
     with SHIELD.interruptible:
-        return wait.function() if isinstance(wait, Work) else sleep(wait.seconds)
+        return wait.function() if isinstance(wait, LongWork) else sleep(wait.seconds)

@@ -25,7 +25,7 @@ from ..files.tensor_file import TensorFile
 from ..types.meta import DTYPE_NAMES, DTYPES, LARGEST, MAX_NDIM, Meta
 from ..types.sizes import exact_size
 from ..wire.codec import Encoder, decode
-from .record import CheckpointLimits, Generation, Record, check_record_names
+from .record import CheckpointLimits, Generation, ValueRecord, check_record_names
 
 MAGIC: Final = b"\x89tdckpt\n"
 HEADER: Final = struct.Struct("<8sIQ")
@@ -76,11 +76,11 @@ def _frames(generation: Generation) -> Iterator[bytes]:
         yield _framed(encode(rows))
 
 
-def _place(item: tuple[str, Record]) -> tuple[int, int, int]:
+def _place(item: tuple[str, ValueRecord]) -> tuple[int, int, int]:
     return item[1].place
 
 
-def _row(name: str, record: Record, index: int) -> tuple[Any, ...]:
+def _row(name: str, record: ValueRecord, index: int) -> tuple[Any, ...]:
     meta, _, offset, nbytes, crc, packed = record
     if meta is None:
         return name, None, nbytes, index, offset, crc, packed
@@ -103,7 +103,7 @@ def read_manifest(file: TensorFile, number: int, limits: CheckpointLimits) -> Ge
     """
     payload = _payload(file, limits)
     try:
-        return _Reader(number, limits).read(payload)
+        return _ManifestReader(number, limits).read(payload)
     except MetadataError as error:
         raise file.malformed(f"is malformed: {error.message}") from None
     except QuotaError as error:
@@ -127,7 +127,7 @@ def _payload(file: TensorFile, limits: CheckpointLimits) -> memoryview:
     return payload
 
 
-class _Reader:
+class _ManifestReader:
     """The decoded part of a manifest. Its methods raise MetadataError."""
 
     def __init__(self, number: int, limits: CheckpointLimits) -> None:
@@ -136,8 +136,8 @@ class _Reader:
         self._written = 0
         self._left = [0, 0]  # files and names that are still missing
         self._files: list[tuple[int, int]] = []
-        self._tensors: dict[str, Record] = {}
-        self._routines: dict[str, Record] = {}
+        self._tensors: dict[str, ValueRecord] = {}
+        self._routines: dict[str, ValueRecord] = {}
         self._index = -1  # of the file of the last row
         self._place = (0, 0)  # of its bytes
 
@@ -210,7 +210,7 @@ class _Reader:
                 raise MetadataError(f"{name[:SHOWN]!r}: {error}") from None
             (self._routines if record.meta is None else self._tensors)[name] = record
 
-    def _record(self, row: tuple[Any, ...]) -> Record:
+    def _record(self, row: tuple[Any, ...]) -> ValueRecord:
         """The record of a row. ValueError if it is malformed, or overlaps the one before it."""
         _, dtype, shape, index, offset, crc, packed = row
         if dtype is None:
@@ -234,7 +234,7 @@ class _Reader:
             where = "overlaps the one before it" if begin <= offset < end else f"does not lie in its file of {size}"
             raise ValueError(f"takes {nbytes} bytes from {offset} on, and {where}")
         self._place = (offset, offset + nbytes)
-        return Record(meta, file, offset, nbytes, crc, packed)
+        return ValueRecord(meta, file, offset, nbytes, crc, packed)
 
 
 def _meta(dtype: Any, shape: Any) -> Meta:

@@ -22,7 +22,7 @@ from ..files.tensor_file import TensorFile, printable
 from ..files.values import read_array
 from . import layout
 from .manifest import read_manifest
-from .record import CheckpointLimits, Generation, Record
+from .record import CheckpointLimits, Generation, ValueRecord
 from .verification import Progress, damaged
 
 SHOWN: Final = 5  # generations named in an error
@@ -140,13 +140,13 @@ class CheckpointReader:
         finally:
             os.close(fd)
 
-    def read(self, name: str, record: Record, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def read(self, name: str, record: ValueRecord, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """The values of a tensor, whose checksum is compared. `out`: a suitable array to fill."""
         with self.values(record.file) as file:
             record.check_within(file)
             return read_array(file, record.entry(name), out)
 
-    def read_text(self, record: Record) -> str:
+    def read_text(self, record: ValueRecord) -> str:
         """The text of a routine, whose checksum is compared."""
         with self.values(record.file) as file:
             record.check_within(file)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from ..errors import MetadataError, ProtocolError, QuotaError
-from ..files.header import SHOWN, Piece, TensorEntry
+from ..files.header import SHOWN, FilePiece, TensorEntry
 from ..files.tensor_file import TensorFile
 from ..types.meta import Meta
 from ..types.sizes import exact_size
@@ -35,7 +35,7 @@ class CheckpointLimits:
     text: int = 16 * MIB
 
 
-class Record(NamedTuple):
+class ValueRecord(NamedTuple):
     """A value: its meta, and the place of its bytes.
 
     `meta`: shape and dtype of a tensor, whose bytes are those of a C-ordered array of this machine; None for the text
@@ -61,7 +61,7 @@ class Record(NamedTuple):
     def entry(self, name: str) -> TensorEntry:
         """The record as an entry of its values file, for readers of files."""
         meta = self.meta or Meta.of((self.nbytes,), "uint8")
-        return TensorEntry(name, meta, Piece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
+        return TensorEntry(name, meta, FilePiece(self.offset, self.nbytes, self.nbytes, crc=self.crc))
 
     def check_within(self, file: TensorFile) -> None:
         """FileError unless its values file is long enough. Called before memory is allocated for its bytes."""
@@ -85,11 +85,11 @@ class Generation:
 
     number: int
     written: int
-    tensors: Mapping[str, Record]
-    routines: Mapping[str, Record]
+    tensors: Mapping[str, ValueRecord]
+    routines: Mapping[str, ValueRecord]
     files: Mapping[int, int]
 
-    def records(self) -> Iterator[tuple[str, Record]]:
+    def records(self) -> Iterator[tuple[str, ValueRecord]]:
         """All of them by name."""
         return chain(self.tensors.items(), self.routines.items())
 

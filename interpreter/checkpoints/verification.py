@@ -9,7 +9,7 @@ from typing import Final
 from ..errors import FileError, MetadataError
 from ..files.tensor_file import TensorFile
 from ..files.values import EntryReader
-from .record import Generation, Record
+from .record import Generation, ValueRecord
 
 CHUNK: Final = 1 << 20  # bytes that are read at a time
 
@@ -29,7 +29,7 @@ def damaged(
     time.
     """
     reasons: dict[str, str] = {}
-    files: dict[int, dict[Record, list[str]]] = {}
+    files: dict[int, dict[ValueRecord, list[str]]] = {}
     for name, record in generation.records():
         files.setdefault(record.file, {}).setdefault(record._replace(packed=b""), []).append(name)
     reading = _Reading(sum(record.nbytes for values in files.values() for record in values), progress)
@@ -60,7 +60,7 @@ class _Reading:
         if self._progress is not None and nbytes:
             self._progress(self._done, self._total)
 
-    def reason(self, file: TensorFile, record: Record, *, deep: bool) -> str:
+    def reason(self, file: TensorFile, record: ValueRecord, *, deep: bool) -> str:
         """The defect of a value; "" for none."""
         left, why = record.nbytes, ""
         try:

@@ -35,7 +35,7 @@ from ..types.meta import Meta
 from . import layout
 from .manifest import encode_manifest
 from .reader import CheckpointReader
-from .record import Generation, Record, check_record_names, pack_fields
+from .record import Generation, ValueRecord, check_record_names, pack_fields
 from .repacking import Pack, to_repack
 from .values_writer import ValuesWriter
 
@@ -55,7 +55,7 @@ class GenerationWriter(Whole):
 
     def __init__(self, checkpoints: CheckpointReader, directory: int, number: int, ended: Ended) -> None:
         self.number = number
-        self.records: dict[str, Record] = {}  # the records so far
+        self.records: dict[str, ValueRecord] = {}  # the records so far
         self._checkpoints = checkpoints
         self._limits = checkpoints.limits
         self._directory = directory
@@ -63,12 +63,12 @@ class GenerationWriter(Whole):
         self._open = True
         self._values = ValuesWriter(directory)
         self._kept: dict[int, int] = {}  # bytes of each earlier file of which some value is kept
-        self._started: tuple[str, Record] | None = None  # the value that is being written
+        self._started: tuple[str, ValueRecord] | None = None  # the value that is being written
         self._left = 0  # its missing bytes
 
     # -- values ----------------------------------------------------------------------------------------------------
 
-    def keep(self, name: str, record: Record, fields: Mapping[str, Any] | None = None) -> Record:
+    def keep(self, name: str, record: ValueRecord, fields: Mapping[str, Any] | None = None) -> ValueRecord:
         """Carry over a value of an earlier generation or of this one. Its bytes are not touched.
 
         `fields`: replace those of the record. FileError, and the generation goes on, if its file is gone or too short:
@@ -82,7 +82,7 @@ class GenerationWriter(Whole):
         self.records[name] = record
         return record
 
-    def write(self, name: str, meta: Meta, *buffers: Any, fields: Mapping[str, Any] | None = None) -> Record:
+    def write(self, name: str, meta: Meta, *buffers: Any, fields: Mapping[str, Any] | None = None) -> ValueRecord:
         """Write a tensor: contiguous buffers with its C-ordered bytes, one after the other."""
         views = [flat(buffer) for buffer in buffers]
         if sum(map(len, views)) != meta.nbytes:
@@ -118,7 +118,7 @@ class GenerationWriter(Whole):
         self._check_open()
         self.records.pop(name, None)
 
-    def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> Record:
+    def routine(self, name: str, text: str, fields: Mapping[str, Any] | None = None) -> ValueRecord:
         """Write a routine, as its text."""
         self._check_new(name)
         packed = pack_fields(name, fields or {}, self._limits)
@@ -191,7 +191,7 @@ class GenerationWriter(Whole):
         if len(self.records) >= self._limits.names:
             raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
 
-    def _check_there(self, record: Record) -> None:
+    def _check_there(self, record: ValueRecord) -> None:
         """Check that the record's file has its bytes; each file is checked once."""
         if record.offset + record.nbytes > self._kept.get(record.file, -1):
             try:
@@ -204,7 +204,7 @@ class GenerationWriter(Whole):
     def _start(self, name: str, meta: Meta | None, nbytes: int, packed: bytes) -> None:
         with self._or_give_up():
             file, offset = self._values.start(nbytes)
-        self._started, self._left = (name, Record(meta, file, offset, nbytes, 0, packed)), nbytes
+        self._started, self._left = (name, ValueRecord(meta, file, offset, nbytes, 0, packed)), nbytes
         if not nbytes:
             self._finish()
 
@@ -243,7 +243,7 @@ class GenerationWriter(Whole):
                 file, offset = moved[record.place]
                 self.records[name] = record._replace(file=file, offset=offset)
 
-    def _content(self, record: Record) -> bytearray | None:
+    def _content(self, record: ValueRecord) -> bytearray | None:
         """The bytes of a small value, if they are intact."""
         content = bytearray(record.nbytes)
         try:

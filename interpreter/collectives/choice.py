@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from .collective import Collective, CollectiveKind
+from .collective import CollectiveKind, CollectiveSpec
 from .direct import Direct
-from .ring import Ring
+from .ring import RingCommunicator
 from .steps import Communicator, Steps, without_empty
 
 CHUNK: Final = 64 << 10  # bytes: for smaller chunks the overhead of a step exceeds its transfer time
 RINGS: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST})
 DIRECT: Final[Communicator] = Direct()
-RING: Final[Communicator] = Ring()
-OVER_NODES: Final[Communicator] = Ring(over_nodes=True)
+RING: Final[Communicator] = RingCommunicator()
+OVER_NODES: Final[Communicator] = RingCommunicator(over_nodes=True)
 
 
 class Schedule(NamedTuple):
@@ -26,7 +26,7 @@ class Schedule(NamedTuple):
     steps: Steps
 
 
-def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communicator:
+def communicator_of(given: CollectiveSpec, *, over_nodes: bool = False) -> Communicator:
     """The ring for large collectives whose chunks go around; otherwise direct."""
     large = given.ranks > 1 and given.nbytes >= given.ranks * CHUNK
     if not large or given.kind not in RINGS:
@@ -34,10 +34,10 @@ def communicator_of(given: Collective, *, over_nodes: bool = False) -> Communica
     return OVER_NODES if over_nodes else RING
 
 
-def schedule_of(given: Collective, *, over_nodes: bool = False) -> Schedule:
+def schedule_of(given: CollectiveSpec, *, over_nodes: bool = False) -> Schedule:
     """The steps of a collective. Over several nodes there are fewer and larger steps, which give the same bits."""
     chosen = communicator_of(given, over_nodes=over_nodes)
-    make: dict[CollectiveKind, Callable[[Collective], Steps]] = {
+    make: dict[CollectiveKind, Callable[[CollectiveSpec], Steps]] = {
         CollectiveKind.ALL_REDUCE: chosen.all_reduce,
         CollectiveKind.ALL_GATHER: chosen.all_gather,
         CollectiveKind.REDUCE_SCATTER: chosen.reduce_scatter,

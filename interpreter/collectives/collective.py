@@ -41,7 +41,7 @@ REDUCTIONS: Final[dict[str, tuple[str, DTypes]]] = {
 REDUCING: Final = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
 
 
-class Collective(NamedTuple):
+class CollectiveSpec(NamedTuple):
     """A collective over `ranks` ranks. `inputs`: one for each rank; for a broadcast the only one. `root`: the rank that
     has the value of a broadcast, if one has."""
 
@@ -101,7 +101,7 @@ def collective(
     axis: int = 0,
     concat_axis: int = 0,
     root: int = 0,
-) -> Collective:
+) -> CollectiveSpec:
     """A collective with its axes counted from the front; MetadataError for invalid arguments."""
     if kind not in list(CollectiveKind):
         raise MetadataError(f"there is no collective {kind!r} (known: {', '.join(CollectiveKind)})")
@@ -122,7 +122,7 @@ def collective(
             raise MetadataError(
                 f"{kind}: tensor {rank} is {meta}, and tensor 0 {metas[0]}: they have to be equal{where}", op=kind
             )
-    made = Collective(what, tuple(metas), ranks, reduction, axis, concat_axis, root)
+    made = CollectiveSpec(what, tuple(metas), ranks, reduction, axis, concat_axis, root)
     try:
         made.outputs()
     except ValueError as error:

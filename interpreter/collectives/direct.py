@@ -6,7 +6,7 @@ sums, so they are always direct.
 
 from __future__ import annotations
 
-from .collective import Collective
+from .collective import CollectiveSpec
 from .regions import Region, along, cut, whole
 from .steps import ChunkRegion, CollectiveStep, Steps
 
@@ -16,12 +16,12 @@ class Direct:
 
     name = "direct"
 
-    def all_reduce(self, given: Collective) -> Steps:
+    def all_reduce(self, given: CollectiveSpec) -> Steps:
         """Each rank merges all inputs, in the order of the ranks: n - 1 whole values arrive."""
         region = whole((given.inputs[0].size,))
         return [step for rank in range(given.ranks) for step in merged(rank, range(given.ranks), region, region)]
 
-    def all_gather(self, given: Collective) -> Steps:
+    def all_gather(self, given: CollectiveSpec) -> Steps:
         """Each rank reads each input, its own first, then its neighbour's."""
         axis, ranks = given.axis, given.ranks
         regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
@@ -31,7 +31,7 @@ class Direct:
             for n in around(rank, ranks)
         ]
 
-    def reduce_scatter(self, given: Collective) -> Steps:
+    def reduce_scatter(self, given: CollectiveSpec) -> Steps:
         """Each rank merges its part of all inputs, its own first, then its neighbour's."""
         regions = cut(given.inputs[0].shape, given.axis, given.ranks)
         return [
@@ -40,12 +40,12 @@ class Direct:
             for step in merged(rank, around(rank, given.ranks), region, whole(region.shape))
         ]
 
-    def broadcast(self, given: Collective) -> Steps:
+    def broadcast(self, given: CollectiveSpec) -> Steps:
         """Each rank reads the input."""
         region = whole((given.inputs[0].size,))
         return [CollectiveStep(ChunkRegion(rank, region, 0), ChunkRegion(0, region)) for rank in range(given.ranks)]
 
-    def all_to_all(self, given: Collective) -> Steps:
+    def all_to_all(self, given: CollectiveSpec) -> Steps:
         """Each rank reads its part of each input, its own first, then its neighbour's."""
         ranks, gathered = given.ranks, given.concat_axis
         parts = [cut(meta.shape, given.axis, ranks) for meta in given.inputs]

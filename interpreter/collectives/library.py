@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from ..types.meta import DTYPE_NAMES
-from .collective import REDUCING, Collective, CollectiveKind
+from .collective import REDUCING, CollectiveKind, CollectiveSpec
 from .regions import Region, along, cut, whole
 
 
@@ -65,7 +65,7 @@ SUMMED: Final = {
 COMPARED: Final = {**{name: Element(name, 1) for name in INTEGERS}, "bool": Element("uint8", 1)}
 
 
-def element_of(given: Collective) -> Element | None:
+def element_of(given: CollectiveSpec) -> Element | None:
     """The library's view of an element; None if it cannot reduce them."""
     dtype = given.inputs[0].dtype
     if given.kind not in REDUCING:
@@ -73,7 +73,7 @@ def element_of(given: Collective) -> Element | None:
     return (SUMMED if given.reduction == "sum" else COMPARED).get(DTYPE_NAMES[dtype])
 
 
-def calls_of(given: Collective) -> Calls:
+def calls_of(given: CollectiveSpec) -> Calls:
     """The calls of all ranks, in the order in which each makes its own; none if the library cannot do the collective,
     or nothing has to be done."""
     if given.ranks < 2 or element_of(given) is None:
@@ -81,12 +81,12 @@ def calls_of(given: Collective) -> Calls:
     return _MAKE[given.kind](given)
 
 
-def _all_reduce(given: Collective) -> Calls:
+def _all_reduce(given: CollectiveSpec) -> Calls:
     region = whole((given.inputs[0].size,))
     return [RankCall(Operation.ALL_REDUCE, rank, region, region) for rank in range(given.ranks) if region.size]
 
 
-def _broadcast(given: Collective) -> Calls:
+def _broadcast(given: CollectiveSpec) -> Calls:
     region = whole((given.inputs[0].size,))
     return _broadcasts(given.ranks, given.root, region, region) if region.size else []
 
@@ -98,7 +98,7 @@ def _broadcasts(ranks: int, root: int, source: Region, target: Region) -> list[R
     ]
 
 
-def _all_gather(given: Collective) -> Calls:
+def _all_gather(given: CollectiveSpec) -> Calls:
     shape, sources = given.outputs()[0].shape, [whole(meta.shape) for meta in given.inputs]
     targets = along(shape, given.axis, [meta.shape[given.axis] for meta in given.inputs])
     if not all(target.is_packed_in(shape) for target in targets):
@@ -110,7 +110,7 @@ def _all_gather(given: Collective) -> Calls:
     return [call for root, (one, to) in pairs if one.size for call in _broadcasts(given.ranks, root, one, to)]
 
 
-def _reduce_scatter(given: Collective) -> Calls:
+def _reduce_scatter(given: CollectiveSpec) -> Calls:
     shape = given.inputs[0].shape
     parts = cut(shape, given.axis, given.ranks)
     if not all(part.is_packed_in(shape) for part in parts):
@@ -126,7 +126,7 @@ def _reduce_scatter(given: Collective) -> Calls:
     ]
 
 
-def _all_to_all(given: Collective) -> Calls:
+def _all_to_all(given: CollectiveSpec) -> Calls:
     parts = [cut(meta.shape, given.axis, given.ranks) for meta in given.inputs]
     calls: list[RankCall] = []
     for rank, made in enumerate(given.outputs()):
@@ -141,7 +141,7 @@ def _all_to_all(given: Collective) -> Calls:
     return calls
 
 
-_MAKE: Final[dict[CollectiveKind, Callable[[Collective], Calls]]] = {
+_MAKE: Final[dict[CollectiveKind, Callable[[CollectiveSpec], Calls]]] = {
     CollectiveKind.ALL_REDUCE: _all_reduce,
     CollectiveKind.ALL_GATHER: _all_gather,
     CollectiveKind.REDUCE_SCATTER: _reduce_scatter,

@@ -18,7 +18,7 @@ from ..errors import MetadataError
 from ..types.device_names import node_of
 from ..types.meta import Meta
 from .choice import schedule_of
-from .collective import Collective, CollectiveKind
+from .collective import CollectiveKind, CollectiveSpec
 from .library import calls_of
 from .request import ResolvedRequest, asked_for
 from .steps import CollectiveStep, numbered
@@ -28,7 +28,7 @@ KEPT: Final = 64  # cached requests and parts: training repeats a few of them
 WORDS: Final = 6  # values by which the first node of a launch and another one agree on it
 
 
-class Task(NamedTuple):
+class NodeStep(NamedTuple):
     """A step in which a node takes part. `number`: among the steps of all nodes; `meta`: of its chunk; `text`: as from
     `numbered`; `source`, `target`: the nodes that have the chunk, and that receive it."""
 
@@ -44,7 +44,7 @@ class NodeShare(NamedTuple):
     """The part of one node, and the name of the algorithm."""
 
     algorithm: str
-    tasks: Sequence[Task]
+    tasks: Sequence[NodeStep]
 
     @property
     def steps(self) -> list[CollectiveStep]:
@@ -53,19 +53,19 @@ class NodeShare(NamedTuple):
 
 
 @lru_cache(KEPT)
-def part_of(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
+def part_of(given: CollectiveSpec, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
     """`part_to_do`, cached. Only for devices that the node is known to have: with few devices a part is small."""
     return part_to_do(given, homes, devices, node)
 
 
-def part_to_do(given: Collective, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
+def part_to_do(given: CollectiveSpec, homes: tuple[str, ...], devices: tuple[str, ...], node: str) -> NodeShare:
     """The part of a node in a collective on tensors with these homes, and ranks with these devices."""
     algorithm, steps = schedule_of(given, over_nodes=True)
     tasks, dtype = [], given.inputs[0].dtype
     for number, (step, text) in enumerate(zip(steps, numbered(steps, given.ranks), strict=True)):
         origin = (homes if step.source.is_input else devices)[step.source.rank]  # a broadcast has number 0
         meta = Meta.of(step.source.region.shape, dtype)
-        task = Task(number, step, meta, text, node_of(origin), node_of(devices[step.rank]))
+        task = NodeStep(number, step, meta, text, node_of(origin), node_of(devices[step.rank]))
         if node in {task.source, task.target}:
             tasks.append(task)
     return NodeShare(algorithm, tasks)
@@ -78,7 +78,7 @@ def nodes_of(homes: tuple[str, ...], devices: tuple[str, ...]) -> tuple[str, ...
 
 
 @lru_cache(KEPT)
-def count_of(given: Collective) -> int:
+def count_of(given: CollectiveSpec) -> int:
     """The number of steps of all nodes."""
     return len(schedule_of(given, over_nodes=True).steps)
 

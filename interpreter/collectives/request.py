@@ -9,7 +9,7 @@ from ..errors import MetadataError
 from ..types.device_names import kind_of
 from ..types.meta import Meta
 from .choice import schedule_of
-from .collective import REDUCTIONS, Collective, CollectiveKind, collective
+from .collective import REDUCTIONS, CollectiveKind, CollectiveSpec, collective
 
 COPY: Final = "copy"  # a piece is copied to a buffer, and merged while the next one arrives
 STREAM: Final = "stream"  # the peer's memory is read in place, if possible
@@ -17,7 +17,7 @@ LONGEST: Final = 86_400.0  # seconds of a timeout
 LONGEST_NAME: Final = 64  # characters of a library's name and version
 
 
-class Request(NamedTuple):
+class CollectiveRequest(NamedTuple):
     """The attributes. `merge`: how values are merged; `timeout`: the seconds that a step may take, 0 for any.
     `library`: the library that carries the collective out on several nodes, with its version."""
 
@@ -28,7 +28,7 @@ class Request(NamedTuple):
     timeout: float = 0.0
     library: str = ""
 
-    def collective(self, kind: str, metas: Sequence[Meta], ranks: int, root: int = 0) -> Collective:
+    def collective(self, kind: str, metas: Sequence[Meta], ranks: int, root: int = 0) -> CollectiveSpec:
         """The collective on tensors of these metas; MetadataError if it is invalid."""
         reduction, axis, concat_axis = self[:3]
         return collective(kind, metas, ranks, reduction=reduction, axis=axis, concat_axis=concat_axis, root=root)
@@ -55,7 +55,7 @@ CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 }
 
 
-def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
+def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> CollectiveRequest:
     """The request in untrusted attributes; MetadataError for an unknown or invalid one."""
     try:
         given = dict(attributes)
@@ -67,14 +67,14 @@ def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> Request:
         check, meaning = CHECKS[name]
         if not check(value):
             raise MetadataError(f"{name} of a collective has to be {meaning}")
-    return Request(**given)
+    return CollectiveRequest(**given)
 
 
 class ResolvedRequest(NamedTuple):
     """The content of a message: the request, the collective, and the device of each rank."""
 
-    request: Request
-    collective: Collective
+    request: CollectiveRequest
+    collective: CollectiveSpec
     devices: list[str]
 
     def received(self, homes: Sequence[str]) -> tuple[int, ...]:

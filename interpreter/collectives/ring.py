@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from .collective import Collective
+from .collective import CollectiveSpec
 from .direct import Direct
 from .regions import Region, along, cut, whole
 from .steps import ChunkRegion, CollectiveStep, Steps
@@ -20,7 +20,7 @@ SLICED: Final = 1 << 20  # bytes of a chunk
 SLICED_OVER_NODES: Final = 4 << 20  # over nodes each slice costs a transfer, and pieces are merged as they arrive
 
 
-class Ring(Direct):
+class RingCommunicator(Direct):
     """The `Communicator` over links between neighbours, for collectives that need no intermediate memory."""
 
     name = "ring"
@@ -28,7 +28,7 @@ class Ring(Direct):
     def __init__(self, *, over_nodes: bool = False) -> None:
         self.over_nodes = over_nodes
 
-    def all_reduce(self, given: Collective) -> Steps:
+    def all_reduce(self, given: CollectiveSpec) -> Steps:
         """Each chunk begins at the rank after the one that completes it, and goes around."""
         ranks, slices = given.ranks, slices_of(given, over_nodes=self.over_nodes)
         if ranks == 1:
@@ -49,7 +49,7 @@ class Ring(Direct):
             )
         return steps
 
-    def all_gather(self, given: Collective) -> Steps:
+    def all_gather(self, given: CollectiveSpec) -> Steps:
         """A rank copies its own input, then what the rank before it received last."""
         axis, ranks = given.axis, given.ranks
         regions = along(given.outputs()[0].shape, axis, [meta.shape[axis] for meta in given.inputs])
@@ -62,7 +62,7 @@ class Ring(Direct):
                 steps.append(CollectiveStep(ChunkRegion(rank, regions[chunk], chunk), source))
         return steps
 
-    def broadcast(self, given: Collective) -> Steps:
+    def broadcast(self, given: CollectiveSpec) -> Steps:
         """The chunks go from the root to the next rank, and so on: each rank passes on what it has received."""
         ranks = given.ranks
         steps = []
@@ -81,7 +81,7 @@ def sliced(chunk: Region, slices: int) -> list[Region]:
     return [Region((begin + piece.begin[0],), piece.shape) for piece in cut(chunk.shape, 0, slices)]
 
 
-def slices_of(given: Collective, *, over_nodes: bool) -> int:
+def slices_of(given: CollectiveSpec, *, over_nodes: bool) -> int:
     """The number of slices of a chunk that goes around: while one slice is being announced and passed on, the other one
     is on the link."""
     return 2 if given.nbytes >= given.ranks * (SLICED_OVER_NODES if over_nodes else SLICED) else 1

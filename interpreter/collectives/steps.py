@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from .collective import Collective
+from .collective import CollectiveSpec
 from .regions import Region
 
 
@@ -56,19 +56,19 @@ class Communicator(Protocol):
 
     name: str
 
-    def all_reduce(self, given: Collective) -> Steps:
+    def all_reduce(self, given: CollectiveSpec) -> Steps:
         """Each rank's result is the inputs merged."""
 
-    def all_gather(self, given: Collective) -> Steps:
+    def all_gather(self, given: CollectiveSpec) -> Steps:
         """Each rank's result is the concatenation of the inputs."""
 
-    def reduce_scatter(self, given: Collective) -> Steps:
+    def reduce_scatter(self, given: CollectiveSpec) -> Steps:
         """Each rank's result is its part of the inputs merged."""
 
-    def broadcast(self, given: Collective) -> Steps:
+    def broadcast(self, given: CollectiveSpec) -> Steps:
         """Each rank's result is the one input."""
 
-    def all_to_all(self, given: Collective) -> Steps:
+    def all_to_all(self, given: CollectiveSpec) -> Steps:
         """Each rank's result is the concatenation of its parts of all inputs."""
 
 

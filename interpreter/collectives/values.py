@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .choice import schedule_of
-from .collective import Collective
+from .collective import CollectiveSpec
 from .steps import ChunkRegion, Steps
 
 
-def compute(given: Collective, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def compute(given: CollectiveSpec, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """The results of a collective, one for each rank."""
     results = [np.empty(meta.shape, meta.dtype) for meta in given.outputs()]
     carry_out(given, schedule_of(given).steps, inputs, results)
     return results
 
 
-def carry_out(given: Collective, steps: Steps, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> None:
+def carry_out(
+    given: CollectiveSpec, steps: Steps, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]
+) -> None:
     """Do the steps on packed results."""
     merge = getattr(np, given.merge)
     given_arrays, made = ([array.reshape(-1) if given.flat else array for array in some] for some in (inputs, results))

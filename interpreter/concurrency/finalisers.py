@@ -4,7 +4,7 @@ lost, and so would the rest of the finaliser's work.
 - Without a line of Python, if an object may cost some 0.3 us more: its class has `__del__ = FINALISER`, and the object
   an attribute `_drop`, a C function without parameters: `partial(os.close, fd)`, `each_of` several, or `NOTHING`. An
   object whose `__init__` was interrupted before that has no `_drop`, and nothing happens.
-- `Last`, for objects of other classes: a weak reference that puts itself into a queue when its object is gone.
+- `LastReference`, for objects of other classes: a weak reference that puts itself into a queue when its object is gone.
 - `redone`, if each object counts, or more has to be done at once: a finaliser in Python, or the callback of a weak
   reference, which is called again if it was stopped.
 """
@@ -54,7 +54,7 @@ def finish(frame: FrameType) -> bool:
     return callback in (("weakref", "remove"), ("_weakrefset", "_remove"))
 
 
-class Last(ref[Any]):
+class LastReference(ref[Any]):
     """A weak reference whose callback is a C function that keeps it, such as `queue.put`. `what`: what has to be done
     for it when it is taken from there. Alive as long as `kept` contains it."""
 
@@ -62,7 +62,7 @@ class Last(ref[Any]):
     what: Any
 
     @classmethod
-    def of(cls, thing: Any, gone: Callable[[Any], object], what: Any, kept: dict[int, Last]) -> None:
+    def of(cls, thing: Any, gone: Callable[[Any], object], what: Any, kept: dict[int, LastReference]) -> None:
         """Call `gone` with such a reference when the object is gone."""
         last = cls(thing, gone)
         last.what = what

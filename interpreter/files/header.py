@@ -38,7 +38,7 @@ class FileLimits:
     name: int = 1024
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """Bytes that lie together in a file.
 
     `offset`: where in the file they begin; `length`: how many bytes of the file they take; `size`: how many they are,
@@ -62,7 +62,7 @@ class TensorEntry(NamedTuple):
 
     name: str
     meta: Meta | None
-    piece: Piece
+    piece: FilePiece
     skip: int = 0
     fortran: bool = False
     swapped: bool = False

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..types.meta import DTYPES, LARGEST, MAX_NDIM, Meta, Shape
 from ..types.sizes import exact_size
-from .header import SHOWN, FileLimits, Piece, TensorEntry, check_name, raw_meta
+from .header import SHOWN, FileLimits, FilePiece, TensorEntry, check_name, raw_meta
 from .pieces import PieceReader
 from .tensor_file import TensorFile
 from .zip_directory import read_directory
@@ -39,12 +39,12 @@ CHARACTER: Final = {"U": 4}  # bytes of what the number in a descr counts
 
 def read_npy(file: TensorFile, *, raw: bool) -> dict[str, TensorEntry]:
     """The one entry of an .npy file. MetadataError if it is malformed, or if there are bytes behind its array."""
-    piece = Piece(0, file.size, file.size)
+    piece = FilePiece(0, file.size, file.size)
     return {ALONE: array_entry(file, ALONE, piece, file.peek, raw=raw)}
 
 
 def array_entry(
-    file: TensorFile, name: str, piece: Piece, peek: Callable[[int, int], bytes], *, raw: bool
+    file: TensorFile, name: str, piece: FilePiece, peek: Callable[[int, int], bytes], *, raw: bool
 ) -> TensorEntry:
     """The entry of an array that fills a piece of a file; `peek(offset, count)` gives bytes of the piece.
 
@@ -149,18 +149,18 @@ def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, Te
     return entries
 
 
-def _entry(file: TensorFile, name: str, piece: Piece, *, raw: bool) -> TensorEntry:
+def _entry(file: TensorFile, name: str, piece: FilePiece, *, raw: bool) -> TensorEntry:
     peek = _inflating(file, piece) if piece.deflated else _stored(file, piece)
     if piece.size < len(MAGIC) or peek(0, len(MAGIC)) != MAGIC:
         return TensorEntry(name, None, piece, error="is no array: its member of the archive is none")
     return array_entry(file, name, piece, peek, raw=raw)
 
 
-def _stored(file: TensorFile, piece: Piece) -> Callable[[int, int], bytes]:
+def _stored(file: TensorFile, piece: FilePiece) -> Callable[[int, int], bytes]:
     return lambda offset, count: file.peek(piece.offset + offset, count)
 
 
-def _inflating(file: TensorFile, piece: Piece) -> Callable[[int, int], bytes]:
+def _inflating(file: TensorFile, piece: FilePiece) -> Callable[[int, int], bytes]:
     reader, head = PieceReader(file, piece), bytearray()
 
     def peek(offset: int, count: int) -> bytes:

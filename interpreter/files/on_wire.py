@@ -12,7 +12,7 @@ from ..errors import MetadataError, ProtocolError
 from ..types.meta import Meta
 from ..wire.fields import is_natural
 from ..wire.messages import decode_meta
-from .header import Piece, TensorEntry
+from .header import FilePiece, TensorEntry
 from .tensor_file import TensorFile
 
 FIELDS: Final = 10
@@ -90,4 +90,4 @@ def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
         raise ProtocolError(f"{size} bytes at {offset} do not lie in {file.name}, which has {file.size}")
     if skip > LONGEST_SKIP or size - skip != meta.nbytes:
         raise ProtocolError(f"{size - skip} bytes of {file.name} are no {meta}")
-    return TensorEntry(name, meta, Piece(offset, length, size, deflated, crc), skip, fortran, swapped)
+    return TensorEntry(name, meta, FilePiece(offset, length, size, deflated, crc), skip, fortran, swapped)

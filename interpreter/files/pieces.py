@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Final
 
 from ..types.sizes import exact_size
-from .header import Piece
+from .header import FilePiece
 from .tensor_file import TensorFile, flat
 
 FIRST: Final = 1 << 12  # compressed bytes that are read at first: for a header they are enough
@@ -24,7 +24,7 @@ class PieceReader:
     wrong with the bytes; whoever asks for more bytes than the piece has gets a ValueError.
     """
 
-    def __init__(self, file: TensorFile, piece: Piece) -> None:
+    def __init__(self, file: TensorFile, piece: FilePiece) -> None:
         self._file = file
         self._piece = piece
         self._left = piece.size

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from ..types.meta import LARGEST, MAX_NDIM, Meta, Shape
 from ..types.sizes import exact_size
-from .header import SHOWN, FileLimits, Piece, TensorEntry, check_count, check_name, raw_meta
+from .header import SHOWN, FileLimits, FilePiece, TensorEntry, check_count, check_name, raw_meta
 from .tensor_file import TensorFile
 
 BEGIN: Final = b"{"
@@ -135,7 +135,7 @@ def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> 
         begin, nbytes, meta, why = _fields(value, raw=raw)
     except ValueError as error:
         raise file.malformed(f"tensor {name[:SHOWN]!r}: {error}") from None
-    return TensorEntry(name, meta, Piece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
+    return TensorEntry(name, meta, FilePiece(data + begin, nbytes, nbytes), 0, False, SWAPPED, why)
 
 
 def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:

@@ -14,7 +14,7 @@ from ..errors import MetadataError, QuotaError
 from ..types.meta import DTYPE_NAMES, Meta
 from ..wire.names import is_printable
 from .durable_file import DurableFile, Whole
-from .header import SHOWN, FileLimits, Piece, TensorEntry
+from .header import SHOWN, FileLimits, FilePiece, TensorEntry
 from .safetensors import DTYPES, LENGTH, LONGEST, METADATA, SWAPPED
 from .tensor_file import Identity, flat
 
@@ -107,7 +107,7 @@ def header_of(
     begin = LENGTH + len(text)
     entries = []
     for name, meta in ordered:
-        entries.append(TensorEntry(name, meta, Piece(begin, meta.nbytes, meta.nbytes), swapped=SWAPPED))
+        entries.append(TensorEntry(name, meta, FilePiece(begin, meta.nbytes, meta.nbytes), swapped=SWAPPED))
         begin += meta.nbytes
     return len(text).to_bytes(LENGTH, "little") + text, tuple(entries)
 

@@ -14,7 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from ..types.sizes import exact_size
-from .header import SHOWN, FileLimits, Piece, check_count
+from .header import SHOWN, FileLimits, FilePiece, check_count
 from .tensor_file import TensorFile
 
 ARCHIVES: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the latter without members
@@ -34,11 +34,11 @@ KNOWN: Final = 1 << 1 | 1 << 2 | BEHIND | UTF_8  # the first two say how well it
 MOST: Final = 1032  # bytes that one byte inflates to
 
 
-class Member(NamedTuple):
+class ZipMember(NamedTuple):
     """A member of an archive."""
 
     name: str
-    piece: Piece
+    piece: FilePiece
 
 
 class _Record(NamedTuple):
@@ -53,7 +53,7 @@ class _Record(NamedTuple):
     offset: int
 
 
-def read_directory(file: TensorFile, limits: FileLimits) -> list[Member]:
+def read_directory(file: TensorFile, limits: FileLimits) -> list[ZipMember]:
     """The members of an archive, in the order in which they lie in it.
 
     Raises MetadataError if the archive is malformed, contradicts itself or needs what is not read, QuotaError if its
@@ -142,7 +142,7 @@ def _long(file: TensorFile, record: _Record, extra: bytes, numbers: tuple[int, .
     return numbers
 
 
-def _member(file: TensorFile, record: _Record, most: int) -> Member:
+def _member(file: TensorFile, record: _Record, most: int) -> ZipMember:
     """The member, whose bytes end before `most`, as the directory and its own header say."""
     shown = _shown(record)
     if record.flags & ENCRYPTED:
@@ -153,7 +153,7 @@ def _member(file: TensorFile, record: _Record, most: int) -> Member:
     if record.size > MOST * (record.length + 1) if deflated else record.size != record.length:
         raise file.malformed(f"member {shown} cannot have {record.size} bytes: it takes {record.length} in the file")
     offset = _begin(file, record, most)
-    return Member(_name(file, record), Piece(offset, record.length, record.size, deflated, record.crc))
+    return ZipMember(_name(file, record), FilePiece(offset, record.length, record.size, deflated, record.crc))
 
 
 def _begin(file: TensorFile, record: _Record, most: int) -> int:

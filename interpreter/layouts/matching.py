@@ -14,7 +14,7 @@ import numpy as np
 
 from ..types.meta import Meta, OperandMeta
 from .layout import BROADCAST, Atom, Partial, Split
-from .rules import Localise, OpCall, Signature
+from .rules import LayoutSignature, Localise, OpCall
 
 Labels: TypeAlias = Sequence[Hashable]  # one for each axis; None for an axis that cannot be split
 # Whether the signature that splits this label is exact.
@@ -29,7 +29,7 @@ def matching(
     reduction: str | None = None,
     localise: Localise | None = None,
     exact: Exact = True,
-) -> Iterator[Signature]:
+) -> Iterator[LayoutSignature]:
     """A signature for each label, in the order of the results' axes, then of the operands'.
 
     None splits only results: if all operands are broadcast, each device has the whole result, and its slices.
@@ -49,7 +49,7 @@ def matching(
         ):
             continue
         holds = exact(label) if callable(exact) else exact
-        yield Signature(tuple(inputs), tuple(outputs), localise, holds)  # type: ignore[arg-type]  # none is None
+        yield LayoutSignature(tuple(inputs), tuple(outputs), localise, holds)  # type: ignore[arg-type]  # none is None
 
 
 def _sizes(metas: Sequence[OperandMeta | None], labelled: Sequence[Labels]) -> dict[Hashable, int]:
@@ -77,7 +77,7 @@ def _result(labels: Labels, label: Hashable, reduction: str | None) -> Atom | No
 
 def passing(
     call: OpCall, *reductions: str, of: Sequence[int] | None = None, exact: bool = False
-) -> Iterator[Signature]:
+) -> Iterator[LayoutSignature]:
     """Partial results of the partial operands at these positions (all tensors by default), as for linear ops.
 
     The operands have the dtypes of the results, since a cast of a sum is not the sum of casts. `exact`: they are exact
@@ -93,7 +93,7 @@ def passing(
         if combines(dtype, reduction):
             chosen = [_passed(meta, Partial(reduction), place in places) for place, meta in enumerate(call.metas)]
             results = (Partial(reduction),) * len(call.outputs)
-            yield Signature(tuple(chosen), results, exact=exact or dtype.kind in "biu")
+            yield LayoutSignature(tuple(chosen), results, exact=exact or dtype.kind in "biu")
 
 
 def _passed(meta: OperandMeta, partial: Partial, is_partial: bool) -> Atom | None:

@@ -33,7 +33,7 @@ class OpCall(NamedTuple):
 Localise: TypeAlias = Callable[[OpCall, OpCall, int], Mapping[str, Any]]
 
 
-class Signature(NamedTuple):
+class LayoutSignature(NamedTuple):
     """Layouts of operands and results along one dimension of the grid.
 
     `inputs`: None for a Python scalar, which fits any layout. `localise`: makes the attributes of a share, if they
@@ -48,7 +48,7 @@ class Signature(NamedTuple):
 
 
 # For a call on a number of devices; the best signatures first.
-Rule: TypeAlias = Callable[[OpCall, int], Iterable[Signature]]
+Rule: TypeAlias = Callable[[OpCall, int], Iterable[LayoutSignature]]
 
 
 class Ruled(Protocol):
@@ -58,7 +58,7 @@ class Ruled(Protocol):
     def layouts(self) -> Rule | str: ...
 
 
-def signatures(op: Ruled, calls: Sequence[OpCall], parts: int) -> tuple[Signature, ...]:
+def signatures(op: Ruled, calls: Sequence[OpCall], parts: int) -> tuple[LayoutSignature, ...]:
     """The signatures of an op's calls on `parts` devices each: those that all of the calls have, the best first.
 
     `calls`: the whole call, or the calls into which it is divided so far, which may differ in shape. In the last
@@ -72,12 +72,12 @@ def signatures(op: Ruled, calls: Sequence[OpCall], parts: int) -> tuple[Signatur
 _Key: TypeAlias = tuple[tuple[Atom | None, ...], tuple[Atom, ...]]
 
 
-def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, Signature]:
+def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, LayoutSignature]:
     """The signatures of one call by their layouts of operands and results; of several with the same layouts, the
     first."""
     rule, everywhere = op.layouts, whole(call)
     offered = () if isinstance(rule, str) or None in call.outputs else rule(call, parts)
-    found: dict[_Key, Signature] = {}
+    found: dict[_Key, LayoutSignature] = {}
     for one in (*offered, everywhere):
         found.setdefault((one.inputs, one.outputs), one)
     last = (everywhere.inputs, everywhere.outputs)
@@ -85,18 +85,18 @@ def _of(op: Ruled, call: OpCall, parts: int) -> dict[_Key, Signature]:
     return {**found, last: chosen}
 
 
-def whole(call: OpCall) -> Signature:
+def whole(call: OpCall) -> LayoutSignature:
     """The signature in which each device computes everything."""
     inputs = tuple([BROADCAST if isinstance(meta, Meta) else None for meta in call.metas])
-    return Signature(inputs, (BROADCAST,) * len(call.outputs))
+    return LayoutSignature(inputs, (BROADCAST,) * len(call.outputs))
 
 
-def divided(calls: Sequence[OpCall], signature: Signature, parts: int) -> list[OpCall]:
+def divided(calls: Sequence[OpCall], signature: LayoutSignature, parts: int) -> list[OpCall]:
     """The calls on the shares of each call, in the order of the devices."""
     return [_piece(call, signature, place, parts) for call in calls for place in range(parts)]
 
 
-def _piece(call: OpCall, signature: Signature, place: int, parts: int) -> OpCall:
+def _piece(call: OpCall, signature: LayoutSignature, place: int, parts: int) -> OpCall:
     """The call on one device's shares."""
 
     def share(meta: Meta, atom: Atom | None) -> Meta:

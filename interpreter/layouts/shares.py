@@ -13,7 +13,7 @@ from ..types.meta import Shape
 from .layout import Atom, Layout, Split
 
 
-class Share(NamedTuple):
+class PartShare(NamedTuple):
     """A device's part: its begin in the whole, and its shape."""
 
     begin: Shape
@@ -25,21 +25,21 @@ class Share(NamedTuple):
         return tuple([slice(start, start + n) for start, n in zip(self.begin, self.shape, strict=True)])
 
 
-def shares(shape: Shape, grid: Sequence[int], layout: Layout) -> tuple[Share, ...]:
+def shares(shape: Shape, grid: Sequence[int], layout: Layout) -> tuple[PartShare, ...]:
     """The part of each device, row by row; for a broadcast or partial value each device has the whole."""
-    found = [Share((0,) * len(shape), shape)]
+    found = [PartShare((0,) * len(shape), shape)]
     for parts, atom in zip(grid, layout, strict=True):
         found = [piece for share in found for piece in pieces(share, atom, parts)]
     return tuple(found)
 
 
-def pieces(share: Share, atom: Atom, parts: int) -> list[Share]:
+def pieces(share: PartShare, atom: Atom, parts: int) -> list[PartShare]:
     """The pieces of a share that the devices of one dimension have."""
     if not isinstance(atom, Split):
         return [share] * parts
     axis = atom.axis
     return [
-        Share(_with(share.begin, axis, share.begin[axis] + begin), _with(share.shape, axis, length))
+        PartShare(_with(share.begin, axis, share.begin[axis] + begin), _with(share.shape, axis, length))
         for begin, length in cuts(share.shape[axis], parts)
     ]
 

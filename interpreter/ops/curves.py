@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..layouts.matching import matching
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import check_bool, check_float, choice, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
@@ -72,7 +72,7 @@ def interp_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
 
 
-def interpolated(call: OpCall, _parts: int) -> Iterator[Signature]:
+def interpolated(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The places at which the curve is wanted."""
     labels = range(tensor(call.metas).ndim)
     return matching(call, [labels, [None], [None], *[[]] * (len(call.metas) - 3)], [labels])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
@@ -142,7 +142,7 @@ def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
     return searching + (product_work(promote(metas), count) if len(given) > 1 else count)
 
 
-def summed_products(call: OpCall, _parts: int) -> Iterator[Signature]:
+def summed_products(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Each label that no operand has twice. Nothing is summed in a mere change of axes, which is exact."""
     subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensors(call.metas)]))
     moved = len(call.metas) == 1 and set(subscripts.output) == set(subscripts.operands[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import DTYPE
 from ..schema.indexing import INT64
 from ..schema.opdef import (
@@ -325,7 +325,7 @@ def is_exact_cast(metas: Metas, attributes: Attributes) -> bool:
     return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
 
 
-def cast_pointwise(call: OpCall, parts: int) -> Iterator[Signature]:
+def cast_pointwise(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """Each element by itself; exact where the cast is."""
     for one in pointwise(call, parts):
         yield one._replace(exact=is_exact_cast(call.metas, call.attributes))

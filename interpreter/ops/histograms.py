@@ -10,7 +10,7 @@ import numpy as np
 
 from ..layouts.layout import BROADCAST
 from ..layouts.matching import Labels, matching
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import check_bool, check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
@@ -146,7 +146,7 @@ def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
 
 
-def counted(call: OpCall, _devices: int) -> Iterator[Signature]:
+def counted(call: OpCall, _devices: int) -> Iterator[LayoutSignature]:
     """Counts are partial sums, where the edges do not depend on the elements, nor the counts on their number."""
     x, edges, weights = _parts(tensors(call.metas), call.attributes)
     if call.attributes["density"] or (edges is None and call.attributes["range"] is None):

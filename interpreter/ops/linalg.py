@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
@@ -276,7 +276,7 @@ def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -
     return product_work(out.dtype, out.size * math.prod(left.shape[a] for a in axes))
 
 
-def contracted(call: OpCall, _parts: int) -> Iterator[Signature]:
+def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Kept axes stay split; contracted ones give partial sums."""
     left, right = tensors(call.metas)
     inner = _contracted(left.ndim, right.ndim, call.attributes)

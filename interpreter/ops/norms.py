@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
 from ..schema.promotion import working_dtype
@@ -155,7 +155,7 @@ def matrix_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
 
 
-def normed(call: OpCall, _parts: int) -> Iterator[Signature]:
+def normed(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The stack of matrices."""
     return along_stack(call, (2,), (2 if call.attributes["keepdims"] else 0,))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attributes, OutputMetas, define
 from ..types.meta import Metas, tensors
 from .rules.combining import any_parts_of, chained
@@ -25,7 +25,7 @@ def after_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
         out[...] = x
 
 
-def first_alone(call: OpCall, _parts: int) -> Iterator[Signature]:
+def first_alone(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The axes of x; of the others all is waited for."""
     return along_stack(call, [0, *[meta.ndim for meta in tensors(call.metas)[1:]]], (0,))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..layouts.matching import matching
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import AXIS, KEEPDIMS, choice
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
@@ -206,7 +206,7 @@ def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes)
     return _COMPARISONS * tensor(metas).size
 
 
-def at_fractions(call: OpCall, _parts: int) -> Iterator[Signature]:
+def at_fractions(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The kept axes of x, or the fractions."""
     x, q = tensor(call.metas), call.metas[1]
     fractions = [("fraction", n) for n in range(getattr(q, "ndim", 0))]

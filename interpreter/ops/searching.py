@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import choice
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
@@ -54,7 +54,7 @@ def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     )
 
 
-def searched(call: OpCall, _parts: int) -> Iterator[Signature]:
+def searched(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """What is looked for."""
     return along_stack(call, (1, 0, 1), (0,))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import check_bool
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
@@ -91,7 +91,7 @@ def isin_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
     outputs[0][...] = xp.isin(x1, x2, invert=attributes["invert"])
 
 
-def members(call: OpCall, _parts: int) -> Iterator[Signature]:
+def members(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The elements of x1."""
     return along_stack(call, (0, getattr(call.metas[1], "ndim", 0)), (0,))
 

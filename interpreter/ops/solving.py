@@ -14,7 +14,7 @@ import numpy as np
 
 from ..layouts.layout import BROADCAST
 from ..layouts.matching import matching
-from ..layouts.rules import OpCall, Signature
+from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.attributes import check_float, check_int, optional
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import broadcast_shapes, promote
@@ -150,7 +150,7 @@ def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
     return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
 
 
-def side_by_side(call: OpCall, _parts: int) -> Iterator[Signature]:
+def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The right-hand sides, each of which has a solution of its own; the rank and the values are of x1 alone."""
     sides = [[None, "side"][: meta.ndim] for meta in (tensors(call.metas)[1], *call.outputs[:1]) if meta]
     solution = call._replace(outputs=call.outputs[:1])

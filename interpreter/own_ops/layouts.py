@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..layouts.layout import Atom, Broadcast, Partial, Split
-from ..layouts.rules import OpCall, Rule, Signature
+from ..layouts.rules import LayoutSignature, OpCall, Rule
 from ..types.meta import Meta
 
 BOXED = "its definition states no layouts"
@@ -21,7 +21,7 @@ def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule
     """The rule that offers the stated signatures where the operands have such axes; TypeError if they are none."""
     signatures = [signature_of(each, inputs, outputs, name) for each in stated]
 
-    def rule(call: OpCall, _parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         for one in signatures:
             given = one.inputs[: len(call.metas)]
             if fits(call.metas, given) and fits(call.outputs, one.outputs) and one_length(call, one):
@@ -30,13 +30,13 @@ def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule
     return rule
 
 
-def signature_of(stated: Any, inputs: int, outputs: int, name: str) -> Signature:
+def signature_of(stated: Any, inputs: int, outputs: int, name: str) -> LayoutSignature:
     """One stated signature."""
     advice = f"{name}: layouts are a list of (layouts of the operands, layout of the result)"
     if not isinstance(stated, tuple) or len(stated) != 2 or not isinstance(stated[0], tuple):
         raise TypeError(f"{advice}, not {stated!r}")
     results = stated[1] if isinstance(stated[1], tuple) and not is_layout(stated[1]) else (stated[1],)
-    found = Signature(stated[0], results)
+    found = LayoutSignature(stated[0], results)
     if not all(map(is_layout, (*found.inputs, *found.outputs))):
         raise TypeError(f"{advice}, and a layout is split(axis), broadcast or partial(...), not {stated!r}")
     if len(found.inputs) != inputs or len(found.outputs) != outputs:
@@ -56,7 +56,7 @@ def fits(metas: Sequence[Any], atoms: Sequence[Atom | None]) -> bool:
     )
 
 
-def one_length(call: OpCall, signature: Signature) -> bool:
+def one_length(call: OpCall, signature: LayoutSignature) -> bool:
     """Are all axes that are split equally long? Else the shares of operands would not belong together."""
     pairs = (*zip(call.metas, signature.inputs, strict=False), *zip(call.outputs, signature.outputs, strict=True))
     found = [meta.shape[atom.axis] for meta, atom in pairs if isinstance(meta, Meta) and isinstance(atom, Split)]

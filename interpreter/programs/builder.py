@@ -52,7 +52,7 @@ PARTS = 1 << 12  # of a print, and values of an effect
 TEXT = 1 << 16  # characters of a print's texts
 
 
-class Size:
+class ProgramSize:
     """How large a program is by now, with all of its blocks; each of them counts as a step.
 
     `limit`: of steps, numbers, and tensors from outside.
@@ -90,7 +90,7 @@ class Builder:
         self.homes: list[int] = []
         self.variables: list[int] = []
         self.newest: dict[int, int] = {}  # variable -> its newest value
-        self.size: Size = Size(limit) if around is None else around.size
+        self.size: ProgramSize = ProgramSize(limit) if around is None else around.size
         self.depth: int = 1 if around is None else around.depth + 1
         self._infer = InferCache() if infer is None else infer
         self._outside: list[int] = []  # the values of captured tensors

@@ -48,22 +48,22 @@ FORMS: Final = {
 }
 
 
-class Given(NamedTuple):
+class BlockOperands(NamedTuple):
     """Operands given to a block: values for its parameters and captured tensors, slots for its numbers."""
 
     values: tuple[int, ...]
     numbers: tuple[int, ...]
 
 
-class Layout(NamedTuple):
+class ConstructLayout(NamedTuple):
     """A construct's operands. `head` is None for a loop without one."""
 
     head: int | None
     arguments: tuple[int, ...]
-    given: tuple[Given, ...]
+    given: tuple[BlockOperands, ...]
 
 
-def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> Layout:
+def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> ConstructLayout:
     """Take the operands of a construct apart. ProtocolError if they are too many or too few."""
     form, rest = FORMS[op], iter(operands)
     counts = [(len(block.captured), len(block.number_parameters)) for block in blocks]
@@ -77,11 +77,11 @@ def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> La
 
     head = taken(1)[0] if form.head else None
     shared = taken(arguments)
-    given = [Given((*shared, *taken(captured)), taken(numbers)) for captured, numbers in counts]
-    return Layout(head, shared, tuple(given))
+    given = [BlockOperands((*shared, *taken(captured)), taken(numbers)) for captured, numbers in counts]
+    return ConstructLayout(head, shared, tuple(given))
 
 
-def layout(step: Step) -> Layout:
+def layout(step: Step) -> ConstructLayout:
     """The operands of a construct."""
     return layout_of(step.op, step.operands, step.blocks)
 
@@ -95,7 +95,7 @@ def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
     return found
 
 
-def written_values(op: str, given: Sequence[Given], blocks: Sequence[Program]) -> list[int]:
+def written_values(op: str, given: Sequence[BlockOperands], blocks: Sequence[Program]) -> list[int]:
     """The values of which a block may write the variable, each once; not those of a loop's state."""
     found: dict[int, None] = {}
     for (values, _), block in zip(given, blocks, strict=True):

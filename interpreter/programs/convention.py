@@ -75,7 +75,7 @@ class Nested(NamedTuple):
 Node: TypeAlias = ArgumentSlot | Fixed | Nested
 
 
-class Convention(NamedTuple):
+class CallingConvention(NamedTuple):
     """How a routine is called. `positional`, `keywords`: its arguments by name; `result`: what it returns."""
 
     name: str
@@ -112,7 +112,7 @@ def leaves(wire: Any) -> Iterator[Any]:
 # -- to the wire -------------------------------------------------------------------------------------------------------
 
 
-def encode(convention: Convention) -> tuple[Any, ...]:
+def encode(convention: CallingConvention) -> tuple[Any, ...]:
     """A convention as it travels. MetadataTypeError, which names the place, for what cannot travel."""
     arguments = [
         (tuple(name for name, _ in given), tuple(encode_node(node, f"the argument {name}", 0) for name, node in given))
@@ -156,7 +156,7 @@ def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
 # -- from the wire -----------------------------------------------------------------------------------------------------
 
 
-def decode(wire: Any, program: Program) -> Convention:
+def decode(wire: Any, program: Program) -> CallingConvention:
     """The convention in plain data from outside, for that program; ProtocolError if it is none."""
     try:
         found = Decoder(program).convention(wire)
@@ -177,7 +177,7 @@ class Decoder:
             NUMBER: len(program.number_parameters),
         }
 
-    def convention(self, wire: Any) -> Convention:
+    def convention(self, wire: Any) -> CallingConvention:
         """The whole."""
         if sum(len(value) for value in leaves(wire) if type(value) is str) > LONGEST:
             raise ValueError("its texts are too long")
@@ -194,7 +194,7 @@ class Decoder:
             raise ValueError("no argument stands for some parameter of the program")
         program = self._program
         self._bounds |= {CAPTURED: len(program.captured), RESULT: len(program.results), NUMBER: len(program.numbers)}
-        return Convention(text(name), given[0], given[1], self._node(result, 0))
+        return CallingConvention(text(name), given[0], given[1], self._node(result, 0))
 
     def _node(self, wire: Any, depth: int) -> Node:
         self._nodes += 1

@@ -16,7 +16,7 @@ from .program import BY_CLIENT, NO_DEVICE, Program, Step
 Locate = Callable[[Any], Any]
 
 
-class Slots(NamedTuple):
+class SlotMap(NamedTuple):
     """What each slot of the inner program is in the outer one."""
 
     devices: Sequence[int]
@@ -24,7 +24,7 @@ class Slots(NamedTuple):
     callbacks: Sequence[int]
 
 
-def add_step(builder: Builder, step: Step, slots: Slots, locate: Locate) -> range:
+def add_step(builder: Builder, step: Step, slots: SlotMap, locate: Locate) -> range:
     """Add a step of another program, which has the builder's operands and targets already; the values that it makes."""
     device = step.device if step.device == NO_DEVICE else slots.devices[step.device]
     blocks = tuple([copied(builder.block(), block, slots, locate) for block in step.blocks])
@@ -32,7 +32,7 @@ def add_step(builder: Builder, step: Step, slots: Slots, locate: Locate) -> rang
     return builder.add(moved._replace(attributes=attributes_in(step, slots)))
 
 
-def attributes_in(step: Step, slots: Slots) -> Any:
+def attributes_in(step: Step, slots: SlotMap) -> Any:
     """A step's attributes, with the slots of the outer program."""
     if step.op not in BY_CLIENT:
         return step.attributes
@@ -43,7 +43,7 @@ def attributes_in(step: Step, slots: Slots) -> Any:
     return tuple(found.items())
 
 
-def copied(builder: Builder, program: Program, slots: Slots, locate: Locate) -> Program:
+def copied(builder: Builder, program: Program, slots: SlotMap, locate: Locate) -> Program:
     """A block with other slots, made by that builder. Its values and numbers keep their places."""
     for number in program.numbers:
         builder.number(*number)

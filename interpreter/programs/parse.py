@@ -30,7 +30,7 @@ def parse(text: str) -> Program:
         raise MetadataTypeError(f"the text of a program is a str, not {type(text).__name__}")
     if len(text) > SIZE or text.count("\n") >= LINES:
         raise QuotaError(f"the text of a program has at most {SIZE} characters and {LINES} lines")
-    reader = Reader()
+    reader = ProgramParser()
     for number, line in enumerate(text.split("\n"), 1):
         reader.place = (number, line)
         try:
@@ -42,7 +42,7 @@ def parse(text: str) -> Program:
     return reader.finish()
 
 
-class Construct:
+class OpenConstruct:
     """A step with blocks, which are being read. `place`: its line; `said`: its results, as the line has them."""
 
     def __init__(self, line: TokenLine, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
@@ -56,7 +56,7 @@ class Construct:
         self.blocks: list[Program] = []
 
 
-class Reader:
+class ProgramParser:
     """Reads one line after the other. `place`: number and text of the line that is wrong, if one is."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Reader:
         self._program: Program | None = None
         self._builder = Builder()  # of the program, or of the block that is being read
         self._around: list[Builder] = []  # those of the programs around that block, the outermost first
-        self._constructs: list[Construct] = []  # those around what is read next
+        self._constructs: list[OpenConstruct] = []  # those around what is read next
         self._begun = False
         self._kinds: dict[str, Callable[[TokenLine], None]] = {
             "number": self._number,
@@ -180,7 +180,7 @@ class Reader:
             line.complain("an op")
         op, said = line.text, [meta for _, meta in results]
         if op in CONSTRUCTS:
-            self._constructs.append(Construct(line, self.place, said))
+            self._constructs.append(OpenConstruct(line, self.place, said))
             return
         self._steps.get(op, self._op)(line)
         self._compare(op, first, said)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..collectives.request import Request
+from ..collectives.request import CollectiveRequest
 from ..errors import MetadataError, ProtocolError, TensordError
 from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
@@ -34,7 +34,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     PRINT: ("chain", "parts", "sep"),
     EFFECT: ("callback", "chain"),
     HOST_CALL: ("callback", "metas"),
-    **dict.fromkeys(COLLECTIVES, tuple(sorted(Request._fields))),
+    **dict.fromkeys(COLLECTIVES, tuple(sorted(CollectiveRequest._fields))),
 }
 
 
@@ -43,7 +43,7 @@ def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: t
     return records_of(program, number)
 
 
-class Reader:
+class RecordsReader:
     """Makes a program of its records, one by one. They come from outside and are not to be trusted."""
 
     def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from ..collectives.request import Request
+from ..collectives.request import CollectiveRequest
 from ..schema.indexing import spelt_slice
 from ..schema.opdef import REGISTRY, REQUIRED
 from ..types.meta import Meta
@@ -141,7 +141,7 @@ OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     PRINT: {"sep": " ", "chain": 0},
     EFFECT: {"chain": 0},
     WHILE: {MAX_ITERATIONS: None},
-    **dict.fromkeys(COLLECTIVES, Request()._asdict()),
+    **dict.fromkeys(COLLECTIVES, CollectiveRequest()._asdict()),
 }
 
 

@@ -38,7 +38,7 @@ class Answered(NamedTuple):
     error: Any
 
 
-class Reader:
+class RecordingReader:
     """A recording. A context manager. `head`: its first line; `counts`: its last entry, empty if it has none; `ended`:
     why its end is missing, or "". OSError, or ProtocolError with the file's name, for what cannot be read."""
 

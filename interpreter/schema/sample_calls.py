@@ -71,7 +71,7 @@ class Wish:
         return any(sign in self.op for sign in "*?[")
 
 
-class Sample(NamedTuple):
+class SampleCall(NamedTuple):
     """A valid call. `operands`: metas, and Python numbers."""
 
     op: str
@@ -154,13 +154,13 @@ def ops_of(wish: Wish) -> list[OpDef]:
 # -- samples -----------------------------------------------------------------------------------------------------------
 
 
-def samples(op: OpDef, wish: Wish) -> list[Sample]:
+def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
     """Valid calls of one op; MetadataError, saying what has to be given, if there are none."""
     lacking = [each.name for each in op.attributes if each.default is REQUIRED and each.name not in wish.attributes]
     if lacking:
         raise MetadataError(f"{op.name} has to be given {', '.join(lacking)}", op=op.name)
     dtypes = [name for name in dtypes_of(op) if not wish.dtypes or name in wish.dtypes] or [""] * (not dtypes_of(op))
-    found: dict[str, Sample] = {}
+    found: dict[str, SampleCall] = {}
     why = ""
     for dtype in dtypes:
         try:
@@ -183,11 +183,11 @@ def accepted_at(op: OpDef, place: int) -> DTypes:
     return op.dtypes[min(place, len(op.dtypes) - 1)]
 
 
-def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[Sample]:
+def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[SampleCall]:
     """Calls of an op with that dtype; MetadataError if none is valid."""
     refused: list[TensordError] = []
     for shapes in (wish.shapes,) if wish.shapes else ITS_OWN.get(op.name, USUAL):
-        sample = Sample(op.name, operands_of(op, dtype, shapes), wish.attributes)
+        sample = SampleCall(op.name, operands_of(op, dtype, shapes), wish.attributes)
         try:
             check(op, sample)
         except TensordError as error:
@@ -199,7 +199,7 @@ def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[Sample]:
     raise refused[0]
 
 
-def with_numbers(op: OpDef, sample: Sample) -> Iterator[Sample]:
+def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
     """The same with a Python number for the second operand, of an elementwise op that takes one."""
     if not op.elementwise or len(sample.operands) != 2 or not isinstance(sample.operands[1], Meta):
         return
@@ -225,7 +225,7 @@ def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def check(op: OpDef, sample: Sample) -> None:
+def check(op: OpDef, sample: SampleCall) -> None:
     """MetadataError unless the call is valid."""
     metas: Metas = tuple([one if isinstance(one, Meta) else type(one) for one in sample.operands])
     infer_once(op, metas, op.freeze(sample.attributes))

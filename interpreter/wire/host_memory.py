@@ -5,7 +5,7 @@ and NumPy shortens a chain of views only as far as they are of one type. So each
 there is a view of it, on whatever thread, and its end says that nobody has its part of the memory any more.
 
 The machine treats such memory as it treats a client's segment (decision 0008): it never writes there, and copies what
-its kernels use as indices. Within one process the root is a `HostMemory`; what a daemon gets is in a `Segment`.
+its kernels use as indices. Within one process the root is a `HostMemory`; what a daemon gets is in a `MemorySegment`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .segments import Segment, segment_of
+from .segments import MemorySegment, segment_of
 
 
 class HostMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
@@ -48,6 +48,6 @@ def is_clients(array: NDArray[Any]) -> bool:
 
 def room_of(base: Any) -> int:
     """The bytes of the client's memory that is an array's base; 0 if the base is none."""
-    if isinstance(base, Segment):
+    if isinstance(base, MemorySegment):
         return base.size
     return base.nbytes if type(base) is HostMemory else 0

@@ -17,14 +17,14 @@ FAILURES: Final = frozenset(
 )
 
 
-class Event(NamedTuple):
+class SocketEvent(NamedTuple):
     """`kind`: zmq.EVENT_*. `value`: a descriptor for connections that are made or end; for failures what went wrong."""
 
     kind: int
     value: int
 
 
-def read_events(monitor: Any) -> Iterator[Event]:
+def read_events(monitor: Any) -> Iterator[SocketEvent]:
     """The events that were not read yet."""
     while monitor.get(zmq.EVENTS) & zmq.POLLIN:
-        yield Event(*struct.unpack("=Hi", monitor.recv_multipart(zmq.NOBLOCK)[0]))
+        yield SocketEvent(*struct.unpack("=Hi", monitor.recv_multipart(zmq.NOBLOCK)[0]))

@@ -78,7 +78,7 @@ def descriptor_budget(most: int) -> Iterator[None]:
         _budgets.pop()
 
 
-class Segment(mmap.mmap):
+class MemorySegment(mmap.mmap):
     """A memory file, mapped. `number` is its name at both ends, `size` its bytes, `fd` its descriptor or -1.
 
     `owner` is the pid of its maker, 0 for this process. Only `create` and `open_peer` make segments.
@@ -93,7 +93,7 @@ class Segment(mmap.mmap):
     size: int  # type: ignore[assignment]  # shadows a method that asks the descriptor, which is not there
 
     @classmethod
-    def create(cls, nbytes: int, number: int) -> Segment:
+    def create(cls, nbytes: int, number: int) -> MemorySegment:
         """A new memory file, zeroed and sealed against any change of size. MemoryError or OSError if that fails."""
         fd = os.memfd_create("tensord", _own_kind()[0])
         try:
@@ -105,7 +105,7 @@ class Segment(mmap.mmap):
             raise
 
     @classmethod
-    def open_peer(cls, pid: int, fd: int, nbytes: int, number: int, writable: bool) -> Segment:
+    def open_peer(cls, pid: int, fd: int, nbytes: int, number: int, writable: bool) -> MemorySegment:
         """Map another process's memory file. ProtocolError says what is wrong with it; never blocks."""
         mine = _open_verified(pid, fd, nbytes, writable=writable)
         try:
@@ -155,7 +155,7 @@ def available() -> bool:
     if not sys.platform.startswith("linux") or not hasattr(os, "memfd_create"):
         return False
     with suppress(OSError, ValueError):
-        Segment.create(1, 0).seal_future_writes()
+        MemorySegment.create(1, 0).seal_future_writes()
         return True
     return False
 
@@ -163,14 +163,14 @@ def available() -> bool:
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
-def segment_of(array: Any) -> Segment | None:
+def segment_of(array: Any) -> MemorySegment | None:
     """The segment that an array lies in."""
-    while array is not None and not isinstance(array, Segment):
+    while array is not None and not isinstance(array, MemorySegment):
         array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
     return array
 
 
-def place_of(array: NDArray[Any]) -> tuple[Segment, int] | None:
+def place_of(array: NDArray[Any]) -> tuple[MemorySegment, int] | None:
     """The segment that an array lies in, and the offset of its first element; None if it lies elsewhere."""
     segment = segment_of(array)
     if segment is None:
@@ -178,7 +178,7 @@ def place_of(array: NDArray[Any]) -> tuple[Segment, int] | None:
     return segment, int(array.__array_interface__["data"][0]) - segment.address
 
 
-def array_at(segment: Segment, offset: int, shape: Any, dtype: Any, strides: Any = None) -> NDArray[Any]:
+def array_at(segment: MemorySegment, offset: int, shape: Any, dtype: Any, strides: Any = None) -> NDArray[Any]:
     """The array at that offset, packed unless strides are given. ProtocolError unless all of it is in the segment."""
     dtype = np.dtype(dtype)
     steps = packed_strides(tuple(shape), dtype.itemsize) if strides is None else tuple(strides)

@@ -17,17 +17,17 @@ from ...interpreter.programs.program import Program, Step
 from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta
 from ..device import KernelCall
-from .loops import Loop
-from .traced import Constant, Operand, Trace
+from .loops import UfuncLoop
+from .traced import Constant, KernelTrace, Operand
 
 MOST_BYTES: Final = 3500  # of a kernel's parameters: CUDA has 4 KiB
 ACCESS: Final = 16  # the most bytes that a thread reads or writes at once
 
-Traces: TypeAlias = Callable[[Program, Step], Trace | None]
+Traces: TypeAlias = Callable[[Program, Step], KernelTrace | None]
 Given: TypeAlias = str | int  # the name of a value, or the position of a number among the arguments
 
 
-class Tensor(NamedTuple):
+class TensorArgument(NamedTuple):
     """A tensor that a kernel reads or writes: its name, its position among the arguments, and the axes along which it
     extends."""
 
@@ -37,7 +37,7 @@ class Tensor(NamedTuple):
     along: tuple[bool, ...]
 
 
-class Number(NamedTuple):
+class NumberArgument(NamedTuple):
     """A number that a kernel takes, with its dtype: the argument at a position, or a constant (-1)."""
 
     name: str
@@ -51,7 +51,7 @@ class LoopCall(NamedTuple):
 
     op: str
     name: str
-    loop: Loop
+    loop: UfuncLoop
     operands: tuple[str, ...]
     result: str
 
@@ -60,14 +60,14 @@ class KernelBlock(NamedTuple):
     """A kernel's tensors, numbers and lines, and for each output its tensor and value. `axes`: the sizes of the axes
     after joining."""
 
-    inputs: tuple[Tensor, ...]
-    numbers: tuple[Number, ...]
+    inputs: tuple[TensorArgument, ...]
+    numbers: tuple[NumberArgument, ...]
     lines: tuple[LoopCall, ...]
-    outputs: tuple[tuple[Tensor, str], ...]
+    outputs: tuple[tuple[TensorArgument, str], ...]
     axes: tuple[int, ...]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[TensorArgument, ...]:
         """The tensors that the kernel reads and writes."""
         return (*self.inputs, *(tensor for tensor, _ in self.outputs))
 
@@ -87,7 +87,7 @@ class KernelBlock(NamedTuple):
         widest = max(t.meta.dtype.itemsize for t in self.tensors if t.along[-1:] != (False,))
         return ACCESS // widest
 
-    def is_packed(self, tensor: Tensor) -> bool:
+    def is_packed(self, tensor: TensorArgument) -> bool:
         """Return whether neighbouring elements of a result have neighbouring elements in the tensor."""
         return tensor.along[-1:] == (True,)
 
@@ -107,7 +107,7 @@ def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | 
     made = [meta for n in fusion.outputs if (meta := program.metas[n]) is not None]
     if not fusion.outputs:
         return None
-    building = Building(metas, made)
+    building = BlockBuilder(metas, made)
     names: dict[int, Given] = dict(zip(fusion.inputs, building.given, strict=True))
     for step in (program.steps[place] for place in fusion.steps):
         found = traces(program, step)
@@ -117,14 +117,14 @@ def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | 
     return building.finish([names[n] for n in fusion.outputs])
 
 
-def block_of_call(call: KernelCall, found: Trace) -> KernelBlock | None:
+def block_of_call(call: KernelCall, found: KernelTrace) -> KernelBlock | None:
     """The block of a call of an op; None if a kernel cannot take its parameters."""
     metas = [meta if isinstance(meta, Meta) else None for meta in call.metas]
-    building = Building(metas, [meta for meta in call.outputs if meta is not None])
+    building = BlockBuilder(metas, [meta for meta in call.outputs if meta is not None])
     return building.finish([building.add(call.op.name, found, building.given)])
 
 
-class Building:
+class BlockBuilder:
     """Names values, and collects lines. `inputs`: metas, None for a number. `given`: the name of each input, or the
     position of a number."""
 
@@ -132,18 +132,18 @@ class Building:
         tensors = [(place, meta) for place, meta in enumerate(inputs) if meta is not None]
         joined = JoinedAxes.of([meta.shape for meta in (*(meta for _, meta in tensors), *outputs)])
         self.axes = joined.lengths
-        self.inputs = [Tensor(f"a{k}", place, meta, joined.along(k)) for k, (place, meta) in enumerate(tensors)]
+        self.inputs = [TensorArgument(f"a{k}", place, meta, joined.along(k)) for k, (place, meta) in enumerate(tensors)]
         first = len(self.inputs)
         self.outputs = [
-            Tensor(f"r{k}", len(inputs) + k, meta, joined.along(first + k)) for k, meta in enumerate(outputs)
+            TensorArgument(f"r{k}", len(inputs) + k, meta, joined.along(first + k)) for k, meta in enumerate(outputs)
         ]
         self.given: list[Given] = list(range(len(inputs)))
         for tensor in self.inputs:
             self.given[tensor.place] = tensor.name
         self.lines: list[LoopCall] = []
-        self.numbers: dict[tuple[Any, ...], Number] = {}
+        self.numbers: dict[tuple[Any, ...], NumberArgument] = {}
 
-    def add(self, op: str, found: Trace, operands: Sequence[Given]) -> str:
+    def add(self, op: str, found: KernelTrace, operands: Sequence[Given]) -> str:
         """Add the lines of an op's call; returns the name of its result."""
         results: list[str] = []
         for call in found.calls:
@@ -165,7 +165,7 @@ class Building:
     def number(self, dtype: Any, place: int, constant: Any = None) -> str:
         """The name of a number that is passed with that dtype."""
         key = (dtype.name, place, None if constant is None else constant.tobytes())
-        found = self.numbers.setdefault(key, Number(f"n{len(self.numbers)}", dtype, place, constant))
+        found = self.numbers.setdefault(key, NumberArgument(f"n{len(self.numbers)}", dtype, place, constant))
         return found.name
 
     def finish(self, results: Sequence[Given]) -> KernelBlock | None:

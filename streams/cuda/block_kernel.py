@@ -12,7 +12,7 @@ import numpy as np
 from ...interpreter.schema.opdef import BoundKernel
 from .block import KernelBlock
 from .block_source import source_of
-from .own_kernel import Launch, OwnKernel
+from .own_kernel import KernelLaunch, OwnKernel
 from .sources import Sources
 
 THREADS: Final = 256  # of a block of the grid
@@ -59,7 +59,7 @@ class BlockKernel(OwnKernel):
         """Return whether the kernel is still to be compiled."""
         return self._sources.is_pending(self.digest)
 
-    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+    def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         sources, digest = self._sources, self.digest
         functions = sources.compiled.get(digest) if self._soon else sources.now(digest, self.source)
         arguments = None if functions is None else self._arguments(arrays)
@@ -68,8 +68,8 @@ class BlockKernel(OwnKernel):
         function, packs = functions
         shape = self._packs
         if shape is None or any(arrays[place].data.ptr & mask for place, mask in self._alignments):
-            return Launch(function, self._single.grid, (THREADS,), (*arguments, *self._single.sizes))
-        return Launch(packs, shape.grid, (THREADS,), (*arguments, *shape.sizes))
+            return KernelLaunch(function, self._single.grid, (THREADS,), (*arguments, *self._single.sizes))
+        return KernelLaunch(packs, shape.grid, (THREADS,), (*arguments, *shape.sizes))
 
     def _arguments(self, given: Sequence[Any]) -> list[Any] | None:
         """The tensors and numbers for the kernel; None if it cannot take them."""

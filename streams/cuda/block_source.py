@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .block import KernelBlock, LoopCall, Tensor
-from .loops import HEADERS, NAMES, Loop
+from .block import KernelBlock, LoopCall, TensorArgument
+from .loops import HEADERS, NAMES, UfuncLoop
 
 SEALED: Final = """// A value as a kernel of its own would read it from memory: `nil` is 0.
 static __device__ inline float sealed(float value, unsigned int nil) {
@@ -46,9 +46,9 @@ def source_of(block: KernelBlock) -> str:
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
 
 
-def named(block: KernelBlock) -> dict[Loop, str]:
+def named(block: KernelBlock) -> dict[UfuncLoop, str]:
     """The name of each loop's function, such as `add_float32_float32`."""
-    found: dict[Loop, str] = {}
+    found: dict[UfuncLoop, str] = {}
     for line in block.lines:
         name = "_".join((line.name, *(dtype.name for dtype in line.loop.taken)))
         if line.loop not in found:
@@ -57,7 +57,7 @@ def named(block: KernelBlock) -> dict[Loop, str]:
     return found
 
 
-def function_of(loop: Loop, name: str) -> str:
+def function_of(loop: UfuncLoop, name: str) -> str:
     """A function with the code of a loop."""
     types = [NAMES[dtype.name] for dtype in loop.taken]
     parameters = ", ".join(f"const {of_type} in{n}" for n, of_type in enumerate(types))
@@ -72,7 +72,7 @@ def function_of(loop: Loop, name: str) -> str:
 """
 
 
-def element_of(block: KernelBlock, names: dict[Loop, str]) -> str:
+def element_of(block: KernelBlock, names: dict[UfuncLoop, str]) -> str:
     """The function that computes an element."""
     taken = [f"const {c_type(tensor)} {tensor.name}" for tensor in block.inputs]
     numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
@@ -153,7 +153,7 @@ def rest_of(block: KernelBlock, index: str) -> str:
     }}"""
 
 
-def place_in(tensor: Tensor, place: str) -> str:
+def place_in(tensor: TensorArgument, place: str) -> str:
     """The index in a tensor that belongs to an index of the results.
 
     Along each run of axes where the tensor extends, the tensor has as many elements as the results.
@@ -173,11 +173,11 @@ def place_in(tensor: Tensor, place: str) -> str:
     return found or "0"
 
 
-def c_type(tensor: Tensor) -> str:
+def c_type(tensor: TensorArgument) -> str:
     """The type of the tensor's elements."""
     return NAMES[tensor.meta.dtype.name]
 
 
-def pack_type(block: KernelBlock, tensor: Tensor) -> str:
+def pack_type(block: KernelBlock, tensor: TensorArgument) -> str:
     """The type of a pack of the tensor's elements."""
     return f"Pack<{c_type(tensor)}, {block.pack}>"

@@ -25,8 +25,8 @@ from ...interpreter.types.joined_axes import JoinedAxes
 from ...interpreter.types.meta import Meta, OperandMeta
 from ..device import KernelCall
 from ..stream import LOG
-from .loops import HEADERS, NAMES, Loop, loop_of
-from .own_kernel import Launch, OwnKernel
+from .loops import HEADERS, NAMES, UfuncLoop, loop_of
+from .own_kernel import KernelLaunch, OwnKernel
 
 BLOCK: Final = 256  # threads
 # The index in an operand that belongs to element `i` of a result with rows of `inner` elements; by whether the operand
@@ -65,7 +65,7 @@ class DirectKernels:
         return self.launching(source, loop, metas, sizes, ufunc)
 
     def launching(
-        self, source: str, loop: Loop, metas: Sequence[Any], sizes: tuple[Any, Any], ufunc: BoundKernel
+        self, source: str, loop: UfuncLoop, metas: Sequence[Any], sizes: tuple[Any, Any], ufunc: BoundKernel
     ) -> DirectKernel:
         """A kernel that launches the generated one for packed operands, and calls the ufunc for others."""
         return DirectKernel(self, source, loop, metas, sizes, ufunc)
@@ -82,7 +82,7 @@ class DirectKernels:
 
 
 class DirectKernel(OwnKernel):
-    """The generated kernel of one plan. A call makes no `Launch` object, because most ops take this path."""
+    """The generated kernel of one plan. A call makes no `KernelLaunch` object, because most ops take this path."""
 
     __slots__ = ("_block", "_grid", "_kernels", "_numbers", "_sizes", "_source", "_tensors")
 
@@ -90,7 +90,7 @@ class DirectKernel(OwnKernel):
         self,
         kernels: DirectKernels,
         source: str,
-        loop: Loop,
+        loop: UfuncLoop,
         metas: Sequence[Any],
         sizes: tuple[Any, Any],
         ufunc: BoundKernel,
@@ -107,10 +107,14 @@ class DirectKernel(OwnKernel):
         function = None if arguments is None else self._function()
         return self.instead(*arrays) if function is None else function(self._grid, self._block, arguments)
 
-    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+    def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         arguments = self._arguments(arrays)
         function = None if arguments is None else self._function()
-        return None if arguments is None or function is None else Launch(function, self._grid, self._block, arguments)
+        return (
+            None
+            if arguments is None or function is None
+            else KernelLaunch(function, self._grid, self._block, arguments)
+        )
 
     def _arguments(self, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
         """The arguments of the generated kernel; None if it does not take these operands."""
@@ -130,7 +134,7 @@ class DirectKernel(OwnKernel):
         return compiled[self._source] if self._source in compiled else self._kernels.compile(self._source)
 
 
-def source_of(loop: Loop, metas: Sequence[OperandMeta], axes: JoinedAxes, width: str) -> str:
+def source_of(loop: UfuncLoop, metas: Sequence[OperandMeta], axes: JoinedAxes, width: str) -> str:
     """The source of a kernel. `width`: the dtype of an index."""
     index = NAMES[width]
     padding = (True,) * (2 - len(axes.lengths))

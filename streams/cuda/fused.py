@@ -27,7 +27,7 @@ from .block_kernel import BlockKernel
 from .loss_kernels import loss_kernel
 from .row_kernels import row_kernel
 from .sources import Sources
-from .traced import Trace, Untraceable, trace
+from .traced import KernelTrace, Untraceable, trace
 from .unfused import BindKernel, Unfused
 
 REMEMBERED: Final = 1 << 14  # traces of calls; beyond this number all are forgotten
@@ -45,7 +45,7 @@ class FusedKernels:
         current: Callable[[], AbstractContextManager[Any]],
     ) -> None:
         self._cupy = cupy
-        self._traces: dict[Traced, Trace | None] = {}
+        self._traces: dict[Traced, KernelTrace | None] = {}
         self.sources = Sources(cupy, submit, current)
 
     def terms(self) -> Terms:
@@ -56,7 +56,7 @@ class FusedKernels:
         """Return whether the step may be fused."""
         return self.trace_of(program, step) is not None
 
-    def trace_of(self, program: Program, step: Step) -> Trace | None:
+    def trace_of(self, program: Program, step: Step) -> KernelTrace | None:
         """The loops of a step; None if it cannot be fused."""
         return self._trace(find(step.op), step.attributes, metas_of(program, step), step.results)
 
@@ -79,7 +79,7 @@ class FusedKernels:
 
     def _trace(
         self, op: OpDef, attributes: Any, metas: tuple[OperandMeta | None, ...], results: tuple[Meta | None, ...]
-    ) -> Trace | None:
+    ) -> KernelTrace | None:
         """The loops of a call; None if they are not known, or there is nothing to compute."""
         result, known = results[0], tuple([meta for meta in metas if meta is not None])
         if len(results) > 1 or result is None or not result.size or len(known) < len(metas) or not op.pointwise:
@@ -93,7 +93,7 @@ class FusedKernels:
 
     def _new_trace(
         self, op: OpDef, attributes: Mapping[str, Any], metas: tuple[OperandMeta, ...], result: Meta
-    ) -> Trace | None:
+    ) -> KernelTrace | None:
         try:
             return trace(self._cupy, op, attributes, metas, result)
         except Untraceable:

@@ -40,7 +40,7 @@ from ..graph import Call, GraphRefusal, LaunchGraph, Moving
 from ..launching.stream_fences import Events
 from .driver import Driver, DriverError, missing
 from .products import Products
-from .recording import GraphMemory, Recording
+from .recording import GraphMemory, GraphRecording
 from .replaced import replaced
 
 PLANS: Final = "cupy.fft._fft"
@@ -106,7 +106,7 @@ class Graphs:
     def _attempt(self, driver: Driver, calls: Sequence[Call], moving: Sequence[Moving]) -> LaunchGraph | GraphRefusal:
         stream, self._stream = self._stream or self._new_stream(), None
         memory = GraphMemory(self._cupy, self._new_block)
-        recording, executable = Recording(self._cupy, driver, stream, memory), 0
+        recording, executable = GraphRecording(self._cupy, driver, stream, memory), 0
         try:
             allocating, plans = (
                 self._cupy.cuda.using_allocator(memory.malloc),
@@ -212,7 +212,7 @@ def refuse_plan() -> None:
 class CudaGraph(LaunchGraph):
     """A graph of one device's launches."""
 
-    def __init__(self, graphs: Graphs, driver: Driver, recording: Recording, held: GraphResources) -> None:
+    def __init__(self, graphs: Graphs, driver: Driver, recording: GraphRecording, held: GraphResources) -> None:
         super().__init__(recording.nodes, recording.copies, recording.memory.nbytes, recording.checks)
         self._graphs = graphs
         self._driver = driver

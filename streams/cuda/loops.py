@@ -29,7 +29,7 @@ NAMES: Final = {
 HEADERS: Final = "#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\n"  # needed by the loops' code
 
 
-class Loop(NamedTuple):
+class UfuncLoop(NamedTuple):
     """One loop of a CuPy ufunc: its dtypes, the device code of one element (`in0`, ..., `out0`), and a preamble."""
 
     taken: tuple[Any, ...]
@@ -38,14 +38,14 @@ class Loop(NamedTuple):
     preamble: str
 
 
-def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> Loop | None:
+def loop_of(ufunc: Any, metas: Sequence[OperandMeta], result: Meta) -> UfuncLoop | None:
     """The loop that a CuPy ufunc uses for these operands. None if that is unknown, or generated kernels do not support
     it."""
     loop = first_loop(ufunc, [meta.dtype if isinstance(meta, Meta) else meta for meta in metas])
     return loop if loop is not None and loop.given == result.dtype else None
 
 
-def first_loop(ufunc: Any, operands: Sequence[Any]) -> Loop | None:
+def first_loop(ufunc: Any, operands: Sequence[Any]) -> UfuncLoop | None:
     """The first loop to whose dtypes the operands can be cast. An operand is a dtype, or the type of a Python
     number."""
     tensors = [each for each in operands if isinstance(each, np.dtype)]
@@ -57,5 +57,5 @@ def first_loop(ufunc: Any, operands: Sequence[Any]) -> Loop | None:
         if all(map(np.can_cast, given, loop.in_types)):
             known = len(loop.out_types) == 1 and all(d.name in NAMES for d in (*loop.in_types, *loop.out_types))
             code, before = str(loop.routine), str(ufunc._preamble)  # noqa: SLF001 - as CuPy's own jit
-            return Loop(loop.in_types, loop.out_types[0], code, before) if known else None
+            return UfuncLoop(loop.in_types, loop.out_types[0], code, before) if known else None
     return None

@@ -14,7 +14,7 @@ from ...interpreter.types.meta import Meta
 from ..device import KernelCall
 from .loops import NAMES
 from .loss_source import GRADIENT, LOSSES, SMALL, loss_source
-from .own_kernel import Launch, OwnKernel
+from .own_kernel import KernelLaunch, OwnKernel
 from .row_kernels import MOST_BLOCKS, threads_for
 from .row_source import LOWEST, MOST_THREADS
 from .sources import Sources
@@ -66,11 +66,13 @@ class LossKernel(OwnKernel):
         self._sources, self._name, self._sizes = sources, name, tuple(sizes)
         self._grid, self._block = (form[0],), (form[1],)
 
-    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+    def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         if not are_packed(arrays):
             return None
         functions = self._sources.now(self.digest, self.source, (self._name,))
-        return None if functions is None else Launch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+        return (
+            None if functions is None else KernelLaunch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+        )
 
 
 class LongLoss:

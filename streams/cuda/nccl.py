@@ -32,14 +32,14 @@ DTYPES: Final = {
 REDUCTIONS: Final = {"sum": "NCCL_SUM", "max": "NCCL_MAX", "min": "NCCL_MIN"}
 
 
-class Span(NamedTuple):
+class GpuBuffer(NamedTuple):
     """A piece of a GPU's memory: its address, and the count of elements of the library's dtype."""
 
     address: int = 0
     size: int = 0
 
 
-Made: TypeAlias = tuple[RankCall, Span, Span]  # a call, and the memory that it reads and writes
+Made: TypeAlias = tuple[RankCall, GpuBuffer, GpuBuffer]  # a call, and the memory that it reads and writes
 
 
 def unavailable() -> str:
@@ -69,7 +69,7 @@ def new_id() -> bytes:
     return found if isinstance(found, bytes) else bytes(number & 255 for number in found)
 
 
-class Communicator:
+class NcclCommunicator:
     """A communicator of `size` ranks. `ordinals`: the GPUs of this process, by rank. Raises the errors of NCCL."""
 
     def __init__(self, cupy: Any, size: int, ordinals: Mapping[int, int], unique_id: bytes) -> None:
@@ -136,16 +136,16 @@ class Communicator:
 class Making:
     """A communicator that is made on a thread of its own, and may be given up. `done` is set at the end."""
 
-    def __init__(self, make: Callable[[], Communicator]) -> None:
+    def __init__(self, make: Callable[[], NcclCommunicator]) -> None:
         self.done = threading.Event()
         self._make = make
-        self._made: Communicator | None = None
+        self._made: NcclCommunicator | None = None
         self._failure: BaseException | None = None
         self._given_up: TensordError | None = None
         self._lock = threading.Lock()  # guards which of the two threads ends the communicator
         threading.Thread(target=self._work, name="tensord nccl maker", daemon=True).start()
 
-    def result(self) -> Communicator:
+    def result(self) -> NcclCommunicator:
         """The communicator, once `done`; raises the errors of NCCL."""
         if self._made is None:
             raise self._failure or KernelError("no communicator was made")
@@ -194,49 +194,49 @@ def grouped(nccl: Any) -> Iterator[None]:
 How: TypeAlias = tuple[int, int, int]  # NCCL's dtype and reduction, a stream
 
 
-def all_reduce(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
+def all_reduce(comm: Any, _call: RankCall, source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """`source` and `target` have equal sizes."""
     dtype, merge, stream = how
     comm.allReduce(source.address, target.address, source.size, dtype, merge, stream)
 
 
-def all_gather(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
+def all_gather(comm: Any, _call: RankCall, source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """The size of one rank's part is passed."""
     dtype, _, stream = how
     comm.allGather(source.address, target.address, source.size, dtype, stream)
 
 
-def reduce_scatter(comm: Any, _call: RankCall, source: Span, target: Span, how: How) -> None:
+def reduce_scatter(comm: Any, _call: RankCall, source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """The size of one rank's part is passed."""
     dtype, merge, stream = how
     comm.reduceScatter(source.address, target.address, target.size, dtype, merge, stream)
 
 
-def reduce(comm: Any, call: RankCall, source: Span, target: Span, how: How) -> None:
+def reduce(comm: Any, call: RankCall, source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """Only the root has a target."""
     dtype, merge, stream = how
     comm.reduce(source.address, target.address, source.size, dtype, merge, call.peer, stream)
 
 
-def broadcast(comm: Any, call: RankCall, source: Span, target: Span, how: How) -> None:
+def broadcast(comm: Any, call: RankCall, source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """Only the root has a source."""
     dtype, _, stream = how
     comm.broadcast(source.address or target.address, target.address, target.size, dtype, call.peer, stream)
 
 
-def send(comm: Any, call: RankCall, source: Span, _target: Span, how: How) -> None:
+def send(comm: Any, call: RankCall, source: GpuBuffer, _target: GpuBuffer, how: How) -> None:
     """Send to the other rank."""
     dtype, _, stream = how
     comm.send(source.address, source.size, dtype, call.peer, stream)
 
 
-def recv(comm: Any, call: RankCall, _source: Span, target: Span, how: How) -> None:
+def recv(comm: Any, call: RankCall, _source: GpuBuffer, target: GpuBuffer, how: How) -> None:
     """Receive from the other rank."""
     dtype, _, stream = how
     comm.recv(target.address, target.size, dtype, call.peer, stream)
 
 
-ISSUE: Final[dict[Operation, Callable[[Any, RankCall, Span, Span, How], None]]] = {
+ISSUE: Final[dict[Operation, Callable[[Any, RankCall, GpuBuffer, GpuBuffer, How], None]]] = {
     Operation.ALL_REDUCE: all_reduce,
     Operation.ALL_GATHER: all_gather,
     Operation.REDUCE_SCATTER: reduce_scatter,

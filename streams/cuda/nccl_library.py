@@ -46,9 +46,9 @@ import numpy as np
 
 from ...interpreter.collectives.library import Element
 from ...interpreter.errors import CancelledError, KernelError, TensordError
-from ..library import Ended, Launch, Operand, Operands, Shared
+from ..library import CollectiveLaunch, Ended, Operand, Operands, SharedCommunicator
 from ..stream import LOG
-from .nccl import DTYPES, Communicator, Made, Making, Span, new_id, version
+from .nccl import DTYPES, GpuBuffer, Made, Making, NcclCommunicator, new_id, version
 
 KEPT: Final = 8  # communicators
 MAKING: Final = 60.0  # seconds for the ranks of other nodes to join
@@ -57,18 +57,18 @@ SIZES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 PERIOD: Final = 0.1  # seconds between two checks of the running launches
 
 
-class Job:
+class NcclJob:
     """A launch in progress. `error`: the reason why it must not begin, or was given up."""
 
     __slots__ = ("begun", "communicator", "ended", "error", "events", "launch", "operands")
 
-    def __init__(self, launch: Launch, operands: Operands, ended: Ended) -> None:
+    def __init__(self, launch: CollectiveLaunch, operands: Operands, ended: Ended) -> None:
         self.launch = launch
         self.operands = operands
         self.ended = ended
         self.error: TensordError | None = None
         self.begun = False
-        self.communicator: Communicator | None = None
+        self.communicator: NcclCommunicator | None = None
         self.events: list[tuple[Any, Any]] = []  # a device, and the event after the launch there
 
 
@@ -82,13 +82,15 @@ class NcclLibrary:
         self._cupy = cupy
         self._devices = dict(devices)
         self._given_up: list[Making] = []
-        self._leaving: list[Communicator] = []  # communicators with running launches that other nodes no longer have
+        self._leaving: list[
+            NcclCommunicator
+        ] = []  # communicators with running launches that other nodes no longer have
         self._lock = threading.Lock()
-        self._jobs: dict[Launch, Job] = {}  # launches that have not ended
-        self._made: OrderedDict[tuple[str, ...], Communicator] = OrderedDict()  # the most recently used one is last
+        self._jobs: dict[CollectiveLaunch, NcclJob] = {}  # launches that have not ended
+        self._made: OrderedDict[tuple[str, ...], NcclCommunicator] = OrderedDict()  # the most recently used one is last
         self._streams: dict[str, Any] = {}
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._launched: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[NcclJob | None] = SimpleQueue()
+        self._launched: SimpleQueue[NcclJob | None] = SimpleQueue()
         self._bell = threading.Event()  # wakes the watcher
         self._closed = False
         self._over = False  # the follower has ended
@@ -96,8 +98,8 @@ class NcclLibrary:
 
     # -- any thread ------------------------------------------------------------------------------------------------
 
-    def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
-        job = Job(launch, operands, ended)
+    def begin(self, launch: CollectiveLaunch, operands: Operands, ended: Ended) -> None:
+        job = NcclJob(launch, operands, ended)
         with self._lock:
             refused = self._closed or not self._started()
             if not refused:
@@ -114,7 +116,7 @@ class NcclLibrary:
             self._made.move_to_end(tuple(devices))
             return found.id
 
-    def withdraw(self, launch: Launch, error: TensordError, *, missing: bool = False) -> None:
+    def withdraw(self, launch: CollectiveLaunch, error: TensordError, *, missing: bool = False) -> None:
         with self._lock:
             job = self._jobs.get(launch)
             if job is not None and (missing or not (job.begun and isinstance(error, CancelledError))):
@@ -171,7 +173,7 @@ class NcclLibrary:
                 self._launched.put(job)
         self._launched.put(None)
 
-    def _launch(self, job: Job) -> None:
+    def _launch(self, job: NcclJob) -> None:
         """Launch a job, unless it was withdrawn."""
         communicator = None
         try:
@@ -185,7 +187,7 @@ class NcclLibrary:
         except Exception as failure:
             self._failed(job, failure)
 
-    def _may_begin(self, job: Job) -> bool:
+    def _may_begin(self, job: NcclJob) -> bool:
         """Return whether the job is still wanted, and none of its GPUs is lost."""
         lost = next((one.lost for one in self._own(job) if one.lost is not None), None)
         with self._lock:
@@ -193,7 +195,7 @@ class NcclLibrary:
                 job.error = described(job, lost)
             return job.error is None
 
-    def _begins(self, job: Job, communicator: Communicator) -> bool:
+    def _begins(self, job: NcclJob, communicator: NcclCommunicator) -> bool:
         """Note that the job begins, unless it was withdrawn meanwhile."""
         with self._lock:
             if job.error is not None:
@@ -202,7 +204,7 @@ class NcclLibrary:
             communicator.running += 1
             return True
 
-    def _communicator_of(self, job: Job) -> Communicator:
+    def _communicator_of(self, job: NcclJob) -> NcclCommunicator:
         """The communicator of the job's GPUs. It is made anew if none works, or if other nodes do not have it."""
         key, shared = job.launch.devices, job.launch.shared
         id_ = self.kept(key)
@@ -229,12 +231,12 @@ class NcclLibrary:
                 one.destroy()
         self._leaving = [one for one in self._leaving if one.running]
 
-    def _new_communicator(self, job: Job, id_: bytes = b"") -> Communicator:
+    def _new_communicator(self, job: NcclJob, id_: bytes = b"") -> NcclCommunicator:
         launch = job.launch
         ordinals = {rank: self._devices[name].ordinal for rank, name in launch.here.items()}
-        return Communicator(self._cupy, len(launch.devices), ordinals, id_ or new_id())
+        return NcclCommunicator(self._cupy, len(launch.devices), ordinals, id_ or new_id())
 
-    def _new_shared(self, job: Job, shared: Shared) -> Communicator:
+    def _new_shared(self, job: NcclJob, shared: SharedCommunicator) -> NcclCommunicator:
         """A communicator with ranks of other nodes, which the launch waits for."""
         self._given_up = [one for one in self._given_up if not one.done.is_set()]
         if len(self._given_up) >= UNFINISHED:
@@ -252,7 +254,7 @@ class NcclLibrary:
                 raise error
         return making.result()
 
-    def _launch_with(self, job: Job, communicator: Communicator) -> None:
+    def _launch_with(self, job: NcclJob, communicator: NcclCommunicator) -> None:
         """Launch the job's calls, and record an event after them on each GPU."""
         devices, element = job.launch.here, job.launch.element
         streams = {rank: self._stream_of(devices[rank]) for rank in {call.rank for call in job.launch.calls}}
@@ -279,13 +281,13 @@ class NcclLibrary:
             event.record(stream)
         return event
 
-    def _failed(self, job: Job, error: BaseException) -> None:
+    def _failed(self, job: NcclJob, error: BaseException) -> None:
         """The job was not launched, or only partly."""
         with self._lock:
             job.error = job.error or described(job, error)
         self._bell.set()
 
-    def _own(self, job: Job) -> list[Any]:
+    def _own(self, job: NcclJob) -> list[Any]:
         """The GPUs of this machine that take part."""
         return [self._devices[name] for name in job.launch.here.values()]
 
@@ -298,7 +300,7 @@ class NcclLibrary:
         self._over = True
         self._bell.set()
 
-    def _follow(self, job: Job) -> None:
+    def _follow(self, job: NcclJob) -> None:
         """Wait until the job's GPUs are done with it, and report."""
         for device, event in job.events:
             if device.lost is None:
@@ -334,7 +336,7 @@ class NcclLibrary:
         with self._lock:
             return any(job.begun for job in self._jobs.values())
 
-    def _look_at(self, job: Job) -> None:
+    def _look_at(self, job: NcclJob) -> None:
         """Abort the job's communicator if the job was given up, a GPU of it is lost, or NCCL reports a failure."""
         communicator = job.communicator
         if communicator is None or communicator.error is not None:
@@ -350,7 +352,7 @@ class NcclLibrary:
             communicator.abort(error)
 
 
-def failure_of(communicator: Communicator) -> BaseException | None:
+def failure_of(communicator: NcclCommunicator) -> BaseException | None:
     """The failure that NCCL reports; None if there is none."""
     try:
         communicator.check()
@@ -359,13 +361,13 @@ def failure_of(communicator: Communicator) -> BaseException | None:
     return None
 
 
-def span_of(operand: Operand | None, element: Element) -> Span:
+def span_of(operand: Operand | None, element: Element) -> GpuBuffer:
     """The memory of an operand."""
     if operand is None:
-        return Span()
+        return GpuBuffer()
     array, begin, size = operand
     count = size * array.itemsize // SIZES[element.dtype]
-    return Span(int(array.data.ptr) + begin * array.itemsize, count)
+    return GpuBuffer(int(array.data.ptr) + begin * array.itemsize, count)
 
 
 def find_out_loss(device: Any, event: Any) -> None:
@@ -377,7 +379,7 @@ def find_out_loss(device: Any, event: Any) -> None:
             device.lose(error)
 
 
-def described(job: Job, error: BaseException) -> TensordError:
+def described(job: NcclJob, error: BaseException) -> TensordError:
     """The error, described as that of the collective."""
     if isinstance(error, TensordError):
         return error

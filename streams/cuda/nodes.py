@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from .driver import Driver
-from .own_kernel import Launch, OwnKernel
+from .own_kernel import KernelLaunch, OwnKernel
 
 ALIGNMENT: Final = 256  # bytes, that of whole blocks: what a library may look at
 SLOT: Final = 16  # bytes of an argument: a pointer, or a number of at most that size
@@ -31,7 +31,7 @@ class Patchable(Protocol):
 class OwnNode:
     """The node of a kernel of our own, and the bytes of its arguments."""
 
-    def __init__(self, kernel: OwnKernel, launch: Launch, node: int, driver: Driver) -> None:
+    def __init__(self, kernel: OwnKernel, launch: KernelLaunch, node: int, driver: Driver) -> None:
         self._kernel = kernel
         self._node = node
         count = len(launch.arguments)
@@ -50,7 +50,7 @@ class OwnNode:
         driver.set_kernel(executable, self._node, self._parameters)
         return True
 
-    def _put(self, launch: Launch) -> None:
+    def _put(self, launch: KernelLaunch) -> None:
         found, packed = self._parameters, self._packed
         found.func = launch.function.ptr
         found.gridDimX, found.gridDimY, found.gridDimZ = (*launch.grid, 1, 1)[:3]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...interpreter.schema.opdef import BoundKernel
 
 
-class Launch(NamedTuple):
+class KernelLaunch(NamedTuple):
     """One launch: CuPy's function, and its arguments. An argument is an array, or a NumPy number."""
 
     function: Any
@@ -39,5 +39,5 @@ class OwnKernel(ABC):
         return launch.function(launch.grid, launch.block, launch.arguments)
 
     @abstractmethod
-    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+    def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         """The launch that a call with these operands would make; None if a library is called instead."""

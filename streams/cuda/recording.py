@@ -36,7 +36,7 @@ class GraphMemory:
         return self._cupy.ndarray(array.shape, array.dtype, memptr=at, strides=array.strides)
 
 
-class Recording:
+class GraphRecording:
     """The findings of a capture. `graph` is 0 before the capture, and if the driver made none."""
 
     def __init__(self, cupy: Any, driver: Driver, stream: Any, memory: GraphMemory) -> None:

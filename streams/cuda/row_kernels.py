@@ -16,7 +16,7 @@ import numpy as np
 from ...interpreter.schema.opdef import BoundKernel
 from ...interpreter.types.meta import Meta, normal_axes
 from ..device import KernelCall
-from .own_kernel import Launch, OwnKernel
+from .own_kernel import KernelLaunch, OwnKernel
 from .row_source import LOWEST, MOST_THREADS, NORMS, ROW_OPS, row_source
 from .sources import Sources
 
@@ -51,12 +51,14 @@ class RowKernel(OwnKernel):
         self._sizes = (meta.dtype.type(eps), np.int64(rows), np.int64(width))
         self._grid, self._block = (min(rows, MOST_BLOCKS),), (threads_for(width),)
 
-    def launch_of(self, arrays: Sequence[Any]) -> Launch | None:
+    def launch_of(self, arrays: Sequence[Any]) -> KernelLaunch | None:
         for array in arrays:
             if not array._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
         functions = self._sources.now(self.digest, self.source, ("rows",))
-        return None if functions is None else Launch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+        return (
+            None if functions is None else KernelLaunch(functions[0], self._grid, self._block, (*arrays, *self._sizes))
+        )
 
 
 def threads_for(width: int) -> int:

@@ -27,7 +27,7 @@ class Sort(NamedTuple):
     pairs: int = 0  # how many copies in a pair with its line
 
 
-class Figure(NamedTuple):
+class ScratchFigure(NamedTuple):
     """Bytes of temporaries, which add up."""
 
     each: int = 0  # for each element of the largest tensor, if it has 8 bytes
@@ -42,87 +42,89 @@ class Figure(NamedTuple):
 
 
 _RADIX: Final = 1  # for each element: the most that was counted
-_SORT: Final = Figure(
+_SORT: Final = ScratchFigure(
     line=Sort(2, _RADIX),  # the result before it is stored, and the target of the sort
     lines=Sort(2, 8, pairs=1),  # the result, the same with the axis last, the line of each element, pairs to merge
 )
-_ARGSORT: Final = Figure(
+_ARGSORT: Final = ScratchFigure(
     line=Sort(2, 8 + 8 + _RADIX),  # a copy and its positions, twice
     lines=Sort(1, 8 + 8 + 8, pairs=1),  # a copy, the line of each element, its positions, pairs and positions to merge
 )
 _AREA: Final = 512  # of a work area, for each element of a small matrix: the most measured is 432
 
 
-def _of_one_line(sort: Sort) -> Figure:
+def _of_one_line(sort: Sort) -> ScratchFigure:
     """For an op that sorts all elements as one line, whatever the axes."""
-    return Figure(line=sort, lines=sort)
+    return ScratchFigure(line=sort, lines=sort)
 
 
-FIGURES: Final[Mapping[str, Figure]] = {
-    "acosh": Figure(complexes=2 * 16 + 3),
-    "advanced_setitem": Figure(positions=11 * 8, values=1, call=4 << 20),  # a table, or a sort; the values in order
+FIGURES: Final[Mapping[str, ScratchFigure]] = {
+    "acosh": ScratchFigure(complexes=2 * 16 + 3),
+    "advanced_setitem": ScratchFigure(
+        positions=11 * 8, values=1, call=4 << 20
+    ),  # a table, or a sort; the values in order
     "argsort": _ARGSORT,
-    "cholesky": Figure(2 * 8 + 1),
-    "clip": Figure(8),  # estimate
-    "conv2d": Figure(5 * 8),
-    "conv2d_grad": Figure(10 * 8 + 1),
-    "convolve": Figure(7 * 8 + 1),
-    "cross_entropy_grad": Figure(5),
-    "det": Figure(8 + 1),
-    "divide": Figure(complexes=4 * 16 + 1),
-    "eig": Figure(call=1 << 20),
-    "eigh": Figure(3 * 8, call=1 << 20),
-    "eigvals": Figure(call=1 << 20),
-    "eigvalsh": Figure(3 * 8, call=1 << 20),
-    "expm1": Figure(complexes=5 * 16 + 1),
-    "fft": Figure(4 * 8),
-    "floor_divide": Figure(floats=6 * 8 + 3),
-    "hfft": Figure(4 * 8),
-    "histogram": Figure(2 * 8 + 2),  # weights, once without those of NaN; masks
-    "ihfft": Figure(2 * 8 + 1),
-    "inv": Figure(2 * 8 + 1),
-    "irfft": Figure(4 * 8),
-    "irfftn": Figure(4 * 8),
-    "log": Figure(complexes=2 * 16 + 1),
-    "log10": Figure(complexes=3 * 16 + 1),
-    "log1p": Figure(complexes=4 * 16 + 2),
-    "log2": Figure(complexes=3 * 16 + 1),
-    "logical_and": Figure(complexes=2),
-    "logical_not": Figure(complexes=1),
-    "logical_or": Figure(complexes=2),
-    "logical_xor": Figure(complexes=2),
-    "lstsq": Figure(call=8 << 20),
-    "matrix_norm": Figure(complexes=24, call=2 << 20),
-    "matrix_rank": Figure(8 + 5, call=1 << 20),
+    "cholesky": ScratchFigure(2 * 8 + 1),
+    "clip": ScratchFigure(8),  # estimate
+    "conv2d": ScratchFigure(5 * 8),
+    "conv2d_grad": ScratchFigure(10 * 8 + 1),
+    "convolve": ScratchFigure(7 * 8 + 1),
+    "cross_entropy_grad": ScratchFigure(5),
+    "det": ScratchFigure(8 + 1),
+    "divide": ScratchFigure(complexes=4 * 16 + 1),
+    "eig": ScratchFigure(call=1 << 20),
+    "eigh": ScratchFigure(3 * 8, call=1 << 20),
+    "eigvals": ScratchFigure(call=1 << 20),
+    "eigvalsh": ScratchFigure(3 * 8, call=1 << 20),
+    "expm1": ScratchFigure(complexes=5 * 16 + 1),
+    "fft": ScratchFigure(4 * 8),
+    "floor_divide": ScratchFigure(floats=6 * 8 + 3),
+    "hfft": ScratchFigure(4 * 8),
+    "histogram": ScratchFigure(2 * 8 + 2),  # weights, once without those of NaN; masks
+    "ihfft": ScratchFigure(2 * 8 + 1),
+    "inv": ScratchFigure(2 * 8 + 1),
+    "irfft": ScratchFigure(4 * 8),
+    "irfftn": ScratchFigure(4 * 8),
+    "log": ScratchFigure(complexes=2 * 16 + 1),
+    "log10": ScratchFigure(complexes=3 * 16 + 1),
+    "log1p": ScratchFigure(complexes=4 * 16 + 2),
+    "log2": ScratchFigure(complexes=3 * 16 + 1),
+    "logical_and": ScratchFigure(complexes=2),
+    "logical_not": ScratchFigure(complexes=1),
+    "logical_or": ScratchFigure(complexes=2),
+    "logical_xor": ScratchFigure(complexes=2),
+    "lstsq": ScratchFigure(call=8 << 20),
+    "matrix_norm": ScratchFigure(complexes=24, call=2 << 20),
+    "matrix_rank": ScratchFigure(8 + 5, call=1 << 20),
     "median": _SORT,
-    "min": Figure(results=8),
-    "nextafter": Figure(21),
-    "normal": Figure(8),
+    "min": ScratchFigure(results=8),
+    "nextafter": ScratchFigure(21),
+    "normal": ScratchFigure(8),
     "percentile": _SORT._replace(results=6 * 8),  # estimate: the elements between which each one lies
-    "pow": Figure(complexes=4 * 16 + 3),
-    "power": Figure(complexes=4 * 16 + 3),
-    "qr": Figure(call=8 << 20),
+    "pow": ScratchFigure(complexes=4 * 16 + 3),
+    "power": ScratchFigure(complexes=4 * 16 + 3),
+    "qr": ScratchFigure(call=8 << 20),
     "quantile": _SORT._replace(results=6 * 8),  # estimate
-    "reciprocal": Figure(complexes=4 * 16 + 1),
-    "remainder": Figure(floats=3 * 8 + 3),
-    "sign": Figure(complexes=3 * 8 + 2),  # estimate
-    "slogdet": Figure(8 + 1),
-    "solve": Figure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
+    "reciprocal": ScratchFigure(complexes=4 * 16 + 1),
+    "remainder": ScratchFigure(floats=3 * 8 + 3),
+    "sign": ScratchFigure(complexes=3 * 8 + 2),  # estimate
+    "slogdet": ScratchFigure(8 + 1),
+    "solve": ScratchFigure(2 * 8 + 1, call=8 << 20),  # a stack repeats its matrices for each right-hand side
     "sort": _SORT,
-    "std": Figure(complexes=3 * 16),
-    "stdtrit": Figure(23 * 8),  # estimate: the ops of which it is composed
-    "svd": Figure(call=8 << 20),
-    "svdvals": Figure(8 + 5, call=1 << 20),
-    "take_along_axis": Figure(results=2 * 8),
-    "tan": Figure(complexes=4 * 8),  # estimate
-    "tanh": Figure(complexes=4 * 8),  # estimate
-    "uniform": Figure(8),
+    "std": ScratchFigure(complexes=3 * 16),
+    "stdtrit": ScratchFigure(23 * 8),  # estimate: the ops of which it is composed
+    "svd": ScratchFigure(call=8 << 20),
+    "svdvals": ScratchFigure(8 + 5, call=1 << 20),
+    "take_along_axis": ScratchFigure(results=2 * 8),
+    "tan": ScratchFigure(complexes=4 * 8),  # estimate
+    "tanh": ScratchFigure(complexes=4 * 8),  # estimate
+    "uniform": ScratchFigure(8),
     "unique_all": _of_one_line(Sort(3, 4 * 8 + 2)),
     "unique_counts": _of_one_line(Sort(2, 2 * 8 + 1)),
     "unique_inverse": _of_one_line(Sort(3, 3 * 8 + 2)),
     "unique_values": _of_one_line(Sort(2, 8 + 2)),
-    "var": Figure(complexes=3 * 16),
-    "vector_norm": Figure(complexes=24),
+    "var": ScratchFigure(complexes=3 * 16),
+    "vector_norm": ScratchFigure(complexes=24),
 }
 
 
@@ -141,7 +143,7 @@ def least_temporaries(op: str, metas: tuple[OperandMeta, ...], outputs: OutputMe
     return found + figure.values * sum(m.nbytes for m in metas[1:2] if isinstance(m, Meta))
 
 
-def _for_sort(figure: Figure, metas: tuple[OperandMeta, ...]) -> int:
+def _for_sort(figure: ScratchFigure, metas: tuple[OperandMeta, ...]) -> int:
     """The bytes that a sort of the first operand takes. A number in a pair is aligned to its size, up to 8."""
     x = metas[0] if metas else None
     if not isinstance(x, Meta) or (sort := figure.line if x.ndim < 2 else figure.lines) is None:

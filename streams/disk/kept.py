@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...interpreter.checkpoints.layout import values_file
 from ...interpreter.checkpoints.reader import CheckpointReader
-from ...interpreter.checkpoints.record import Record
+from ...interpreter.checkpoints.record import ValueRecord
 from ...interpreter.errors import FileError
 from ...interpreter.files.header import TensorEntry
 from ...interpreter.files.open_file import OpenFile
@@ -41,7 +41,7 @@ class KeptStretch(Stretch):
 
     __slots__ = ("__weakref__", "_entry", "_held", "_reader", "file", "path")
 
-    def __init__(self, reader: KeptReader, name: str, record: Record) -> None:
+    def __init__(self, reader: KeptReader, name: str, record: ValueRecord) -> None:
         super().__init__(record.nbytes)
         self.path = reader.path
         self.file = record.file

@@ -43,12 +43,12 @@ from time import perf_counter_ns
 from typing import NamedTuple
 
 from ...interpreter.errors import KernelError, ProtocolError, TensordError
-from ..library import CollectiveLibrary, Ended, Launch, Operands, Shared, tell_nobody
-from ..links.link import Link
+from ..library import CollectiveLaunch, CollectiveLibrary, Ended, Operands, SharedCommunicator, tell_nobody
+from ..links.link import NodeLink
 from ..stream import LOG
-from .states import COUNTING, DEAF, HEARD_IN, TRANSITIONS, Event, State
+from .states import COUNTING, DEAF, HEARD_IN, TRANSITIONS, GangEvent, State
 from .turns import Turns
-from .words import Heard, Said, Word
+from .words import Heard, SaidWord, Word
 
 
 class Meeting(NamedTuple):
@@ -59,7 +59,7 @@ class Meeting(NamedTuple):
     node: str
     first: bytes
     digest: bytes
-    links: Mapping[str, Link]
+    links: Mapping[str, NodeLink]
 
     @property
     def leads(self) -> bool:
@@ -83,7 +83,7 @@ class Talk:
     def __init__(self, meeting: Meeting, other: str) -> None:
         self.node = other
         follower = meeting.nodes.index(other if meeting.leads else meeting.node)
-        self.said: dict[Word, Said] = {}
+        self.said: dict[Word, SaidWord] = {}
         self.heard: dict[Word, Heard] = {}
         link = meeting.links.get(other)
         for word in Word:
@@ -91,7 +91,7 @@ class Talk:
             if link is None:
                 continue
             if word.is_leaders is meeting.leads:
-                self.said[word] = Said(link, transfer)
+                self.said[word] = SaidWord(link, transfer)
             else:
                 self.heard[word] = Heard(link, transfer)
 
@@ -106,7 +106,7 @@ class Talk:
 class Gang:
     """One launch, as this node sees it."""
 
-    def __init__(self, launch: Launch, library: CollectiveLibrary, turns: Turns, meeting: Meeting) -> None:
+    def __init__(self, launch: CollectiveLaunch, library: CollectiveLibrary, turns: Turns, meeting: Meeting) -> None:
         self.launch = launch
         self.library = library
         self.turns = turns
@@ -165,7 +165,7 @@ class Gang:
 
     # -- one thread at a time --------------------------------------------------------------------------------------
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: GangEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
         if self.state in COUNTING:
             self.since = self.since or perf_counter_ns()
@@ -181,7 +181,7 @@ class Gang:
         if self._error is not None:
             ended(self._error)
             return
-        self._move(Event.BEGUN)
+        self._move(GangEvent.BEGUN)
         self._operands, self._ended = operands, ended
         for other, talk in self._talks.items():
             for word, heard in talk.heard.items():
@@ -215,7 +215,7 @@ class Gang:
         elif word is Word.GO:
             self._go(id_)
         elif word is Word.END:
-            self._move(Event.DISPERSED)
+            self._move(GangEvent.DISPERSED)
         else:
             self._missing[word].discard(other)
             (self._gather if word is Word.READY else self._disperse)()
@@ -226,14 +226,14 @@ class Gang:
             self._queue()
 
     def _queue(self) -> None:
-        self._move(Event.GATHERED)
+        self._move(GangEvent.GATHERED)
         self.turns.take(self, lambda: self._post(self._granted))
 
     def _granted(self) -> None:
         """This node has its turn."""
         if self.state is not State.QUEUING:
             return  # the launch failed meanwhile
-        self._move(Event.GRANTED)
+        self._move(GangEvent.GRANTED)
         self._ids.append(self.library.kept(self.launch.devices))
         if self.meeting.leads:
             self._ask_next()
@@ -270,15 +270,15 @@ class Gang:
     def _launch(
         self, kept: bytes = b"", made_with: bytes = b"", announce: Callable[[bytes], None] = tell_nobody
     ) -> None:
-        self._move(Event.AGREED)
-        self.launch.shared = Shared(kept, made_with, announce, partial(self.turns.leave, self))
+        self._move(GangEvent.AGREED)
+        self.launch.shared = SharedCommunicator(kept, made_with, announce, partial(self.turns.leave, self))
         self.library.begin(self.launch, self._operands, lambda error: self._post(partial(self._has_ended, error)))
 
     def _has_ended(self, error: TensordError | None) -> None:
         """The GPUs of this node no longer use the arrays."""
         aborting = self.state is State.ABORTING
         self.turns.leave(self)
-        self._move(Event.ENDED if error is None else Event.BROKEN)
+        self._move(GangEvent.ENDED if error is None else GangEvent.BROKEN)
         if error is not None and not aborting:
             self._withdraw_words(error)
         self._report(error)
@@ -291,7 +291,7 @@ class Gang:
         """On the leader: end the launch if the GPUs of all nodes have ended."""
         if self.state is State.ENDED and not self._missing[Word.ENDED]:
             self._say(Word.END, self.meeting.others)
-            self._move(Event.DISPERSED)
+            self._move(GangEvent.DISPERSED)
 
     def _withdrawn(self, error: TensordError) -> None:
         if self.state is State.LAUNCHED:
@@ -304,7 +304,7 @@ class Gang:
         if self.state in DEAF:
             return
         before, self._error = self.state, error
-        self._move(Event.FAILED)
+        self._move(GangEvent.FAILED)
         self.turns.leave(self)
         self._withdraw_words(error)
         if before is State.LAUNCHED:

@@ -25,7 +25,7 @@ class State(StrEnum):
     OVER = "nothing"
 
 
-class Event(StrEnum):
+class GangEvent(StrEnum):
     """What has happened."""
 
     BEGUN = "operands and results are there"
@@ -38,8 +38,8 @@ class Event(StrEnum):
     FAILED = "something failed, here or on another node"
 
 
-S, E = State, Event
-TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+S, E = State, GangEvent
+TRANSITIONS: Final[dict[tuple[State, GangEvent], State]] = {
     (S.COMING, E.BEGUN): S.GATHERING,
     (S.GATHERING, E.GATHERED): S.QUEUING,
     (S.QUEUING, E.GRANTED): S.HOLDING,

@@ -26,7 +26,7 @@ from ...interpreter.collectives.over_nodes import WORDS, transfer_of
 from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 from ..library import ID
-from ..links.link import Link
+from ..links.link import NodeLink
 
 DIGEST: Final = 32  # bytes
 FORM: Final = Meta.of((DIGEST + ID,), "uint8")
@@ -52,10 +52,10 @@ class Word(IntEnum):
         return transfer_of(first, WORDS * follower + self)
 
 
-class Said:
+class SaidWord:
     """A word that this node says or withdraws, once."""
 
-    def __init__(self, link: Link, transfer: bytes) -> None:
+    def __init__(self, link: NodeLink, transfer: bytes) -> None:
         self.link = link
         self.transfer = transfer
         self.over = False
@@ -81,7 +81,7 @@ class Said:
 class Heard:
     """A word that another node says. One of the two callbacks is called, once."""
 
-    def __init__(self, link: Link, transfer: bytes) -> None:
+    def __init__(self, link: NodeLink, transfer: bytes) -> None:
         self.link = link
         self.transfer = transfer
         self.over = False

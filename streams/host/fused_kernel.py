@@ -31,7 +31,7 @@ from ...interpreter.programs.program import Program, Step
 from ...interpreter.programs.rows import RowShape
 from ...interpreter.schema.opdef import UNNOTICED, find
 from ...interpreter.types.meta import Shape
-from .fused_layout import Extent, FusedLayout, extent_of
+from .fused_layout import FusedExtent, FusedLayout, extent_of
 
 CACHE: Final = 1 << 19  # bytes that a piece reads and writes: a part of a core's own cache
 LARGEST: Final = 4 * CACHE  # bytes of scratch that may be kept
@@ -204,7 +204,7 @@ def shape_of(program: Program, operand: int) -> Shape | None:
 
 def shape_to_cut(fusion: Fusion, shape: Shape | None) -> Shape | None:
     """The shape of an output, with the fusion's number of axes. The axes of rows are not cut."""
-    if shape is None or extent_of(fusion, shape) is Extent.WHOLE:
+    if shape is None or extent_of(fusion, shape) is FusedExtent.WHOLE:
         return shape
     return RowShape(fusion.shape, fusion.rows).thin
 

@@ -38,7 +38,7 @@ class FusedStep(NamedTuple):
     arrays: Callable[[list[Any]], Any]
 
 
-class Extent(Enum):
+class FusedExtent(Enum):
     """How much of a piece a value covers: all elements, or one element a row, with or without the axes of the rows."""
 
     WHOLE = auto()
@@ -47,20 +47,20 @@ class Extent(Enum):
 
     def lengths(self, piece: Shape, rows: int) -> Shape:
         """The value's shape in a piece of shape `piece`, whose rows have `rows` axes."""
-        if self is Extent.WHOLE:
+        if self is FusedExtent.WHOLE:
             return piece
-        return piece[:rows] if self is Extent.DROPPED else RowShape(piece, rows).thin
+        return piece[:rows] if self is FusedExtent.DROPPED else RowShape(piece, rows).thin
 
     def count(self, piece: Shape, rows: int) -> int:
         """The value's elements in such a piece."""
         return math.prod(self.lengths(piece, rows))
 
 
-def extent_of(fusion: Fusion, shape: Shape) -> Extent:
+def extent_of(fusion: Fusion, shape: Shape) -> FusedExtent:
     """The extent of a step's result of that shape."""
     if shape == fusion.shape:
-        return Extent.WHOLE
-    return Extent.THIN if len(shape) == len(fusion.shape) else Extent.DROPPED
+        return FusedExtent.WHOLE
+    return FusedExtent.THIN if len(shape) == len(fusion.shape) else FusedExtent.DROPPED
 
 
 class Temporary(NamedTuple):
@@ -75,7 +75,7 @@ class ScratchPart(NamedTuple):
     """A part of the scratch: the bytes of an element, and the extent."""
 
     width: int
-    extent: Extent
+    extent: FusedExtent
 
 
 @dataclass(slots=True)
@@ -88,13 +88,13 @@ class Cell:
     output: int
     part: int
     itemsize: int
-    extent: Extent = Extent.WHOLE
+    extent: FusedExtent = FusedExtent.WHOLE
     until: int = -1
     dtype: Any = None
     end: float = math.inf
     made: Any = None  # the output's dtype
 
-    def takes(self, step: int, last: int, dtype: Any, extent: Extent = Extent.WHOLE) -> bool:
+    def takes(self, step: int, last: int, dtype: Any, extent: FusedExtent = FusedExtent.WHOLE) -> bool:
         """Return whether a value of that extent may lie here, from step `step`, which makes it, to its last reader
         `last`.
 
@@ -148,7 +148,7 @@ class FusedLayout:
     @property
     def width(self) -> int:
         """The bytes of scratch for one element of the fusion's shape."""
-        return sum(part.width for part in self.parts if part.extent is Extent.WHOLE)
+        return sum(part.width for part in self.parts if part.extent is FusedExtent.WHOLE)
 
     def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
         """The memory of the outputs: free until the outputs are made, once inputs that lie there were read."""
@@ -177,9 +177,9 @@ class FusedLayout:
         meta = self._metas[value]
         return None if meta is None else meta.dtype  # values of a fusion are never pending
 
-    def _extent(self, value: int) -> Extent:
+    def _extent(self, value: int) -> FusedExtent:
         meta = self._metas[value]
-        return Extent.WHOLE if meta is None else extent_of(self._fusion, meta.shape)
+        return FusedExtent.WHOLE if meta is None else extent_of(self._fusion, meta.shape)
 
     def _temporary(self, step: int, value: int) -> int:
         """A position for a result that only the fusion reads."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...interpreter.wire.segments import SHARED_FROM, Segment, available, descriptors_left, new_number
+from ...interpreter.wire.segments import SHARED_FROM, MemorySegment, available, descriptors_left, new_number
 
 
 def shared_block(nbytes: int) -> NDArray[np.uint8]:
@@ -25,7 +25,7 @@ def shared_block(nbytes: int) -> NDArray[np.uint8]:
     """
     if nbytes >= SHARED_FROM and available() and descriptors_left() > 0:
         try:
-            segment = Segment.create(nbytes, new_number())
+            segment = MemorySegment.create(nbytes, new_number())
             segment.seal_future_writes()
         except OSError:  # no descriptors, mappings or memory; the code below finds out if it is memory
             pass

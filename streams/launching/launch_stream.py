@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .launcher import Launcher
 
 
-class Owner(Protocol):
+class StreamOwner(Protocol):
     """The device, as its streams see it."""
 
     name: str
@@ -253,7 +253,7 @@ def began_after(source: Task) -> int:
     return 0 if event is EXECUTED or event is None else int(event.time)
 
 
-def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
+def run_to_the_end(owner: StreamOwner, who: str, work: Callable[[], None]) -> None:
     """Do the work of a thread until it is over. An exception loses the device; the work then fails all remaining tasks.
 
     No function of CUDA is called on a lost device.
@@ -271,7 +271,7 @@ def run_to_the_end(owner: Owner, who: str, work: Callable[[], None]) -> None:
             context = nullcontext()
 
 
-def lost_error(owner: Owner, task: Task) -> KernelError:
+def lost_error(owner: StreamOwner, task: Task) -> KernelError:
     """The error of a task that the loss of its device may have hit, or that came after the loss."""
     message = f"{owner.lost} (with {task.label}, or before)"
     return KernelError(message, op=task.label, instruction=task.id)

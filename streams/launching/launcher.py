@@ -21,7 +21,7 @@ from ...interpreter.errors import KernelError
 from ...interpreter.ops.positions import LATE, Check
 from ..stream import StreamKind, Task
 from ..threads.events import EXECUTED, LAUNCH_CONDITION
-from .launch_stream import Burst, LaunchStream, Owner, run_to_the_end
+from .launch_stream import Burst, LaunchStream, StreamOwner, run_to_the_end
 from .stream_fences import Events, StreamFence
 
 Batch: TypeAlias = tuple[LaunchStream | None, Any]  # a stream and tasks for it; or None and memory to be dropped
@@ -39,7 +39,9 @@ class Launching(threading.local):
 class Launcher:
     """The thread that launches for all streams of one device. `new_event` makes an event that the host can sleep on."""
 
-    def __init__(self, owner: Owner, new_event: Callable[[], Any], clock: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(
+        self, owner: StreamOwner, new_event: Callable[[], Any], clock: Callable[[], int] = perf_counter_ns
+    ) -> None:
         self.owner = owner
         self.clock = clock
         self.launching = Launching()

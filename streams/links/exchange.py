@@ -26,7 +26,7 @@ import numpy as np
 
 from ...interpreter.errors import KernelError, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
-from .failures import Failures
+from .failures import TransferFailures
 from .link import Array, Into, Told
 
 Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies this number of bytes
@@ -71,7 +71,7 @@ class Exchange:
         self._carry = carry
         self._lock = threading.Lock()
         self._open: dict[bytes, Transfer] = {}
-        self._failed = Failures()  # for halves that have not begun
+        self._failed = TransferFailures()  # for halves that have not begun
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
         self._begin(transfer, LocalHalf(meta, array, done), sends=True)

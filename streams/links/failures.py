@@ -51,7 +51,7 @@ class ByClient(Generic[K]):
         return next(iter(largest if len(largest) > kept // SHARES else self._transfers))
 
 
-class Failures:
+class TransferFailures:
     """Errors by transfer."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from ...interpreter.errors import MetadataError, node_lost
 from .exchange import Carry, Exchange, at_once
-from .link import Link
+from .link import NodeLink
 
 
 class InMemory:
@@ -18,7 +18,7 @@ class InMemory:
         self.exchanges = dict(exchanges)
         self.lost: dict[str, str] = {}  # lost nodes -> the reason
 
-    def to(self, node: str, incarnation: int = 0) -> Link:  # noqa: ARG002 - nothing here is started anew
+    def to(self, node: str, incarnation: int = 0) -> NodeLink:  # noqa: ARG002 - nothing here is started anew
         if node in self.lost:
             raise node_lost(node, self.lost[node])
         if node not in self.exchanges:

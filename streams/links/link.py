@@ -34,7 +34,7 @@ Into: TypeAlias = Any  # the destination of a value: an Array, or a Merge
 SMALL: Final = 64 << 10  # bytes of a value that may be sent before the receiver has memory
 
 
-class Link(Protocol):
+class NodeLink(Protocol):
     """Carries values between this machine and one other node."""
 
     def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
@@ -63,6 +63,6 @@ class Links(Protocol):
 
     node: str
 
-    def to(self, node: str, incarnation: int = 0) -> Link:
+    def to(self, node: str, incarnation: int = 0) -> NodeLink:
         """The link to a node, which may be this one. MetadataError if there is no node of that name, with the known
         names. NodeLost if the node is lost, or its daemon has another incarnation (0: any is accepted)."""

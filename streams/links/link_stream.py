@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from ..stream import Sink, Stream, StreamKind, Task
 
 
-class Progress(Protocol):
+class TransferProgress(Protocol):
     """The progress of a task that waits for other nodes. `since`: nanoseconds since which a long wait counts as a hang;
     0 while none does."""
 
@@ -54,7 +54,7 @@ class LinkStream(Stream):
         self._clock = clock
         self._limited: dict[int, Task] = {}  # by number: tasks with a limit of time
         self._joint: dict[int, Task] = {}  # by number: tasks of a joint stream
-        self.progress: dict[int, Progress] = {}  # by number: of tasks that report it
+        self.progress: dict[int, TransferProgress] = {}  # by number: of tasks that report it
 
     def submit(self, tasks: Sequence[Any]) -> None:
         for task in tasks:

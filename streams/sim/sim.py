@@ -41,7 +41,7 @@ from ..options import (
     seconds,
 )
 from ..stream import Sink, StreamKind
-from ..threads.worker import Pace, WorkerStream
+from ..threads.worker import TaskPace, WorkerStream
 
 LATENCY: Final = seconds("of one transfer")
 LAUNCHES: Final = flag(
@@ -80,11 +80,11 @@ class SimOptions:
     late_errors: Annotated[bool, LATE_ERRORS] = False
     faults: Annotated[tuple[Fault, ...], FAULTS] = ()
 
-    def pace(self, kind: StreamKind) -> Pace:
+    def pace(self, kind: StreamKind) -> TaskPace:
         """The least time that tasks on a stream of that kind take."""
         if kind is StreamKind.COMPUTE:
-            return Pace(self.compute_delay, 0.0, 1 / self.compute_rate if self.compute_rate else 0.0)
-        return Pace(self.latency, 1 / self.bandwidth if self.bandwidth else 0.0, 0.0)
+            return TaskPace(self.compute_delay, 0.0, 1 / self.compute_rate if self.compute_rate else 0.0)
+        return TaskPace(self.latency, 1 / self.bandwidth if self.bandwidth else 0.0, 0.0)
 
 
 class SimMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):

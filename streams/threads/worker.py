@@ -62,7 +62,7 @@ class Interceptor(Protocol):
         """Let every hanging task continue."""
 
 
-class Pace(NamedTuple):
+class TaskPace(NamedTuple):
     """The least seconds that tasks take: per task, per byte that it moves, and per operation of its kernel."""
 
     task: float
@@ -91,7 +91,7 @@ class WorkerStream(Stream):
         interceptor: Interceptor,
         *,
         may_inline: bool = True,
-        pace: Pace | None = None,
+        pace: TaskPace | None = None,
     ) -> None:
         super().__init__(device, kind, index)
         self.may_inline = may_inline

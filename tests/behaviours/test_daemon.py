@@ -22,7 +22,7 @@ import zmq
 
 import tensord as td
 from tensord.client.session.session import Session
-from tensord.client.transport.link import Link
+from tensord.client.transport.link import DealerSocket
 from tensord.interpreter.wire.frames import VERSION
 from tensord.interpreter.wire.messages import Fetch
 
@@ -684,7 +684,7 @@ def test_what_keeps_a_client_from_coming_back_is_no_end_while_the_lease_lasts(tc
     """Its host's name is not known for a moment, or there is no descriptor."""
     daemon = tcp(30)
     left = [2]
-    configure = Link.configure
+    configure = DealerSocket.configure
 
     def refuse(link, socket):
         if left[0]:
@@ -695,7 +695,7 @@ def test_what_keeps_a_client_from_coming_back_is_no_end_while_the_lease_lasts(tc
     with daemon.connect() as session:
         x = session.asarray(np.ones(4))
         x.wait()
-        monkeypatch.setattr(Link, "configure", refuse)
+        monkeypatch.setattr(DealerSocket, "configure", refuse)
         cut(session)
         assert (x + 1.0).tolist() == [2.0] * 4
         assert left == [0]

@@ -12,7 +12,7 @@ import pytest
 
 import tensord as td
 from tensord.streams.cuda.direct import DirectKernels
-from tensord.streams.cuda.own_kernel import Launch, OwnKernel
+from tensord.streams.cuda.own_kernel import KernelLaunch, OwnKernel
 from tensord.vm.routines.running import graphing
 from tensord.vm.routines.running.graphing import GRAPHS, SEEN
 
@@ -49,11 +49,11 @@ class Own(OwnKernel):
             return self.library(*arrays)
         return launch.function(launch.grid, launch.block, tuple(launch.arguments))
 
-    def launch_of(self, arrays: Any) -> Launch | None:
+    def launch_of(self, arrays: Any) -> KernelLaunch | None:
         if not all(each.flags.c_contiguous for each in arrays if hasattr(each, "flags")):
             return None
         values = [np.float64(each) if isinstance(each, float) else each for each in arrays]
-        return Launch(self.kernel, (1,), (256,), values)
+        return KernelLaunch(self.kernel, (1,), (256,), values)
 
 
 @pytest.fixture

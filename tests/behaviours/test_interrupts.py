@@ -17,7 +17,7 @@ import pytest
 import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
-from tensord.client.waiting.steps import Pause, Steps, Work, on_thread
+from tensord.client.waiting.steps import LongWork, Pause, Steps, on_thread
 
 ROUNDS = 4
 
@@ -160,7 +160,7 @@ def test_a_later_step_of_a_wait_is_interrupted_while_another_thread_is_inside_at
 
     def waiting() -> Steps[None]:
         yield Pause(0.0)
-        yield Work(begin)
+        yield LongWork(begin)
         reached.append("the last step")
 
     def begin() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.rooms import TRIPS, Called, Counts, counted, is_upward
+from bench.rooms import TRIPS, Counts, ProfiledCall, counted, is_upward
 
 from ..each_case import each_case
 
@@ -49,10 +49,10 @@ def test_each_trip_has_its_figures():
 
 def test_a_call_into_another_folder_is_an_entry_and_one_against_the_order_of_the_contracts_is_upward():
     calls = [
-        Called(1, "vm/memory/ledger.py", "expect", "vm/scheduler/scheduler.py"),
-        Called(1, "vm/scheduler/edges.py", "consume", "vm/scheduler/scheduler.py"),
-        Called(1, "vm/admission/accesses.py", "answer", "vm/scheduler/scheduler.py"),
-        Called(1, "vm/machine.py", "sink", "streams/threads/worker.py"),
+        ProfiledCall(1, "vm/memory/ledger.py", "expect", "vm/scheduler/scheduler.py"),
+        ProfiledCall(1, "vm/scheduler/edges.py", "consume", "vm/scheduler/scheduler.py"),
+        ProfiledCall(1, "vm/admission/accesses.py", "answer", "vm/scheduler/scheduler.py"),
+        ProfiledCall(1, "vm/machine.py", "sink", "streams/threads/worker.py"),
     ]
     assert counted(calls) == Counts(calls=4, files=4, entries=3, upwards=2)
 

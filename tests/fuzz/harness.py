@@ -18,7 +18,7 @@ import zmq
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.programs.convention import weight_of
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import Reader
+from tensord.interpreter.programs.records import RecordsReader
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.frames import BATCH, HELLO, REFUSED, REPLIES, VERSION, WELCOME, host_identity
 from tensord.interpreter.wire.limits import Limits
@@ -247,7 +247,7 @@ class Harness:
 def steps_of(session: VmSession) -> int:
     """What all programs and routines count for, added up anew."""
     linked = [routine for routine in session.routines.values() if isinstance(routine, SessionProgram)]
-    programs = [one for one in session.programs.values() if isinstance(one, Program | Reader)]
+    programs = [one for one in session.programs.values() if isinstance(one, Program | RecordsReader)]
     known = (*(routine.program for routine in linked), *programs)
     steps = sum(one.weight if isinstance(one, Program) else one.weight() for one in known)
     return steps + sum(weight_of(routine.convention) for routine in linked if routine.convention is not None)

@@ -18,7 +18,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.numbers import PARAMETER
 from tensord.interpreter.programs.program import EFFECT, PRINT, effects_of
-from tensord.interpreter.programs.records import Reader, wire_records
+from tensord.interpreter.programs.records import RecordsReader, wire_records
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.serial.values import Value
 
@@ -411,7 +411,7 @@ def parameters_of(program: programs.Program, numbers: Sequence[Any]) -> list[Any
 
 def with_texts(program: programs.Program) -> programs.Program:
     """The program with texts in the place of the numbers of its lines, as clients have them."""
-    reader = Reader()
+    reader = RecordsReader()
     found = [reader.add(record) for record in wire_records(program, lambda line: f"step {line}")]
     assert found[-1] is not None
     return found[-1]

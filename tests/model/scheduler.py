@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tensord.interpreter.errors import QuotaError, TensordError
-from tensord.interpreter.files.header import Piece, TensorEntry
+from tensord.interpreter.files.header import FilePiece, TensorEntry
 from tensord.interpreter.files.on_wire import encode_entry
 from tensord.interpreter.files.open_file import OpenFile
 from tensord.interpreter.opcodes import Opcode
@@ -86,7 +86,9 @@ class Files:
             return messages
         id_, array, device = step.fields
         payload = np.array(array, order="C")
-        entry = TensorEntry("values", Meta.of(payload.shape, payload.dtype), Piece(0, payload.nbytes, payload.nbytes))
+        entry = TensorEntry(
+            "values", Meta.of(payload.shape, payload.dtype), FilePiece(0, payload.nbytes, payload.nbytes)
+        )
         self.values.append(payload.tobytes())
         own, digest = (id_ % 3 == 0), (id_ % 5 == 0)
         load = Load(1, (id_,), (encode_entry(entry),), device, own, digest, step.location)

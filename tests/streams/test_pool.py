@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensord.streams.device import Order
+from tensord.streams.device import LaunchOrder
 from tensord.streams.pool import Pool, owner_of, size_class
 
 
@@ -35,7 +35,7 @@ def test_a_freed_buffer_is_the_next_one_of_its_class():
 
 
 def test_memory_that_no_launch_may_still_use_is_preferred_or_made_if_there_is_room():
-    order = Order()
+    order = LaunchOrder()
     buffers = Pool(1 << 20, lambda nbytes: np.empty(nbytes, np.uint8), size_class, order)
     order.reached = 5
     old, busy = buffers.take(100), buffers.take(100)

@@ -16,7 +16,7 @@ from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.errors import MetadataError, QuotaError
 from ...streams.gangs.gang import Gang, Meeting
 from ...streams.gangs.turns import Turns
-from ...streams.library import CollectiveLibrary, Launch
+from ...streams.library import CollectiveLaunch, CollectiveLibrary
 from ...streams.links.link_stream import LinkStream
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
@@ -69,7 +69,7 @@ class GangGroup(LaunchedGroup):
     def label_of(self, name: str) -> str:
         return launch_label(name, [node for node in self.meeting.nodes if node != self.meeting.node])
 
-    def prepare(self, instruction: Instruction, launch: Launch) -> StepEnd:
+    def prepare(self, instruction: Instruction, launch: CollectiveLaunch) -> StepEnd:
         gang = Gang(launch, self.library, self.turns, self.meeting)
         instruction.remote = True
         instruction.kernel = partial(self.begin_gang, gang, instruction)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...interpreter.collectives.choice import Schedule, schedule_of
-from ...interpreter.collectives.collective import Collective
+from ...interpreter.collectives.collective import CollectiveSpec
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import STREAM, ResolvedRequest
 from ...interpreter.collectives.steps import ChunkRegion, CollectiveStep, numbered
@@ -269,7 +269,7 @@ class StepEnd(InstructionEnd):
             add_to(done.author.moved, done.bytes_moved)
 
 
-def name_of(given: Collective, algorithm: str, number: int) -> str:
+def name_of(given: CollectiveSpec, algorithm: str, number: int) -> str:
     """`all_reduce 64 MiB ring of 4 #12`, with the id of the first instruction."""
     return f"{given.kind} {size(given.nbytes)} {algorithm} of {given.ranks} #{number}"
 
@@ -279,7 +279,7 @@ def labels_of(name: str, steps: Sequence[CollectiveStep], ranks: int) -> list[st
     return [f"{name}, {text}" for text in numbered(steps, ranks)]
 
 
-def unread_inputs(given: Collective, steps: Sequence[CollectiveStep]) -> list[int]:
+def unread_inputs(given: CollectiveSpec, steps: Sequence[CollectiveStep]) -> list[int]:
     """The ranks of the inputs that no step reads."""
     places = [place for step in steps for place in (step.source, step.base) if place is not None]
     read = {place.rank for place in places if place.is_input}
@@ -287,7 +287,7 @@ def unread_inputs(given: Collective, steps: Sequence[CollectiveStep]) -> list[in
 
 
 def kernel_of(
-    given: Collective, step: CollectiveStep, origin: Region, device: Device, copy: Receive, *, in_place: bool
+    given: CollectiveSpec, step: CollectiveStep, origin: Region, device: Device, copy: Receive, *, in_place: bool
 ) -> Callable[..., None]:
     """The kernel of a step, whose arguments are the arrays of the result, of the base (if any) and of the source.
 

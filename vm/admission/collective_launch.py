@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from ...interpreter.collectives.collective import Collective, CollectiveKind
+from ...interpreter.collectives.collective import CollectiveKind, CollectiveSpec
 from ...interpreter.collectives.library import Calls, calls_of, element_of
 from ...interpreter.collectives.regions import Region, whole
 from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.collectives.steps import ChunkRegion
 from ...interpreter.opcodes import Opcode
-from ...streams.library import CollectiveLibrary, Launch, Operand, Operands
+from ...streams.library import CollectiveLaunch, CollectiveLibrary, Operand, Operands
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
@@ -74,7 +74,7 @@ class LaunchedGroup(Group):
         instruction.reads = tuple(dict.fromkeys([binding.copy for binding in (*results, *inputs)]))
         instruction.writes = tuple([self.token(ChunkRegion(rank, WHOLE, 0)) for rank in self.devices])
         here = {rank: one.name for rank, one in self.devices.items()}
-        launch = Launch(name, self.names, here, calls, element, self.request.reduction)
+        launch = CollectiveLaunch(name, self.names, here, calls, element, self.request.reduction)
         end = self.prepare(instruction, launch)
         self.send(instruction, device.backend.copy_stream(StreamKind.JOINT), given.nbytes, end)
 
@@ -82,16 +82,16 @@ class LaunchedGroup(Group):
         """The label of the LAUNCH."""
         return name
 
-    def prepare(self, instruction: Instruction, launch: Launch) -> StepEnd:
+    def prepare(self, instruction: Instruction, launch: CollectiveLaunch) -> StepEnd:
         """Set the kernel, which begins the launch, and return what the end of the LAUNCH means."""
         instruction.kernel = partial(self.begin, launch)
         return LaunchEnd(instruction.device, self.library, launch)
 
-    def begin(self, launch: Launch, *given: Any) -> None:
+    def begin(self, launch: CollectiveLaunch, *given: Any) -> None:
         """Start the launch in the library. `given`: the arrays, and the callback."""
         self.library.begin(launch, self.operands(launch, given[:-1]), given[-1])
 
-    def operands(self, launch: Launch, arrays: Sequence[Any]) -> Operands:
+    def operands(self, launch: CollectiveLaunch, arrays: Sequence[Any]) -> Operands:
         """The regions of the arrays that the library's calls read and write. `arrays`: the results, then the inputs."""
         ranks = len(self.devices)
         results, inputs = dict(zip(self.devices, arrays[:ranks], strict=True)), arrays[ranks:]
@@ -104,7 +104,7 @@ class LaunchEnd(StepEnd):
     __slots__ = ("launch", "library")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, carrier: DeviceState, library: CollectiveLibrary, launch: Launch) -> None:
+    def __init__(self, carrier: DeviceState, library: CollectiveLibrary, launch: CollectiveLaunch) -> None:
         super().__init__(carrier, StreamKind.JOINT)
         self.library = library
         self.launch = launch
@@ -114,7 +114,7 @@ class LaunchEnd(StepEnd):
             self.library.withdraw(self.launch, doomed.error)
 
 
-def operands_of(given: Collective, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
+def operands_of(given: CollectiveSpec, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
     """The regions that each call reads and writes. `inputs`, `results`: by rank; a broadcast has one input."""
     alone = given.kind is CollectiveKind.BROADCAST
     return [

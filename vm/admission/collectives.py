@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...interpreter.collectives.collective import Collective as Given
+from ...interpreter.collectives.collective import CollectiveSpec as Given
 from ...interpreter.collectives.request import ResolvedRequest, asked_for, check_ranks
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name

@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...interpreter.collectives.choice import Schedule
-from ...interpreter.collectives.collective import Collective as Given
+from ...interpreter.collectives.collective import CollectiveSpec as Given
 from ...interpreter.collectives.over_nodes import (
-    Task,
+    NodeStep,
     asked_over_nodes,
     digest_of,
     is_launchable,
@@ -44,7 +44,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective, decode_meta
 from ...streams.gangs.gang import Meeting
 from ...streams.gangs.turns import Turns
-from ...streams.links.link import Link, Merge
+from ...streams.links.link import Merge, NodeLink
 from ...streams.stream import Stream, StreamKind
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
@@ -170,24 +170,24 @@ class CollectivesOverNodes:
             if task.source != task.target:
                 self.withdraw_task(mine, task, error)
 
-    def link_to(self, mine: Participation, node: str) -> Link:
+    def link_to(self, mine: Participation, node: str) -> NodeLink:
         """The link to another node that takes part."""
         return self.transfers.link_to(node, mine.incarnations.get(node, 0))
 
-    def link_if_there(self, mine: Participation, node: str) -> Link | None:
+    def link_if_there(self, mine: Participation, node: str) -> NodeLink | None:
         """The link to another node; None if it is gone."""
         try:
             return self.link_to(mine, node)
         except TensordError:
             return None
 
-    def meeting(self, mine: Participation, link_to: Callable[[Participation, str], Link | None]) -> Meeting:
+    def meeting(self, mine: Participation, link_to: Callable[[Participation, str], NodeLink | None]) -> Meeting:
         """The meeting in which this node and the others agree to launch."""
         meeting = Meeting(launching_nodes(mine.asked), mine.node, mine.first, digest_of(mine.asked), {})
         links = {other: link for other in meeting.others if (link := link_to(mine, other)) is not None}
         return meeting._replace(links=links)
 
-    def withdraw_task(self, mine: Participation, task: Task, error: TensordError) -> None:
+    def withdraw_task(self, mine: Participation, task: NodeStep, error: TensordError) -> None:
         sends = task.source == mine.node
         link = self.link_if_there(mine, task.target if sends else task.source)
         if link is not None:  # a lost node cannot be told
@@ -229,7 +229,7 @@ class GroupOverNodes(Group):
             else:
                 self.receive_chunk(task, label, transfer_of(self.first, task.number))
 
-    def send_chunk(self, task: Task, label: str, transfer: bytes) -> None:
+    def send_chunk(self, task: NodeStep, label: str, transfer: bytes) -> None:
         """Send a chunk in place, or from a packed copy on the host."""
         source, meta, node = task.step.source, task.meta, task.target
         binding, region, link = self.binding(source), source.region, self.links[node]
@@ -243,7 +243,7 @@ class GroupOverNodes(Group):
         self.transfers.admit_send(self.cause, link, half, Piece(staged, meta), node, self.limit)
         self.drop(staged)
 
-    def receive_chunk(self, task: Task, label: str, transfer: bytes) -> None:
+    def receive_chunk(self, task: NodeStep, label: str, transfer: bytes) -> None:
         """Receive a chunk into the result, or into a temporary value that the step then copies or merges."""
         step, meta = task.step, task.meta
         device = self.devices[step.rank]

@@ -31,7 +31,7 @@ from ...interpreter.wire.fields import Role, is_name, is_natural, is_transfer
 from ...interpreter.wire.forms import name_fields
 from ...interpreter.wire.messages import Recv, Send
 from ...interpreter.wire.roles import messages_of, number_of
-from ...streams.links.link import Link, Links, Told
+from ...streams.links.link import Links, NodeLink, Told
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
@@ -158,7 +158,7 @@ class NodeTransfers:
             raise MetadataError(NO_NODE)
         return self.links.node
 
-    def link_to(self, node: str, incarnation: int = 0) -> Link:
+    def link_to(self, node: str, incarnation: int = 0) -> NodeLink:
         """The link to a node's daemon with this incarnation; 0 means any."""
         if self.links is None:
             raise MetadataError(NO_NODE)
@@ -201,7 +201,7 @@ class NodeTransfers:
         self.admit_send(cause, link, half, Piece(source, known(source.tensor)), node)
         drop_packed(source)
 
-    def admit_send(self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limit: int = 0) -> None:
+    def admit_send(self, cause: Cause, link: NodeLink, half: Half, piece: Piece, node: str, limit: int = 0) -> None:
         """Admit the instruction that sends a piece. `limit`: nanoseconds; 0 for none."""
         source, meta, take, _ = piece
         label = str(LinkLabel.of(SEND, node, half.transfer))
@@ -281,7 +281,7 @@ class NodeTransfers:
         return Binding(copy, tensor, 0, None)
 
     def admit_recv(
-        self, cause: Cause, link: Link, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
+        self, cause: Cause, link: NodeLink, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
     ) -> None:
         """Admit the EXPECT and the RECV of a piece. `limits`: nanoseconds for each; 0 for none."""
         target, meta = piece.binding, piece.meta
@@ -299,7 +299,7 @@ class NodeTransfers:
 
         self.admit(second, half, receive, self.received, node)
 
-    def admit_landing(self, cause: Cause, link: Link, half: Half, landing: Landing, node: str, limit: int) -> None:
+    def admit_landing(self, cause: Cause, link: NodeLink, half: Half, landing: Landing, node: str, limit: int) -> None:
         """Admit the single instruction of a RECV into existing memory. `limit`: nanoseconds; 0 for none."""
         bindings, meta, into, tokens, writes = landing
         device, label = bindings[0].copy.device, str(LinkLabel.of(RECV, node, half.transfer))

@@ -14,7 +14,7 @@ from operator import length_hint
 from typing import Any, TypeAlias
 
 from ...interpreter.types.meta import Scalar
-from ...streams.device import Order
+from ...streams.device import LaunchOrder
 from ..memory.ledger import has_spare
 from ..memory.recycling import make_tensor
 from ..memory.victims import touch
@@ -275,7 +275,7 @@ def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -
     return None
 
 
-def launch_all(calls: Iterator[Any], order: Order) -> None:
+def launch_all(calls: Iterator[Any], order: LaunchOrder) -> None:
     """Launch kernels in order. A kernel that could not be launched counts as a launch, too."""
     for kernel, arguments in calls:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from ...interpreter.checkpoints.record import INNER, Record
+from ...interpreter.checkpoints.record import INNER, ValueRecord
 from ...interpreter.errors import MetadataError
 from ..model.directory import Published, PublishedRoutine
 from .written_with import Plugins
@@ -64,7 +64,7 @@ class Contents(Generic[Kind]):
                 fields[SAME] = first[tensor]
 
 
-def owner_of(record: Record) -> str | None:
+def owner_of(record: ValueRecord) -> str | None:
     """The name of the routine that captures the tensor of a record, or None."""
     try:
         owner = record.fields.get(OF)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
-from ...interpreter.checkpoints.record import INNER, Generation, Record
+from ...interpreter.checkpoints.record import INNER, Generation, ValueRecord
 from ...interpreter.checkpoints.writer import GenerationWriter
 from ...interpreter.errors import FileError, MetadataError, QuotaError, TensordError
 from ...interpreter.files.open_file import OpenFile
@@ -48,8 +48,8 @@ class CheckpointJob:
         self.last = target.last
         self.contents = contents
         self.keep = keep
-        self.intact: dict[str, Record] = {}
-        self.kept: dict[str, Record] = {}
+        self.intact: dict[str, ValueRecord] = {}
+        self.kept: dict[str, ValueRecord] = {}
         self.same: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.groups: list[set[str]] = list(contents.groups)
@@ -242,7 +242,7 @@ class CheckpointJob:
             return
         bound = {*self.durable, *self.contents.values, *self.contents.routines}
         stays = set(self.durable).difference(self.contents.names)
-        kept: dict[str, Record] = {}
+        kept: dict[str, ValueRecord] = {}
         for name, (record, _, ours) in self.last.names.items():
             both = {name, owner_of(record)}
             if not (ours or both & bound):
@@ -252,7 +252,7 @@ class CheckpointJob:
                 kept[name] = record
         self._keep_as_it_was(writer, kept.items())
 
-    def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, Record]]) -> None:
+    def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, ValueRecord]]) -> None:
         """Add records of the last generation with their fields, except those whose files are gone."""
         for name, record in records:
             if name not in writer.records:

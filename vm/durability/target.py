@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.checkpoints.directory import CheckpointDirectory
-from ...interpreter.checkpoints.record import Generation, Record
+from ...interpreter.checkpoints.record import Generation, ValueRecord
 from ...interpreter.types.meta import Meta
 from ..model.directory import PublishedRoutine
 from ..model.tensor import Storage, Tensor
@@ -45,7 +45,7 @@ class DurableEntry(NamedTuple):
     name.
     """
 
-    record: Record
+    record: ValueRecord
     stood: Stood | None
     ours: bool
 
@@ -112,7 +112,7 @@ class Target:
         """The names in the last generation."""
         return self.last.names.keys()
 
-    def records(self) -> dict[Key | PublishedRoutine, Record]:
+    def records(self) -> dict[Key | PublishedRoutine, ValueRecord]:
         """The records of written values that may still be unchanged, by key."""
         kept = ((one.record, one.stood) for one in self.last.names.values())
         return {stood.what: record for record, stood in kept if stood is not None and isinstance(stood.what, Key)}

@@ -22,7 +22,7 @@ from .unfolding import Unfolding
 
 if TYPE_CHECKING:
     from ...interpreter.programs.program import Program
-    from ...interpreter.programs.records import Reader
+    from ...interpreter.programs.records import RecordsReader
 
 PRIVATE: Final = 1 << 40  # the signatures that runs make have numbers above, those of clients below
 
@@ -143,7 +143,7 @@ class VmSession:
         self.immediate: dict[int, Plan] = {}  # the plans whose calls may run at admission
         self.offered: set[int] = set()  # live instructions whose values another node has not received yet
         self.operands = 0  # of all plans
-        self.programs: dict[int, Program | Reader | TensordError] = {}
+        self.programs: dict[int, Program | RecordsReader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature made by a run

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from ...interpreter.programs.passes.table import chosen_names
 from ...interpreter.programs.program import Program
-from ...interpreter.programs.records import Reader
+from ...interpreter.programs.records import RecordsReader
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.promotion import describe
 from ...interpreter.types.device_names import own_name
@@ -30,7 +30,7 @@ class Holder(Protocol):
 
     limits: Limits
     newest: int
-    programs: dict[int, Reader | Program | TensordError]
+    programs: dict[int, RecordsReader | Program | TensordError]
     routines: dict[int, SessionProgram | TensordError]
     steps: int
 
@@ -40,7 +40,7 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
     id_, records = message
     if id_ not in session.programs:
         check_new_id(session, id_, session.programs)
-        session.programs[id_] = Reader(infer)
+        session.programs[id_] = RecordsReader(infer)
     reader = session.programs[id_]
     if isinstance(reader, TensordError):
         return
@@ -56,7 +56,7 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
         session.programs[id_] = error.reraisable()
 
 
-def add_records(session: Holder, reader: Reader, records: Sequence[Any]) -> Reader | Program:
+def add_records(session: Holder, reader: RecordsReader, records: Sequence[Any]) -> RecordsReader | Program:
     """The reader with these records added, or the program that they end."""
     program = None
     for record in records:
@@ -168,7 +168,7 @@ def check_in_group(routine: SessionProgram) -> None:
 def drop(session: Holder, id_: int) -> SessionProgram | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
-    if isinstance(program, Program | Reader):
+    if isinstance(program, Program | RecordsReader):
         session.steps -= weight_of(program)
     routine = session.routines.pop(id_, None)
     if not isinstance(routine, SessionProgram):
@@ -204,15 +204,15 @@ def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
     return found
 
 
-def size_of(program: Reader | Program | TensordError | None) -> int:
+def size_of(program: RecordsReader | Program | TensordError | None) -> int:
     """How many steps it has."""
     if isinstance(program, Program):
         return len(program.steps)
-    return program.steps if isinstance(program, Reader) else 0
+    return program.steps if isinstance(program, RecordsReader) else 0
 
 
-def weight_of(program: Reader | Program | TensordError) -> int:
+def weight_of(program: RecordsReader | Program | TensordError) -> int:
     """Its weight in the quota of steps."""
     if isinstance(program, Program):
         return program.weight
-    return program.weight() if isinstance(program, Reader) else 0
+    return program.weight() if isinstance(program, RecordsReader) else 0

@@ -17,7 +17,7 @@ from ...interpreter.errors import (
     without_frames,
 )
 from ...interpreter.programs.program import Program
-from ...interpreter.programs.records import Reader
+from ...interpreter.programs.records import RecordsReader
 from ...interpreter.schema.infer import check_targets, infer_once
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
@@ -113,7 +113,7 @@ class SerialSession:
         self.synced = 0  # as many of them were known to the latest sync
         self.limits = Limits()
         self.source = SourceTexts(self.limits.location_bytes)
-        self.programs: dict[int, Program | Reader | TensordError] = {}
+        self.programs: dict[int, Program | RecordsReader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0  # of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature that a run has made

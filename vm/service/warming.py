@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import find
-from ...interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
+from ...interpreter.schema.sample_calls import SampleCall, Wish, ops_of, samples, values_of
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import (
@@ -54,7 +54,7 @@ class WarmingEntry:
 
 class Planned(NamedTuple):
     entry: WarmingEntry
-    sample: Sample
+    sample: SampleCall
 
 
 class Warming:
@@ -97,7 +97,7 @@ class Warming:
         log.info("compiling kernels", calls=len(self.planned))
         self.go_on()
 
-    def samples_of(self, entry: WarmingEntry) -> Iterator[Sample]:
+    def samples_of(self, entry: WarmingEntry) -> Iterator[SampleCall]:
         """The calls of an entry. An op without a kernel is logged, unless it only matches a pattern."""
         missing = self.runtime.engine.devices[entry.device].backend.missing
         for op in ops_of(entry.wish):
@@ -161,7 +161,7 @@ class Warming:
             self.ended = True
             log.exception("no more kernels are compiled", error=repr(fault))
 
-    def note(self, entry: WarmingEntry, sample: Sample, error: TensordError | None) -> None:
+    def note(self, entry: WarmingEntry, sample: SampleCall, error: TensordError | None) -> None:
         entry.calls += 1
         entry.left -= 1
         entry.seconds += monotonic() - self.call_began

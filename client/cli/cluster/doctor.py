@@ -9,7 +9,7 @@ import click
 
 from ....interpreter.errors import TensordError
 from ..doctor.doctor import show_findings
-from ..doctor.findings import Finding, Level, fail, guarded, installed, listed, note, ok, warn
+from ..doctor.findings import CheckResult, Level, fail, guarded, installed, listed, note, ok, warn
 from ..drawing.figures import duration, plural
 from ..line import options
 from ..line.options import tell
@@ -35,7 +35,7 @@ def doctor(*, name: str, ray: str | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def examine(name: str, ray: str | None) -> Iterator[Finding]:
+def examine(name: str, ray: str | None) -> Iterator[CheckResult]:
     """All findings, as far as one can come."""
     version = installed("ray")
     if version is None:
@@ -51,12 +51,12 @@ def examine(name: str, ray: str | None) -> Iterator[Finding]:
         yield fail("cluster", what, advice)
 
 
-def examine_cluster(name: str) -> Iterator[Finding]:
+def examine_cluster(name: str) -> Iterator[CheckResult]:
     from ....vm.cluster.on_ray import operations, reading
 
     rows = operations.status(name)
     alive = [row for row in rows if row.get("up")]
-    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterator[CheckResult]]]] = [
         ("nodes", lambda: check_nodes(rows)),
         ("versions", lambda: check_versions(alive)),
         ("places", lambda: check_places(alive)),
@@ -70,7 +70,7 @@ def examine_cluster(name: str) -> Iterator[Finding]:
         yield from guarded(what, check)
 
 
-def check_nodes(rows: Rows) -> Iterator[Finding]:
+def check_nodes(rows: Rows) -> Iterator[CheckResult]:
     """Does every node serve, and since when?"""
     for row in rows:
         if not row.get("up"):
@@ -83,7 +83,7 @@ def check_nodes(rows: Rows) -> Iterator[Finding]:
         yield ok("nodes", f"{plural(len(rows), 'daemon')} {'serves' if len(rows) == 1 else 'serve'}")
 
 
-def check_versions(rows: Rows) -> Iterator[Finding]:
+def check_versions(rows: Rows) -> Iterator[CheckResult]:
     """Are tensord, Ray and Python the same everywhere?"""
     for what in ("version", "ray", "python"):
         found = {row[what] for row in rows}
@@ -95,7 +95,7 @@ def check_versions(rows: Rows) -> Iterator[Finding]:
             yield ok(label, f"{found.pop()} on all nodes")
 
 
-def check_places(rows: Rows) -> Iterator[Finding]:
+def check_places(rows: Rows) -> Iterator[CheckResult]:
     """Is each node of ours on a node of Ray of its own?"""
     for row in rows:
         beside = [one["node"] for one in rows if one["ray_node"] == row["ray_node"]]
@@ -103,7 +103,7 @@ def check_places(rows: Rows) -> Iterator[Finding]:
             yield warn("places", f"{listed(beside)} are on one node of Ray", f"tensord cluster drain {beside[-1]}")
 
 
-def check_members(rows: Rows) -> Iterator[Finding]:
+def check_members(rows: Rows) -> Iterator[CheckResult]:
     """Does each node see the others as they are?"""
     now = {row["node"]: row["incarnation"] for row in rows}
     wrong = False
@@ -122,7 +122,7 @@ def check_members(rows: Rows) -> Iterator[Finding]:
         yield ok("members", "every node sees all others as they are")
 
 
-def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Is a device lost?"""
     lost = [
         (node, name, one["lost"])
@@ -136,7 +136,7 @@ def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding
         yield ok("devices", f"all {sum(len(row['devices']) for row in statuses.values())} of them work")
 
 
-def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[Finding]:
+def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[CheckResult]:
     """Does each node reach the ports of each other one?"""
     times = [one for one in found.values() if isinstance(one, float)]
     for (here, there, place), one in found.items():
@@ -149,7 +149,7 @@ def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[F
         yield ok("links", told) if slowest < SLOW else warn("links", told, "values go as fast as the network lets them")
 
 
-def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
+def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckResult]:
     """How far are the nodes' clocks from this machine's? Each with the uncertainty of the measurement."""
     far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > SKEW}
     for node, offset in far.items():
@@ -166,7 +166,7 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[Finding
         )
 
 
-def check_metrics(places: Sequence[str]) -> Iterator[Finding]:
+def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
     """Where does Ray offer the nodes' figures?"""
     if places:
         yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")

@@ -13,7 +13,7 @@ from ..drawing.figures import duration, plural
 from ..line import options
 from ..line.options import in_json, print_json
 from .access import own_key, user_name, usual_directory, write_nodes_keys
-from .progress import Progress
+from .progress import NodeProgress
 from .reaching import node, on_a_cluster, reached, timeout
 from .status import show_nodes
 
@@ -30,7 +30,7 @@ def down(*, name: str, ray: str | None, nodes: Sequence[str]) -> None:
     Example: tensord cluster down
     Example: tensord cluster down --node node3
     """
-    with reached(ray, name), Progress() as told:
+    with reached(ray, name), NodeProgress() as told:
         from ....vm.cluster.on_ray import operations
 
         ended = operations.down(name, nodes, told)
@@ -49,7 +49,7 @@ def drain(*, name: str, ray: str | None, nodes: Sequence[str], wait: float) -> N
 
     Example: tensord cluster drain node3 --wait 600
     """
-    with reached(ray, name), Progress() as told:
+    with reached(ray, name), NodeProgress() as told:
         from ....vm.cluster.on_ray import operations
 
         ended = operations.drain(name, nodes, wait, told)
@@ -73,7 +73,7 @@ def restart(*, name: str, ray: str | None, nodes: Sequence[str], timeout: float)
 
     Sessions on a daemon end with it, and durable names come back. The first that does not come back ends it.
     """
-    with reached(ray, name), Progress() as told:
+    with reached(ray, name), NodeProgress() as told:
         from ....vm.cluster.on_ray import operations
 
         rows = operations.restart(name, nodes, timeout, told)
@@ -91,7 +91,7 @@ def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float
     New are each node's pair, the secret that the daemons share, and this user's pair, which takes the place of the
     old one in the allow lists. Other clients keep their pairs, and need the nodes' new public keys.
     """
-    with reached(ray, name), Progress() as told:
+    with reached(ray, name), NodeProgress() as told:
         from ....vm.cluster.on_ray import operations
 
         where, client = directory or usual_directory(name), user_name()

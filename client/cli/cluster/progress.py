@@ -12,7 +12,7 @@ from ..drawing.terminal import StatusLine, can_draw
 from ..line.options import in_json
 
 
-class Progress:
+class NodeProgress:
     """Call it with a node and what has become of it. A context manager. Nothing is written with --json."""
 
     def __init__(self) -> None:

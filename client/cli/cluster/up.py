@@ -16,7 +16,7 @@ from ..drawing.figures import duration, plural
 from ..line import options
 from ..line.options import in_json, print_json
 from .access import own_key, user_name, usual_directory, write_nodes_keys
-from .progress import Progress
+from .progress import NodeProgress
 from .reaching import check_installed, on_a_cluster, reached, timeout
 from .status import show_nodes
 
@@ -90,7 +90,7 @@ def up(
 
         directory, client = keys or usual_directory(name), user_name()
         credentials = Credentials(clients={client: own_key(directory, client)})
-        with Progress() as told:
+        with NodeProgress() as told:
             rows = operations.up(
                 wanted, credentials, ask, nodes=simulate or nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
             )
@@ -120,7 +120,7 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
         from .asking import ask
 
         wanted, credentials = operations.specification(name)
-        with Progress() as told:
+        with NodeProgress() as told:
             rows = operations.add(
                 wanted, credentials, ask, nodes=nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
             )

@@ -16,7 +16,7 @@ EXIT_STATUSES: Final = {"healthy": 0, "needs a look": 1, "unreachable": 2}
 PATIENCE: Final = 5.0  # seconds for a daemon to answer: even a busy one takes a small part of one
 
 
-class Reason(NamedTuple):
+class HealthReason(NamedTuple):
     """Why somebody has to look: at what, what is the case, and what to do."""
 
     check: str
@@ -24,20 +24,22 @@ class Reason(NamedTuple):
     advice: str
 
 
-def reasons(status: Mapping[str, Any]) -> Iterator[Reason]:
+def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
     """Lost devices, hanging kernels, durable names that were not written. The log has an error for each."""
     for name, device in status["devices"].items():
         if device["lost"]:
-            yield Reason(name, f"is lost: {device['lost']}", "restart the daemon")
+            yield HealthReason(name, f"is lost: {device['lost']}", "restart the daemon")
     for one in status["hung"]:
         since, place = duration(one["seconds"]), f", called at {one['location']}" if one.get("location") else ""
         message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
         ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
-        yield Reason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
+        yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
     durable = status.get("durable")  # an older daemon does not say
     if durable is not None and durable["failure"]:
         message = f"not on the disk as they are: {durable['failure']}"
-        yield Reason("durable names", message, f"make {durable['directory']} writable again, with room on its disk")
+        yield HealthReason(
+            "durable names", message, f"make {durable['directory']} writable again, with room on its disk"
+        )
 
 
 def tell_health(address: str | None, wait: float) -> int:
@@ -47,7 +49,7 @@ def tell_health(address: str | None, wait: float) -> int:
         state = "needs a look" if found else "healthy"
     except (TensordError, OSError) as error:
         said = error.message if isinstance(error, TensordError) else str(error)
-        state, found = "unreachable", [Reason("daemon", said, "tensord doctor")]
+        state, found = "unreachable", [HealthReason("daemon", said, "tensord doctor")]
     tell({"state": state, "reasons": [reason._asdict() for reason in found]}, show_health)
     return EXIT_STATUSES[state]
 

@@ -17,7 +17,7 @@ from ..drawing.terminal import can_draw, print_lines, size_of, whole_screen, wid
 from ..line import options
 from ..line.options import in_json, tell
 from .ask import asking
-from .screen import SORTS, USUAL, Look, screen, seen
+from .screen import SORTS, USUAL, DaemonLook, screen, seen
 
 _ENDS = ("q", "Q")
 _GLANCE = 0.25  # seconds between two looks at the keys and at the size of the terminal
@@ -101,11 +101,11 @@ def _watch(ask: Ask, interval: float) -> None:
 
 def _looks(
     ask: Ask, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
-) -> Iterator[tuple[Look, Look]]:
+) -> Iterator[tuple[DaemonLook, DaemonLook]]:
     """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q. A pair comes again
     if another key has changed how it is shown."""
     before = _look(ask)
-    last: tuple[Look, Look] | None = None
+    last: tuple[DaemonLook, DaemonLook] | None = None
     while True:
         while (rest := before.at + interval - time.monotonic()) > 0:
             key = wait(min(rest, _GLANCE))
@@ -119,5 +119,5 @@ def _looks(
         before = now
 
 
-def _look(ask: Ask) -> Look:
-    return Look(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))
+def _look(ask: Ask) -> DaemonLook:
+    return DaemonLook(time.monotonic(), ask("status"), ask("sessions"), ask("devices"))

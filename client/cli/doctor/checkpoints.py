@@ -12,12 +12,12 @@ from ....interpreter.errors import TensordError
 from ..drawing.figures import duration, moment, plural, size
 from ..drawing.terminal import waiting
 from ..files.checkpoint import rows_of
-from .findings import Finding, fail, listed, note, ok, warn
+from .findings import CheckResult, fail, listed, note, ok, warn
 
 SHOWN: Final = 5  # damaged names of a generation, and orphans
 
 
-def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[Finding]:
+def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[CheckResult]:
     """A directory of checkpoints. `deep`: every byte of the values is read."""
     try:
         reader = CheckpointReader.open(directory)
@@ -53,7 +53,7 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[Findin
 
 def check_orphans(
     orphans: Sequence[Orphan], *, writer: str | None, unreadable: bool, directory: Path
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     if not orphans:
         return
     each = [f"{one.name} ({size(one.nbytes)}, {duration(one.age)} old)" for one in orphans]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..drawing.figures import size
-from .findings import Finding, judged, note, ok, warn
+from .findings import CheckResult, judged, note, ok, warn
 
 # A call that needs the library: CuPy loads each when it is first needed.
 _LIBRARIES: Mapping[str, Callable[[Any], object]] = {
@@ -24,13 +24,13 @@ _QUERY = ("index", "name", "mig.mode.current", "compute_mode")
 _SMI_SECONDS = 10
 
 
-def check_cuda(cupy: Any) -> Iterator[Finding]:
+def check_cuda(cupy: Any) -> Iterator[CheckResult]:
     for check in (check_runtime, check_memory, check_kernels, check_libraries, check_graphs, check_pinned):
         yield from check(cupy)
     yield from check_modes(nvidia_smi())
 
 
-def check_runtime(cupy: Any) -> Iterator[Finding]:
+def check_runtime(cupy: Any) -> Iterator[CheckResult]:
     """The CUDA that CuPy was made for, and the one that the driver has."""
     ours, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
     text = f"CuPy uses CUDA {dotted(ours)}, the driver is for up to {dotted(driver)}"
@@ -38,7 +38,7 @@ def check_runtime(cupy: Any) -> Iterator[Finding]:
     yield judged("cuda runtime", text, doubtful=ours // 1000 > driver // 1000, advice=advice)
 
 
-def check_memory(cupy: Any) -> Iterator[Finding]:
+def check_memory(cupy: Any) -> Iterator[CheckResult]:
     for ordinal in range(cupy.cuda.runtime.getDeviceCount()):
         with cupy.cuda.Device(ordinal):
             free, total = cupy.cuda.runtime.memGetInfo()
@@ -47,7 +47,7 @@ def check_memory(cupy: Any) -> Iterator[Finding]:
         yield judged(f"cuda:{ordinal}", text, doubtful=free < total // 10, advice=advice)
 
 
-def check_kernels(cupy: Any) -> Iterator[Finding]:
+def check_kernels(cupy: Any) -> Iterator[CheckResult]:
     """Can kernels be compiled? That takes NVRTC and CUDA's headers."""
     try:
         found = int((cupy.arange(3) + 1).sum())
@@ -63,7 +63,7 @@ def check_kernels(cupy: Any) -> Iterator[Finding]:
         )
 
 
-def check_libraries(cupy: Any) -> Iterator[Finding]:
+def check_libraries(cupy: Any) -> Iterator[CheckResult]:
     lacking = {}
     for name, use in _LIBRARIES.items():
         try:
@@ -79,7 +79,7 @@ def check_libraries(cupy: Any) -> Iterator[Finding]:
         yield ok("cuda libraries", ", ".join(_LIBRARIES))
 
 
-def check_graphs(_cupy: Any) -> Iterator[Finding]:
+def check_graphs(_cupy: Any) -> Iterator[CheckResult]:
     """Can routines run as CUDA graphs? That takes NVIDIA's bindings of the driver."""
     from ....streams.cuda.driver import missing
 
@@ -91,7 +91,7 @@ def check_graphs(_cupy: Any) -> Iterator[Finding]:
         yield warn("cuda graphs", reason, advice)
 
 
-def check_pinned(cupy: Any) -> Iterator[Finding]:
+def check_pinned(cupy: Any) -> Iterator[CheckResult]:
     """Page-locked host memory, through which all copies go."""
     bounded = min((limit for path in _LIMITS if (limit := limit_in(path))), default=0)
     within = f", within this container's {size(bounded)} of memory" if bounded else ""
@@ -104,7 +104,7 @@ def check_pinned(cupy: Any) -> Iterator[Finding]:
         yield ok("pinned memory", f"{size(_PINNED)} can be had{within}")
 
 
-def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[Finding]:
+def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
     """GPU modes in which less of a GPU is available than expected."""
     if gpus is None:
         yield note("gpu modes", "nvidia-smi is not there or says nothing, so MIG and compute mode are unknown")

@@ -16,14 +16,14 @@ from ...requests.held import whole
 from ..daemon.ask import ask
 from ..daemon.health import PATIENCE, reasons
 from ..drawing.figures import count, duration, plural, size
-from .findings import Finding, Level, fail, guarded, note, ok, warn
+from .findings import CheckResult, Level, fail, guarded, note, ok, warn
 from .gpu import check_kernels
 
 _ROUNDS = 5  # tensors that go round: so many are named
 _RECOUNT = 600.0  # seconds for a daemon to count anew what it keeps; meanwhile it says nothing
 
 
-def check_daemon(address: str | None) -> Iterator[Finding]:
+def check_daemon(address: str | None) -> Iterator[CheckResult]:
     """The runtime directory, the socket, the daemon that listens on it, and its version."""
     from ....interpreter.wire.addresses import default_address, for_client
 
@@ -44,7 +44,7 @@ def check_daemon(address: str | None) -> Iterator[Finding]:
     yield from check_listener(chosen, socket=Path(parsed.path) if parsed.path else None)
 
 
-def check_environment(address: str) -> Iterator[Finding]:
+def check_environment(address: str) -> Iterator[CheckResult]:
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if directory and Path(directory).is_absolute():
         yield ok("XDG_RUNTIME_DIR", directory)
@@ -54,7 +54,7 @@ def check_environment(address: str) -> Iterator[Finding]:
         yield note("XDG_RUNTIME_DIR", f"{is_what}, so the default address is {address}", advice)
 
 
-def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
+def check_directory(directory: Path, *, default: bool) -> Iterator[CheckResult]:
     """The socket's directory, which must be ours and closed to others; a warning if it is not the default one."""
     if not directory.exists():
         yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
@@ -75,7 +75,7 @@ def check_directory(directory: Path, *, default: bool) -> Iterator[Finding]:
         yield ok("directory", f"{directory}, mode {mode:04o}")
 
 
-def check_socket(socket: Path) -> Iterator[Finding]:
+def check_socket(socket: Path) -> Iterator[CheckResult]:
     """The socket's path: a socket of ours, or nothing."""
     try:
         about = socket.lstat()
@@ -87,7 +87,7 @@ def check_socket(socket: Path) -> Iterator[Finding]:
         yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to us", "choose another --address")
 
 
-def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
+def check_listener(address: str, socket: Path | None) -> Iterator[CheckResult]:
     from ....interpreter.wire.addresses import pid_of
 
     try:
@@ -122,7 +122,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[Finding]:
         yield from guarded("eviction", lambda: check_eviction(ask(address, "returns", _ROUNDS)))
 
 
-def check_plugins(address: str) -> Iterator[Finding]:
+def check_plugins(address: str) -> Iterator[CheckResult]:
     """The daemon's plugins, of which this Python should have the same versions, or none."""
     for one in ask(address, "plugins", patience=PATIENCE):
         name, there = one["name"], one["version"]
@@ -134,7 +134,7 @@ def check_plugins(address: str) -> Iterator[Finding]:
             yield warn("plugins", f"the daemon has {name} {there}, this Python {here}", advice)
 
 
-def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[CheckResult]:
     """Tensors that repeatedly leave a device for want of memory and come back."""
     for one in returns:
         names = ", ".join(map(repr, one["names"]))
@@ -152,7 +152,7 @@ def _status(address: str) -> dict[str, Any]:
     return found
 
 
-def check_status(status: dict[str, Any]) -> Iterator[Finding]:
+def check_status(status: dict[str, Any]) -> Iterator[CheckResult]:
     ours = __version__
     if status["version"] != ours:
         message = f"the daemon is {status['version']}, this client {ours}"
@@ -184,7 +184,7 @@ def check_status(status: dict[str, Any]) -> Iterator[Finding]:
         yield note("trace", "off", "start the daemon with tracing on")
 
 
-def check_invariants(address: str | None) -> Iterator[Finding]:
+def check_invariants(address: str | None) -> Iterator[CheckResult]:
     """The invariants of a daemon's tensors, memory and instructions, recounted."""
     try:
         found = ask(address, "invariants", patience=_RECOUNT)
@@ -205,7 +205,7 @@ ALL: Final = 10_000  # rows
 OLD: Final = 600.0  # seconds, in which a value with an error should have been read
 
 
-def check_memory(address: str) -> Iterator[Finding]:
+def check_memory(address: str) -> Iterator[CheckResult]:
     """Bytes without a holder, which would be a defect of tensord, and what is held for nobody.
 
     A busy daemon takes and frees memory while it counts. It is asked until nothing has happened meanwhile, a few times.
@@ -219,7 +219,7 @@ def check_memory(address: str) -> Iterator[Finding]:
     yield from check_poisoned([row for row in found["rows"] if row["poisoned"] and (row["poisoned_age"] or 0) >= OLD])
 
 
-def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
+def check_pools(found: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Has every byte that a pool has allocated a holder?"""
     apart = [pool for pool in found["pools"] if pool["unaccounted"]]
     if found["still"]:
@@ -235,7 +235,7 @@ def check_pools(found: Mapping[str, Any]) -> Iterator[Finding]:
         yield note("device memory", message, "ask again while less goes on")
 
 
-def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Memory that ended sessions have left behind, held by names or other sessions."""
     if rows:
         nbytes = sum(row["bytes"] for row in rows)
@@ -248,7 +248,7 @@ def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         yield note("ended sessions", f"{message} by {by}", "unpublish what nobody needs: tensord tensors --by name")
 
 
-def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     """Values that have held an error for a long time."""
     if rows:
         count, oldest = sum(row["poisoned"] for row in rows), max(row["poisoned_age"] for row in rows)

@@ -15,7 +15,7 @@ from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.options import tell
 from .daemon import check_daemon, check_invariants
-from .findings import Finding, Level, guarded
+from .findings import CheckResult, Level, guarded
 from .gpu import NAME as KERNELS
 from .gpu import check_gpu, check_kernels, has_cuda
 from .system import SYSTEM
@@ -53,7 +53,7 @@ def doctor(address: str | None, *, deep: bool, checkpoints: Path | None) -> None
         raise click.exceptions.Exit(1)
 
 
-def examine(address: str | None) -> Iterator[Finding]:
+def examine(address: str | None) -> Iterator[CheckResult]:
     """All findings. A check that raises becomes a finding, too."""
     of_daemon = list(guarded("daemon", lambda: check_daemon(address)))
     yield from of_daemon

@@ -16,7 +16,7 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of a check: what was checked, how bad it is, and what to do about it."""
 
     check: str
@@ -25,27 +25,27 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def ok(check: str, message: str) -> Finding:
+def ok(check: str, message: str) -> CheckResult:
     """A finding that all is well."""
-    return Finding(check, Level.OK, message)
+    return CheckResult(check, Level.OK, message)
 
 
-def note(check: str, message: str, advice: str = "") -> Finding:
+def note(check: str, message: str, advice: str = "") -> CheckResult:
     """A finding that is not wrong, but may be unexpected."""
-    return Finding(check, Level.NOTE, message, advice)
+    return CheckResult(check, Level.NOTE, message, advice)
 
 
-def warn(check: str, message: str, advice: str) -> Finding:
+def warn(check: str, message: str, advice: str) -> CheckResult:
     """A finding that something works, but slowly or not for everything."""
-    return Finding(check, Level.WARN, message, advice)
+    return CheckResult(check, Level.WARN, message, advice)
 
 
-def fail(check: str, message: str, advice: str) -> Finding:
+def fail(check: str, message: str, advice: str) -> CheckResult:
     """A finding that something will not work."""
-    return Finding(check, Level.FAIL, message, advice)
+    return CheckResult(check, Level.FAIL, message, advice)
 
 
-def judged(check: str, message: str, *, doubtful: bool, advice: str) -> Finding:
+def judged(check: str, message: str, *, doubtful: bool, advice: str) -> CheckResult:
     """A finding whose message is the same, whether all is well or not."""
     return warn(check, message, advice) if doubtful else ok(check, message)
 
@@ -66,7 +66,7 @@ def installed(name: str) -> str | None:
         return None
 
 
-def guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def guarded(name: str, check: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
     """The findings of a check, or one that says that it raised."""
     try:
         yield from check()

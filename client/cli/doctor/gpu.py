@@ -10,7 +10,7 @@ from typing import Final
 
 from ....interpreter.errors import TensordError
 from ..drawing.figures import count, plural, size
-from .findings import Finding, installed, note, ok, warn
+from .findings import CheckResult, installed, note, ok, warn
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
@@ -46,7 +46,7 @@ def driver_version() -> tuple[int | None, str]:
     return found.value, ""
 
 
-def check_gpu() -> Iterator[Finding]:
+def check_gpu() -> Iterator[CheckResult]:
     """NVIDIA GPUs: the card, its device files, the driver, CuPy."""
     cards = nvidia_cards()
     nodes = [node for node in sorted(Path("/dev").glob("nvidia[0-9]*")) if node.name[6:].isdigit()]
@@ -64,7 +64,7 @@ def check_gpu() -> Iterator[Finding]:
     yield from check_cupy(driver)
 
 
-def check_nodes(cards: int, nodes: list[Path]) -> Iterator[Finding]:
+def check_nodes(cards: int, nodes: list[Path]) -> Iterator[CheckResult]:
     """The device files: do they exist, and may we open them?"""
     if not nodes:
         yield warn(
@@ -80,7 +80,7 @@ def check_nodes(cards: int, nodes: list[Path]) -> Iterator[Finding]:
         yield ok("gpu", f"{count(len(nodes))} NVIDIA, and we may use them")
 
 
-def check_cupy(driver: int) -> Iterator[Finding]:
+def check_cupy(driver: int) -> Iterator[CheckResult]:
     """CuPy: exactly one package, for this driver, and working."""
     found = {name: number for name in _CUPY if (number := installed(name)) is not None}
     wanted = f'pip install "tensord[cuda{13 if driver >= 13_000 else 12}]"'
@@ -116,7 +116,7 @@ def check_cupy(driver: int) -> Iterator[Finding]:
 NAME: Final = "kernel cache"
 
 
-def check_kernels(directory: Path | None = None) -> Iterator[Finding]:
+def check_kernels(directory: Path | None = None) -> Iterator[CheckResult]:
     """The kernel cache: where it is, and how large; by default that of a daemon without configuration."""
     from ....streams.cuda import kernel_cache
 

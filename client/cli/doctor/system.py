@@ -10,14 +10,14 @@ from pathlib import Path
 
 from .... import __version__
 from ..drawing.figures import count, size
-from .findings import Finding, fail, installed, judged, listed, note, ok, warn
+from .findings import CheckResult, fail, installed, judged, listed, note, ok, warn
 
 # -- Python ------------------------------------------------------------------------------------------------------------
 
 _NEEDED = ("numpy", "pyzmq", "msgpack", "structlog", "click")
 
 
-def check_packages() -> Iterator[Finding]:
+def check_packages() -> Iterator[CheckResult]:
     """Python, tensord, and the packages that it needs. A checkout on the path has no metadata."""
     yield ok("python", f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
     yield ok("tensord", __version__ if installed("tensord") else f"{__version__}, a checkout that is not installed")
@@ -29,7 +29,7 @@ def check_packages() -> Iterator[Finding]:
             yield ok(name, found)
 
 
-def check_build() -> Iterator[Finding]:
+def check_build() -> Iterator[CheckResult]:
     """The form of the engine: plain Python, or compiled ahead of time."""
     from ....interpreter.build_info import build_info
 
@@ -46,7 +46,7 @@ def check_build() -> Iterator[Finding]:
         yield warn("engine", f"not compiled for this Python, which runs the source: {listed(found.missing)}", again)
 
 
-def check_zmq() -> Iterator[Finding]:
+def check_zmq() -> Iterator[CheckResult]:
     try:
         import zmq
     except Exception as error:
@@ -71,7 +71,7 @@ _FILES = 4096
 _SEAL_FUTURE_WRITE = 0x0010
 
 
-def check_memory_files() -> Iterator[Finding]:
+def check_memory_files() -> Iterator[CheckResult]:
     """Sealed memory files opened through /proc: bulk data reach the daemon through them without a copy."""
     import fcntl
 
@@ -94,7 +94,7 @@ def check_memory_files() -> Iterator[Finding]:
         os.close(fd)
 
 
-def check_limits() -> Iterator[Finding]:
+def check_limits() -> Iterator[CheckResult]:
     """Limits of this process, which a daemon started from here inherits. A daemon raises soft limits to hard ones."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = f"at most {count(hard)} for a daemon" if hard >= 0 else "no limit for a daemon"
@@ -120,7 +120,7 @@ def chosen(path: str) -> str | None:
     return next((word.strip("[]") for word in text.split() if word.startswith("[")), text.strip())
 
 
-def check_huge_pages() -> Iterator[Finding]:
+def check_huge_pages() -> Iterator[CheckResult]:
     """Transparent huge pages: without them, fresh memory costs five times as much."""
     setting = chosen("/sys/kernel/mm/transparent_hugepage/enabled")
     if setting is None:
@@ -143,7 +143,7 @@ def meminfo(text: str) -> dict[str, int]:
     return found
 
 
-def check_memory() -> Iterator[Finding]:
+def check_memory() -> Iterator[CheckResult]:
     try:
         found = meminfo(Path("/proc/meminfo").read_text())
     except OSError:
@@ -157,7 +157,7 @@ def check_memory() -> Iterator[Finding]:
     yield judged("swap", used, doubtful=swap - unused > total // 20, advice=advice)
 
 
-def check_blas() -> Iterator[Finding]:
+def check_blas() -> Iterator[CheckResult]:
     """BLAS threads, which compete for cores when several workers compute at once."""
     cores = len(os.sched_getaffinity(0))
     names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
@@ -171,7 +171,7 @@ def check_blas() -> Iterator[Finding]:
         yield ok("blas threads", "one core")
 
 
-SYSTEM: tuple[Callable[[], Iterator[Finding]], ...] = (
+SYSTEM: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     check_packages,
     check_build,
     check_zmq,

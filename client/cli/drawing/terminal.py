@@ -128,7 +128,7 @@ PERIOD: Final = 0.1
 _CELLS: Final = 24
 
 
-class Waiting:
+class ProgressBar:
     """How far something has come; unless `told`, the time alone. `figure`: a number's text, by default of bytes."""
 
     def __init__(self, what: str, figure: Callable[[int], str] = size) -> None:
@@ -162,9 +162,9 @@ class Waiting:
 
 
 @contextmanager
-def waiting(what: str, figure: Callable[[int], str] = size) -> Iterator[Waiting]:
+def waiting(what: str, figure: Callable[[int], str] = size) -> Iterator[ProgressBar]:
     """A bar around something that may take long."""
-    shown = Waiting(what, figure)
+    shown = ProgressBar(what, figure)
     if not can_draw(sys.stderr):
         yield shown
         return

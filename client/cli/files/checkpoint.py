@@ -15,7 +15,7 @@ from ....interpreter.errors import TensordError
 from ..daemon.ask import connected
 from ..drawing.figures import count, duration, moment, plural, size, some
 from ..drawing.tables import Column, print_table
-from ..drawing.terminal import Waiting, waiting
+from ..drawing.terminal import ProgressBar, waiting
 from ..line import options
 from ..line.options import tell
 
@@ -51,7 +51,7 @@ def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str 
         raise click.exceptions.Exit(1)
 
 
-def followed(session: Session, writing: Checkpointing, shown: Waiting) -> dict[str, Any]:
+def followed(session: Session, writing: Checkpointing, shown: ProgressBar) -> dict[str, Any]:
     """Wait for a checkpoint and show its progress."""
     path = str(writing.directory.resolve())
     while True:
@@ -145,7 +145,7 @@ def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
     return not any(row["error"] or row["failed"] for row in found)
 
 
-def rows_of(reader: CheckpointReader, shown: Waiting, *, deep: bool) -> Iterator[dict[str, Any]]:
+def rows_of(reader: CheckpointReader, shown: ProgressBar, *, deep: bool) -> Iterator[dict[str, Any]]:
     """Each generation, the newest last, without those that are collected meanwhile."""
     for number in reader.generations():
         row: dict[str, Any] = {"generation": number, "written": None, "names": 0, "tensors": 0, "routines": 0}

@@ -15,7 +15,7 @@ from ....interpreter.metrics.table import FAMILIES
 Metric: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
-class Collected(Collector):
+class MetricsCollector(Collector):
     """Figures as prometheus-client collects them."""
 
     def __init__(self, figures: Figures) -> None:
@@ -53,6 +53,6 @@ def histogram_of(family: Family, samples: Mapping[tuple[str, ...], Histogram]) -
 def exposed(figures: Figures, accept: str) -> tuple[str, bytes]:
     """The content type that a scraper asks for, and the text."""
     registry = CollectorRegistry()
-    registry.register(Collected(figures))
+    registry.register(MetricsCollector(figures))
     encode, kind = choose_encoder(accept)
     return kind, encode(registry)

@@ -18,7 +18,7 @@ from ..line import options
 if TYPE_CHECKING:
     import socket
 
-    from .scrapes import Source
+    from .scrapes import MetricsSource
 
 EXTRA: Final = 'prometheus-client is not installed: pip install "tensord[metrics]"'
 USUALLY: Final = Bounds()
@@ -74,7 +74,7 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def print_metrics(source: Source) -> None:
+def print_metrics(source: MetricsSource) -> None:
     from .exposition import exposed
 
     figures = source.figures()
@@ -83,7 +83,7 @@ def print_metrics(source: Source) -> None:
         raise click.exceptions.Exit(1)
 
 
-def offer(endpoint: Endpoint, source: Source, token: str | None, *, watch: bool) -> None:
+def offer(endpoint: Endpoint, source: MetricsSource, token: str | None, *, watch: bool) -> None:
     """Serve until a signal, or with `watch` the end of stdin, ends it."""
     import asyncio
 
@@ -98,7 +98,7 @@ def offer(endpoint: Endpoint, source: Source, token: str | None, *, watch: bool)
                 Path(endpoint.path).unlink(missing_ok=True)
 
 
-async def serve_until_told(listening: socket.socket, source: Source, token: str | None, *, watch: bool) -> None:
+async def serve_until_told(listening: socket.socket, source: MetricsSource, token: str | None, *, watch: bool) -> None:
     import asyncio
     import signal
     from contextlib import suppress

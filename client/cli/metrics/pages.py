@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from .scrapes import Scrapes
-from .server import Request, Response
+from .server import HttpRequest, Response
 
 BEARER: Final = "bearer "
 
@@ -19,7 +19,7 @@ class Pages:
         self._scrapes = scrapes
         self._token = token
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> Response:
         if request.method not in {"GET", "HEAD"}:
             return Response.text(HTTPStatus.METHOD_NOT_ALLOWED, "GET or HEAD", Allow="GET, HEAD")
         if request.path == "/healthz":
@@ -31,13 +31,13 @@ class Pages:
         kind, text = await self._scrapes.metrics(request.headers.get("accept", ""))
         return Response(HTTPStatus.OK, text, kind)
 
-    async def _health(self, request: Request) -> Response:
+    async def _health(self, request: HttpRequest) -> Response:
         """Everybody may read the state; only readers of the metrics see the reasons, which name ops and lines."""
         state, reasons = await self._scrapes.health()
         status = HTTPStatus.OK if state == "healthy" else HTTPStatus.SERVICE_UNAVAILABLE
         return Response.text(status, "\n".join([state, *(reasons if self._may_read(request) else ())]))
 
-    def _may_read(self, request: Request) -> bool:
+    def _may_read(self, request: HttpRequest) -> bool:
         given = request.headers.get("authorization", "")
         if self._token is None:
             return True

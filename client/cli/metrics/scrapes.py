@@ -24,7 +24,7 @@ KINDS: Final = 4  # texts of one answer that are kept
 T = TypeVar("T")
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """The source of the figures (`looks.Looks`)."""
 
     def figures(self) -> Figures: ...
@@ -54,7 +54,7 @@ class Scrapes:
 
     def __init__(
         self,
-        source: Source,
+        source: MetricsSource,
         render: Callable[[Figures, str], tuple[str, bytes]],
         *,
         clock: Callable[[], float] = monotonic,

@@ -36,7 +36,7 @@ PAUSE: Final = 0.1  # seconds after a connection that could not be accepted
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A request. The names of headers are in lower case."""
 
     method: str
@@ -71,7 +71,7 @@ class Response:
         return "\r\n".join(lines).encode() + END + (self.body if body else b"")
 
 
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+Answer: TypeAlias = Callable[[HttpRequest], Awaitable[Response]]
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer
@@ -186,7 +186,7 @@ async def read_head(connection: socket.socket) -> bytes:
     return head.partition(END)[0]
 
 
-def parse(head: bytes) -> Request:
+def parse(head: bytes) -> HttpRequest:
     """A request; Refused for what is none."""
     line, *rest = head.decode("latin-1").split("\r\n")
     parts = line.split(" ")
@@ -198,7 +198,7 @@ def parse(head: bytes) -> Request:
         if not colon or not name or name != name.strip():
             raise RequestRefused(HTTPStatus.BAD_REQUEST)
         headers[name.lower()] = value.strip()
-    return Request(parts[0], parts[1].partition("?")[0], headers)
+    return HttpRequest(parts[0], parts[1].partition("?")[0], headers)
 
 
 async def drain(connection: socket.socket) -> None:

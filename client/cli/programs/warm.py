@@ -72,7 +72,7 @@ def warm(
     Example: tensord warm --all --dtype float32
     Example: tensord warm --config tensord.toml
     """
-    from .warming import Warming
+    from .warming import WarmedCalls
 
     if (everything and ops) or not (everything or ops or config):
         raise click.UsageError("name ops, or say --all, or name a --config with a list of them")
@@ -82,7 +82,7 @@ def warm(
     with session_for(address, devices, cache) as session, waiting("compiling", count) as shown:
         directory = directory_for(session)
         before = kernels_in(directory)
-        warming = Warming(session)
+        warming = WarmedCalls(session)
         warming.run(wishes, devices or compiling(session), shown)
     report = {
         "called": [one._asdict() for one in warming.called],

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....interpreter.errors import ConnectionLost, MetadataError, TensordError
 from ....interpreter.schema.opdef import OpDef
-from ....interpreter.schema.sample_calls import Sample, Wish, ops_of, samples, values_of
+from ....interpreter.schema.sample_calls import SampleCall, Wish, ops_of, samples, values_of
 from ....interpreter.types.meta import Meta
-from ..drawing.terminal import Waiting
+from ..drawing.terminal import ProgressBar
 
 if TYPE_CHECKING:
     from ...session.session import Session
 
 
-class Called(NamedTuple):
+class WarmedCall(NamedTuple):
     """A call that was made. `error`: "" if it was well."""
 
     op: str
@@ -34,17 +34,17 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Warming:
+class WarmedCalls:
     """The calls that were made, in order, and those that were left out. `interrupted`: Ctrl-C ended them early."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.called: list[Called] = []
+        self.called: list[WarmedCall] = []
         self.skipped: list[Skipped] = []
         self.interrupted = False
         self._operands: dict[tuple[str, Meta], Any] = {}
 
-    def run(self, wishes: Sequence[Wish], devices: Sequence[str], shown: Waiting) -> None:
+    def run(self, wishes: Sequence[Wish], devices: Sequence[str], shown: ProgressBar) -> None:
         """Make all requested calls, until Ctrl-C."""
         calls = [(device, sample) for device in devices for sample in self.planned(wishes, device)]
         try:
@@ -55,7 +55,7 @@ class Warming:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def planned(self, wishes: Iterable[Wish], device: str) -> Iterator[Sample]:
+    def planned(self, wishes: Iterable[Wish], device: str) -> Iterator[SampleCall]:
         """The calls to make on a device, each once; notes what cannot be called there."""
         known, missing = set(), self.missing(device)
         for wish in wishes:
@@ -66,7 +66,7 @@ class Warming:
                         known.add(key)
                         yield sample
 
-    def samples_of(self, op: OpDef, wish: Wish, device: str, missing: Collection[str]) -> Sequence[Sample]:
+    def samples_of(self, op: OpDef, wish: Wish, device: str, missing: Collection[str]) -> Sequence[SampleCall]:
         """The calls of one op; none, with a note, if the device cannot run it."""
         try:
             if op.name in missing:
@@ -83,7 +83,7 @@ class Warming:
             raise MetadataError(f"there is no device {device}, there are {', '.join(found)}")
         return found[device]
 
-    def call(self, sample: Sample, device: str) -> Called:
+    def call(self, sample: SampleCall, device: str) -> WarmedCall:
         """Make one call, and wait for it."""
         began, error = monotonic(), ""
         try:
@@ -95,7 +95,7 @@ class Warming:
             raise
         except TensordError as wrong:
             error = wrong.message
-        return Called(sample.op, device, str(sample), monotonic() - began, error)
+        return WarmedCall(sample.op, device, str(sample), monotonic() - began, error)
 
     def operand(self, meta: Meta, device: str) -> Any:
         """A tensor of that meta on the device, shared by all calls."""

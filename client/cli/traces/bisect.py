@@ -13,8 +13,8 @@ from ..line.options import in_json, print_json
 from .replay_options import MACHINE, MAP, PLUGINS, RECORDING, WITHIN, Machine, load, pairs, plain, quiet
 
 if TYPE_CHECKING:
-    from ...replay.bisect import Found, Operand
-    from ...replay.player import Finding
+    from ...replay.bisect import ComparedOperand, FirstDifference
+    from ...replay.player import ValueDifference
 
 
 @click.command()
@@ -63,14 +63,16 @@ def bisect(
         raise click.exceptions.Exit(1)
 
 
-def _facts(found: Found) -> dict[str, Any]:
+def _facts(found: FirstDifference) -> dict[str, Any]:
     """The finding as JSON."""
     operands = [{"of": _shape(one), "device": one.device, "equal": one.equal} for one in found.operands if one.device]
     more = {"device": found.device, "attributes": found.attributes, "inside": found.inside, "operands": operands}
     return plain(found.finding) | more
 
 
-def _lines(found: Found, file: Path, texts: tuple[str, str], mapping: Sequence[str], save: Path | None) -> list[str]:
+def _lines(
+    found: FirstDifference, file: Path, texts: tuple[str, str], mapping: Sequence[str], save: Path | None
+) -> list[str]:
     finding = found.finding
     head = f"the first difference is step {finding.step.number}, of session {finding.step.session}: {finding.op}"
     facts = [
@@ -91,25 +93,25 @@ def _lines(found: Found, file: Path, texts: tuple[str, str], mapping: Sequence[s
     return [head, *shown, "to look further, save its operands and both results:", f"  {command} --save first.npz"]
 
 
-def _largest(finding: Finding) -> str:
+def _largest(finding: ValueDifference) -> str:
     size, roundings = finding.difference.size, finding.difference.roundings
     return "" if size is None else f"{size:.6g}, {roundings:.3g} roundings of the largest element"
 
 
-def _operand(one: Operand) -> str:
+def _operand(one: ComparedOperand) -> str:
     if not one.device:
         return repr(one.values[0])
     return f"{_shape(one)} on {one.device}, {'equal' if one.equal else 'not equal'} on both sides"
 
 
-def _shape(one: Operand) -> str:
+def _shape(one: ComparedOperand) -> str:
     from ...replay.differences import shown
 
     value = one.values[0]
     return value if isinstance(value, str) else shown(value) if one.device else repr(value)
 
 
-def _save(found: Found, path: Path) -> None:
+def _save(found: FirstDifference, path: Path) -> None:
     """Write operands and results: `operand_0_first`, `result_first` and so on."""
     import io
 

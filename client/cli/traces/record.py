@@ -21,8 +21,8 @@ from ..daemon.ask import connected
 from ..drawing.figures import count, plural, size
 from ..line import options
 from ..line.options import in_json, print_json
-from .recorded_values import Size, Values, facts_of, recording_values, tell_values
-from .recorder import Recorder, Stop
+from .recorded_values import ByteSize, ValueOptions, facts_of, recording_values, tell_values
+from .recorder import Stop, TraceRecorder
 from .source import all_nodes, load
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
 )
 @click.option(
     "--limit",
-    type=Size(),
+    type=ByteSize(),
     default=1 << 30,
     show_default="1GiB",
     help="The largest size of a recording with values; the recording ends there.",
@@ -150,12 +150,12 @@ def record(output: Path, address: str | None, length: float | None, detail: int 
     """
     if output.exists() and not output.is_file():
         raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
-    values = Values(**chosen)
+    values = ValueOptions(**chosen)
     if not values.values and (values.sessions or values.without):
         raise click.BadParameter("--session and --without are about values: give --values, too")
     with connected(address) as session, _stop_signals() as stop:
         written = partial_of(output) if values.values else output
-        recorder = Recorder(session, written, show=not in_json())
+        recorder = TraceRecorder(session, written, show=not in_json())
         recorder.named = output
         if detail is not None:
             session._core.answers.query("detail", detail, True)

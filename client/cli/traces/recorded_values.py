@@ -13,14 +13,14 @@ import click
 
 from ..drawing.figures import plural, size
 from ..line.options import in_json
-from .recorder import Recorder
+from .recorder import TraceRecorder
 
 if TYPE_CHECKING:
-    from ....interpreter.recordings.reader import Reader
+    from ....interpreter.recordings.reader import RecordingReader
     from ...recording.recorder import ValueRecorder
 
 
-class Size(click.ParamType[int]):
+class ByteSize(click.ParamType[int]):
     """A number of bytes: `64MiB`, `1GiB`."""
 
     name = "size"
@@ -38,7 +38,7 @@ class Size(click.ParamType[int]):
 
 
 @dataclass(frozen=True)
-class Values:
+class ValueOptions:
     """The options of the command that say which values to record."""
 
     values: bool
@@ -48,7 +48,9 @@ class Values:
 
 
 @contextmanager
-def recording_values(session: Any, recorder: Recorder, output: Path, chosen: Values) -> Iterator[ValueRecorder | None]:
+def recording_values(
+    session: Any, recorder: TraceRecorder, output: Path, chosen: ValueOptions
+) -> Iterator[ValueRecorder | None]:
     """Record values to `output` while the block runs, and put the trace, which the recorder writes, behind them."""
     if not chosen.values:
         yield None
@@ -96,16 +98,16 @@ def tell_values(output: Path, values: ValueRecorder | None) -> None:
 def tell_what_it_holds(file: Path) -> None:
     """Say that a file holds data, if it does."""
     from ....interpreter.recordings.chunks import MARK
-    from ....interpreter.recordings.reader import Reader
+    from ....interpreter.recordings.reader import RecordingReader
 
     with file.open("rb") as opened:
         if opened.read(len(MARK)) != MARK:
             return
-    with Reader(file) as reader:
+    with RecordingReader(file) as reader:
         click.echo(holding(reader))
 
 
-def holding(reader: Reader) -> str:
+def holding(reader: RecordingReader) -> str:
     there = len(reader.values.keys() - reader.lost.keys())
     return (
         f"{reader.path} holds data: {plural(there, 'value')}, {size(reader.nbytes())}; "

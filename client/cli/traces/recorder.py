@@ -41,7 +41,7 @@ class Stop:
             time.sleep(min(rest, 0.05))
 
 
-class Recorder:
+class TraceRecorder:
     """Polls a daemon for newly finished instructions, and writes their records to a file."""
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:

@@ -15,7 +15,7 @@ from ..line.options import in_json, print_json
 from .replay_options import MACHINE, MAP, NO_SIDE, PLUGINS, RECORDING, WITHIN, Machine, load, pairs, plain, quiet
 
 if TYPE_CHECKING:
-    from ....interpreter.recordings.reader import Reader
+    from ....interpreter.recordings.reader import RecordingReader
     from ...replay.player import Player
     from ...replay.sides import Spec
 
@@ -84,13 +84,13 @@ def replay(
 
 def _play(
     file: Path, specs: Sequence[Spec], given: dict[str, str], within: float | None, *, paced: bool
-) -> tuple[Player, Reader]:
-    from ....interpreter.recordings.reader import Reader
+) -> tuple[Player, RecordingReader]:
+    from ....interpreter.recordings.reader import RecordingReader
     from ...replay.bisect import bound_for, opened_sides
     from ...replay.player import Player
     from ...replay.script import check_ops
 
-    with quiet(), Reader(file) as reader:
+    with quiet(), RecordingReader(file) as reader:
         check_ops(reader)
         with opened_sides(reader, specs, given) as sides:
             player = Player(reader, sides, within=bound_for(sides, within), paced=paced)
@@ -98,7 +98,7 @@ def _play(
             return player, reader
 
 
-def _summary(file: Path, player: Player, reader: Reader) -> dict[str, Any]:
+def _summary(file: Path, player: Player, reader: RecordingReader) -> dict[str, Any]:
     return {
         "file": str(file),
         "sides": [side.spec.text for side in player.sides],
@@ -112,14 +112,14 @@ def _summary(file: Path, player: Player, reader: Reader) -> dict[str, Any]:
     }
 
 
-def notes_of(reader: Reader) -> list[str]:
+def notes_of(reader: RecordingReader) -> list[str]:
     """Remarks on a recording: what it lacks, and why."""
     lost = [f"{plural(len(reader.lost), 'value')} missing: others take their place"] if reader.lost else []
     ended = [reader.ended] if reader.ended else []
     return [*dict.fromkeys(reader.notes), *lost, *ended]
 
 
-def _show(player: Player, reader: Reader, limit: int) -> None:
+def _show(player: Player, reader: RecordingReader, limit: int) -> None:
     for note in notes_of(reader):
         click.echo(f"note: {note}")
     differing = f"{plural(player.differing, 'result')} differ" if player.differing else "no difference"

@@ -12,7 +12,7 @@ import click
 from ..line import options
 
 if TYPE_CHECKING:
-    from ...replay.player import Finding
+    from ...replay.player import ValueDifference
 
 NO_SIDE: Final = "none"
 MACHINE: Final = "vm, serial, devices such as cpu:0,sim:0, or a daemon's address"
@@ -76,7 +76,7 @@ def pairs(mapping: Sequence[str]) -> dict[str, str]:
     return {old: new for old, _, new in found}
 
 
-def plain(one: Finding) -> dict[str, Any]:
+def plain(one: ValueDifference) -> dict[str, Any]:
     """A finding for JSON."""
     return {
         "step": one.step.number,

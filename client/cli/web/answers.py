@@ -15,7 +15,7 @@ from ....interpreter.errors import TensordError
 from .access import Access, Refused
 from .files import INDEX, Page
 from .seats import Seat, Seats
-from .source import Source, UnknownError
+from .source import UnknownError, ViewSource
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -43,12 +43,12 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
-class Answers:
+class RequestAnswers:
     """Answers to requests. `thread`: the one that calls the source."""
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         access: Access,
         pages: Mapping[str, Page],
         seats: Seats,

@@ -15,7 +15,7 @@ FULL: Final = (
 )
 
 
-class Refusing(asyncio.Protocol):
+class RefusedConnection(asyncio.Protocol):
     """A connection for which there is no room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -33,5 +33,5 @@ class Doors:
 
     def __call__(self) -> asyncio.BaseProtocol:
         if len(self._server.connections) >= self._most:
-            return Refusing()
+            return RefusedConnection()
         return cast(asyncio.BaseProtocol, self._server())

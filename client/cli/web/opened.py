@@ -14,7 +14,7 @@ LARGEST: Final = 64 << 20  # bytes of a file that are read; as records they take
 Row = dict[str, Any]
 
 
-class Opened:
+class OpenedTrace:
     """A file. Raises OSError, or ProtocolError if it is damaged, or no trace that this version reads. `note`: what is
     left out, "" for nothing."""
 

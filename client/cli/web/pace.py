@@ -18,7 +18,7 @@ SHORTEST, LONGEST, RARELY = 0.25, 1.0, 2.0  # seconds
 FEWEST, MOST = 100, 4000  # records of an answer
 
 
-class Pace:
+class PollingPace:
     """`most`: how many records the next answer may have."""
 
     def __init__(self) -> None:

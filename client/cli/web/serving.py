@@ -25,11 +25,11 @@ from typing import Final
 
 from ....interpreter.errors import TensordError
 from .access import Access
-from .answers import PATIENCE, Answers, say, state_text, text_of
+from .answers import PATIENCE, RequestAnswers, say, state_text, text_of
 from .doors import Doors
 from .files import Page
 from .seats import Seats
-from .source import Source
+from .source import ViewSource
 
 AGAIN: Final = 1.0  # seconds until a daemon that does not answer is asked again
 ENDING: Final = 1.0  # seconds for answers that are under way when the server ends
@@ -40,7 +40,7 @@ class Server:
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         access: Access,
         pages: Mapping[str, Page],
         *,
@@ -51,7 +51,7 @@ class Server:
         self._source = source
         self._again = again
         self._thread = ThreadPoolExecutor(1, "web")
-        self._answers = Answers(source, access, pages, self.seats, self._thread, patience=patience)
+        self._answers = RequestAnswers(source, access, pages, self.seats, self._thread, patience=patience)
         self._trouble = ""
         self.seats.tell(state_text("connected" if source.live else "opened", **source.about()))
 

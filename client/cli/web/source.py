@@ -19,7 +19,7 @@ class Polled(NamedTuple):
     pause: float
 
 
-class Source(Protocol):
+class ViewSource(Protocol):
     """What is shown. Its methods raise `UnknownError`, or what else a daemon's answers raise."""
 
     live: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....interpreter.errors import ProtocolError
 from ..daemon.ask import questions
 from ..daemon.lasting import Connect, Lasting
-from .pace import Pace, rare_pause
+from .pace import PollingPace, rare_pause
 from .source import Polled, UnknownError
 from .window import Window
 
@@ -24,7 +24,7 @@ TENSORS: Final = 500
 Row = dict[str, Any]
 
 
-class Watched:
+class WatchedDaemon:
     """One daemon after the other at an address. A view counts time from the first record of its daemon."""
 
     live = True
@@ -46,7 +46,7 @@ class Watched:
 
     def _begin_anew(self) -> None:
         self._window = Window()
-        self._pace = Pace()
+        self._pace = PollingPace()
         self._since = 0
         self._origin: int | None = None
         self._rarely = 0.0

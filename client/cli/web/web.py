@@ -20,7 +20,7 @@ from ..line import options
 from ..line.options import in_json, print_json
 
 if TYPE_CHECKING:
-    from .source import Source
+    from .source import ViewSource
 
 EXTRA: Final = 'aiohttp is not installed: pip install "tensord[web]"'
 USUAL: Final = "127.0.0.1"
@@ -55,18 +55,18 @@ def web(file: Path | None, *, address: str | None, host: str, port: int, token_f
         source.rest()
 
 
-def source_of(file: Path | None, address: str | None) -> Source:
+def source_of(file: Path | None, address: str | None) -> ViewSource:
     """What is to be shown. Raises for a file that is no trace, and where no daemon runs, or one without a trace."""
     if file is not None:
-        from .opened import Opened
+        from .opened import OpenedTrace
 
-        opened = Opened(file)
+        opened = OpenedTrace(file)
         if opened.note:
             click.echo(f"tensord web: {opened.note}", err=True)
         return opened
-    from .watched import Watched
+    from .watched import WatchedDaemon
 
-    watched = Watched(address)
+    watched = WatchedDaemon(address)
     watched.greet()
     watched.rest()  # nobody looks yet
     return watched
@@ -100,7 +100,7 @@ def announce(where: str, token: str, *, opens: bool) -> None:
         webbrowser.open(url)
 
 
-def offer(source: Source, listening: socket.socket, host: str, token: str, *, opens: bool) -> None:
+def offer(source: ViewSource, listening: socket.socket, host: str, token: str, *, opens: bool) -> None:
     from .access import Access
     from .files import pages
     from .serving import Server, until_told

@@ -12,13 +12,13 @@ from math import prod
 from typing import NamedTuple
 
 from ....interpreter.layouts.layout import Partial
-from ....interpreter.layouts.shares import Share
+from ....interpreter.layouts.shares import PartShare
 from ..form import Form, places
 
 Interval = tuple[int, int]
 
 
-class Piece(NamedTuple):
+class PartPiece(NamedTuple):
     """A piece of a part: the number of the part, and the intervals in it, () for the whole part."""
 
     source: int
@@ -30,7 +30,7 @@ class NewPart(NamedTuple):
     """A new part: its pieces, row-major in a grid, and their number along each axis."""
 
     counts: tuple[int, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PartPiece, ...]
 
 
 @lru_cache(maxsize=512)
@@ -50,7 +50,7 @@ def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
     return tuple(made)
 
 
-def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> NewPart:
+def block(parts: tuple[PartShare, ...], sources: list[int], share: PartShare) -> NewPart:
     """One new part, made of the parts with these numbers; the preferred part comes first."""
     if not prod(share.shape):
         return NewPart((0,) * len(share.shape), ())
@@ -68,7 +68,7 @@ def block(parts: tuple[Share, ...], sources: list[int], share: Share) -> NewPart
 
 
 def whole_if_one_has_it(
-    cuts: list[Interval], parts: tuple[Share, ...], sources: list[int], axis: int
+    cuts: list[Interval], parts: tuple[PartShare, ...], sources: list[int], axis: int
 ) -> list[Interval]:
     """The intervals along an axis; a single one if the preferred part covers all of them."""
     first, end = cuts[0][0], cuts[-1][1]
@@ -76,7 +76,7 @@ def whole_if_one_has_it(
     return [(first, end)] if begin <= first and end <= begin + size else cuts
 
 
-def piece(parts: tuple[Share, ...], sources: list[int], cell: tuple[Interval, ...]) -> Piece:
+def piece(parts: tuple[PartShare, ...], sources: list[int], cell: tuple[Interval, ...]) -> PartPiece:
     """A cell of the value as a piece of the first part that contains it."""
     for n in sources:
         part = parts[n]
@@ -87,5 +87,5 @@ def piece(parts: tuple[Share, ...], sources: list[int], cell: tuple[Interval, ..
         if inside:
             cut = tuple((low - begin, high - begin) for (low, high), begin in zip(cell, part.begin, strict=True))
             whole = all(high - low == size for (low, high), size in zip(cut, part.shape, strict=True))
-            return Piece(n, () if whole else cut, prod(high - low for low, high in cell))
+            return PartPiece(n, () if whole else cut, prod(high - low for low, high in cell))
     raise AssertionError("the parts hold the whole value")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes
 from ...schema.promotion import working_dtype
 from .blocks import parts
-from .windows import Tap, WindowAxis, lines
+from .windows import WindowAxis, WindowTap, lines
 
 
 class WindowBlock(NamedTuple):
@@ -25,8 +25,8 @@ class WindowBlock(NamedTuple):
 
     rows: slice
     columns: slice
-    down: list[Tap]
-    across: list[Tap]
+    down: list[WindowTap]
+    across: list[WindowTap]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,7 +34,7 @@ class WindowBlock(NamedTuple):
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
 
-class Plan(NamedTuple):
+class ConvolutionPlan(NamedTuple):
     """The parameters of a call: windows down and across, their taps over all channels, groups, working dtype."""
 
     xp: ArrayModule
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     dtype: Any
 
     @classmethod
-    def of(cls, xp: ArrayModule, x: Array, weight: Array, attributes: Attributes) -> Plan:
+    def of(cls, xp: ArrayModule, x: Array, weight: Array, attributes: Attributes) -> ConvolutionPlan:
         """The plan for x and weight."""
         down, across = lines(attributes, weight.shape[2:], x.shape)
         return cls(xp, down, across, x.shape[1] * down.size * across.size, attributes["groups"], working_dtype(x.dtype))
@@ -94,7 +94,7 @@ class Plan(NamedTuple):
 def conv2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
     """weight @ columns, block by block."""
     (x, weight, *bias), (out,) = inputs, outputs
-    plan = Plan.of(xp, x, weight, attributes)
+    plan = ConvolutionPlan.of(xp, x, weight, attributes)
     filters = plan.filters(weight)
     for images in plan.images(x.shape[0]):
         for block in plan.blocks():
@@ -112,7 +112,7 @@ def conv2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribu
         for out in outputs:
             out[...] = 0
         return
-    plan = Plan.of(xp, x, weight, attributes)
+    plan = ConvolutionPlan.of(xp, x, weight, attributes)
     filters = plan.filters(weight)
     dweight = xp.zeros_like(filters)
     for images in plan.images(x.shape[0]):

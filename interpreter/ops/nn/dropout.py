@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...layouts.layout import Split
-from ...layouts.rules import OpCall, Signature
+from ...layouts.rules import LayoutSignature, OpCall
 from ...layouts.shares import cuts
 from ...schema.attributes import check_float, check_shape, optional
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
@@ -124,7 +124,7 @@ def dropout_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) 
     return scratch(operands=2, elements=5 + of_share)(metas, outputs, attributes) + blocks
 
 
-def split_anywhere(call: OpCall, parts: int) -> Iterator[Signature]:
+def split_anywhere(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """As elementwise ops, of shares that know where they lie."""
     for one in pointwise(call, parts):
         for atom in one.inputs[:1]:

@@ -14,7 +14,7 @@ from ...schema.opdef import Attributes
 Pair: TypeAlias = tuple[int, int]
 
 
-class Tap(NamedTuple):
+class WindowTap(NamedTuple):
     """A place in the window, the windows that see the image there, and the elements that they see."""
 
     place: int
@@ -32,7 +32,7 @@ class WindowAxis(NamedTuple):
     length: int
     number: int
 
-    def taps(self, part: slice | None = None) -> list[Tap]:
+    def taps(self, part: slice | None = None) -> list[WindowTap]:
         """The taps of a part of the windows, or of all, that see the image; windows count from the part's start."""
         begin, end = (0, self.number) if part is None else (part.start, part.stop)
         low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
@@ -43,7 +43,7 @@ class WindowAxis(NamedTuple):
             first, stop = max(begin, _ceil(-shift, self.stride)), min(end, _ceil(self.length - shift, self.stride))
             if first < stop:
                 seen = slice(first * self.stride + shift, (stop - 1) * self.stride + shift + 1, self.stride)
-                found.append(Tap(place, slice(first - begin, stop - begin), seen))
+                found.append(WindowTap(place, slice(first - begin, stop - begin), seen))
         return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...layouts.layout import Split
 from ...layouts.matching import Exact, Labels, combines, matching
-from ...layouts.rules import Localise, OpCall, Rule, Signature
+from ...layouts.rules import LayoutSignature, Localise, OpCall, Rule
 from ...types.meta import Meta, Shape, normal_axes, normal_axis, tensor
 
 # The axes along which an op works, from the first operand and the attributes.
@@ -36,7 +36,7 @@ def on_axes(x: Meta, attributes: Mapping[str, Any]) -> Collection[int]:
 def beside(worked: Worked = on_axis, exact: IsExact = always) -> Rule:
     """Of an op whose tensors all have the axes of the first one: those along which it does not work are split."""
 
-    def rule(call: OpCall, parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
         labels = unworked(call, worked)
         given = [labels if isinstance(meta, Meta) else () for meta in call.metas]
         return matching(call, given, [labels] * len(call.outputs), exact=exact(call, parts))
@@ -76,7 +76,7 @@ def reduction(
     `adds`: does the order matter in which floats are combined, as in `of_sums`? `empty`: has nothing a value?
     """
 
-    def rule(call: OpCall, parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
         x, out = tensor(call.metas), call.outputs[0]
         axes = normal_axes(call.attributes["axis"], x.ndim)
         kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
@@ -109,21 +109,21 @@ def _of(combined: str | None, out: Meta | None) -> str | None:
 def reordered(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:
     """Of a view whose axis i is axis axes_of(...)[i] of x, or a new one."""
 
-    def rule(call: OpCall, _parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         x = tensor(call.metas)
         return matching(call, [range(x.ndim)], [axes_of(x.shape, call.attributes)])
 
     return rule
 
 
-def joined(call: OpCall, _parts: int) -> Iterator[Signature]:
+def joined(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of `concat`: all axes but that one; without an axis, none."""
     axis = call.attributes["axis"]
     if axis is not None:
         yield from beside(lambda x, _: (normal_axis(axis, x.ndim),))(call, _parts)
 
 
-def side_by_side(call: OpCall, _parts: int) -> Iterator[Signature]:
+def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of `stack`: the axes of the operands, of which the result has one more."""
     x = tensor(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim + 1)
@@ -139,7 +139,7 @@ def drop_named(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None
         kept = axes_of(x.shape, whole.attributes)
         return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in kept)}
 
-    def rule(call: OpCall, parts: int) -> Iterator[Signature]:
+    def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
         for one in reordered(axes_of)(call, parts):
             yield one._replace(localise=localise)
 

@@ -6,21 +6,21 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...layouts.matching import Labels, matching
-from ...layouts.rules import OpCall, Signature
+from ...layouts.rules import LayoutSignature, OpCall
 from ...schema.indexing import Index, whole_axes
 from ...types.meta import Meta, tensor
 from .combining import sums_of
 from .views import from_the_back
 
 
-class Selection(NamedTuple):
+class IndexSelection(NamedTuple):
     """Labels of what an index selects, and of each tensor in it. An axis of x that is selected wholly is its number."""
 
     selected: Labels
     selectors: list[Labels]
 
 
-def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> Selection:
+def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> IndexSelection:
     """As NumPy has it: the chosen positions are axes where the first tensor or int stands, or in front of all."""
     parts: list[list[Hashable]] = []
     first, axis, rest = 0, 0, iter(selectors)
@@ -38,7 +38,7 @@ def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> Selection:
     chosen = [("chosen", n) for n in range(-common, 0)]
     together = chooses[-1] - chooses[0] == len(chooses) - 1
     parts.insert(first if together else 0, list(chosen))
-    return Selection(
+    return IndexSelection(
         [label for part in parts for label in part],
         [chosen[common - meta.ndim :] if meta.dtype.kind != "b" else [None] * meta.ndim for meta in selectors],
     )
@@ -55,7 +55,7 @@ def _named(selector: Meta) -> int:
     return selector.ndim if selector.dtype.kind == "b" else 1
 
 
-def gathered(call: OpCall, _parts: int) -> Iterator[Signature]:
+def gathered(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of x[index] by positions: the other axes of x, and the axes of the positions."""
     x, *selectors = [meta for meta in call.metas if isinstance(meta, Meta)]
     found = selection(call.attributes["index"], x, selectors)
@@ -63,12 +63,12 @@ def gathered(call: OpCall, _parts: int) -> Iterator[Signature]:
     yield from sums_of(0)(call, _parts)
 
 
-def _labels_of(x: Meta, found: Selection) -> Labels:
+def _labels_of(x: Meta, found: IndexSelection) -> Labels:
     """The axes of x that are selected wholly."""
     return [axis if axis in found.selected else None for axis in range(x.ndim)]
 
 
-def scattered(call: OpCall, _parts: int) -> Iterator[Signature]:
+def scattered(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of x[index] = value: the other axes of x. With one mask of all axes and one value, each element is by itself."""
     x, value = tensor(call.metas), call.metas[1]
     selectors = [meta for meta in call.metas[2:] if isinstance(meta, Meta)]

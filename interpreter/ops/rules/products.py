@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from ...layouts.matching import Exact, Labels, matching
-from ...layouts.rules import OpCall, Signature
+from ...layouts.rules import LayoutSignature, OpCall
 from ...types.meta import Meta, tensors
 from .combining import factors
 
@@ -18,7 +18,7 @@ LONG = 1 << 13  # sums of more elements may be computed in parts, by the number 
 
 def product(
     call: OpCall, operands: Sequence[Labels], results: Sequence[Labels], exact: Exact = False
-) -> Iterator[Signature]:
+) -> Iterator[LayoutSignature]:
     """The signatures of sums of products, in which each label without a result is summed; then those of factors."""
     dtype = next(meta.dtype for meta in call.outputs if meta is not None)
     reduction = None if dtype.kind == "b" else "sum"
@@ -26,7 +26,7 @@ def product(
     yield from factors(call, 1)
 
 
-def multiplied(call: OpCall, _parts: int) -> Iterator[Signature]:
+def multiplied(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of matmul: 1-d operands are a row on the left and a column on the right."""
     left, right = tensors(call.metas)
     stack = max(left.ndim, right.ndim) - 2
@@ -44,7 +44,7 @@ def of_stacks(inner: int) -> Exact:
     return exact
 
 
-def dotted(call: OpCall, _parts: int) -> Iterator[Signature]:
+def dotted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of vecdot: all axes but that of the vectors, which is counted from the back."""
     left, right = tensors(call.metas)
     axis: int = call.attributes["axis"]
@@ -58,7 +58,7 @@ def _around(meta: Meta, axis: int) -> Labels:
     return [INNER if n == axis else n if n > axis else n + 1 for n in range(-meta.ndim, 0)]
 
 
-def crossed(call: OpCall, _parts: int) -> Iterator[Signature]:
+def crossed(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of cross: all axes but that of the vectors."""
     axis: int = call.attributes["axis"]
     labels = [
@@ -69,6 +69,6 @@ def crossed(call: OpCall, _parts: int) -> Iterator[Signature]:
     return product(call, labels[:2], labels[2:], exact=True)
 
 
-def outer(call: OpCall, _parts: int) -> Iterator[Signature]:
+def outer(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of outer: rows and columns, which are products of two numbers each."""
     return product(call, [[ROW], [COLUMN]], [[ROW, COLUMN]], exact=True)

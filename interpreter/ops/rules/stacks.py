@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...layouts.matching import Exact, Labels, matching
-from ...layouts.rules import OpCall, Rule, Signature
+from ...layouts.rules import LayoutSignature, OpCall, Rule
 from ...types.meta import OperandMeta
 
 
@@ -17,7 +17,7 @@ def stacked(operands: Sequence[int], results: Sequence[int], *, exact: Exact = T
 
 def along_stack(
     call: OpCall, operands: Sequence[int], results: Sequence[int], *, exact: Exact = True
-) -> Iterator[Signature]:
+) -> Iterator[LayoutSignature]:
     """The signatures of a stack: its axes, counted from the back, are split."""
     cores = (*operands, *[0] * (len(call.metas) - len(operands)))
     given = [_behind(meta, core) for meta, core in zip(call.metas, cores, strict=False)]
@@ -32,12 +32,12 @@ def _behind(meta: OperandMeta | None, core: int) -> Labels:
     return (*range(core - ndim, 0), *[None] * core) if ndim else ()
 
 
-def pointwise(call: OpCall, _parts: int) -> Iterator[Signature]:
+def pointwise(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Each element of the results depends on the operands' elements at its place."""
     return along_stack(call, (), (0,) * len(call.outputs))
 
 
-def shaped(call: OpCall, _parts: int) -> Iterator[Signature]:
+def shaped(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """As `pointwise`, of an op whose attribute `shape` is that of the result."""
     return matching(
         call,
@@ -52,7 +52,7 @@ def with_its_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, A
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 
 
-def solved(call: OpCall, _parts: int) -> Iterator[Signature]:
+def solved(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of `solve`, whose second operand may be one vector for the whole stack."""
     vector = getattr(call.metas[1], "ndim", 0) == 1
     return along_stack(call, (2, 1) if vector else (2, 2), (1,) if vector else (2,))

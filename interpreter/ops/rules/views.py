@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from ...layouts.layout import Split
 from ...layouts.matching import matching
-from ...layouts.rules import OpCall, Signature
+from ...layouts.rules import LayoutSignature, OpCall
 from ...layouts.shares import cuts
 from ...schema.indexing import whole_axes
 from ...types.meta import Shape, normal_axis, tensor, tensors
 from .stacks import with_its_shape
 
 
-def cut_alike(call: OpCall, parts: int) -> Iterator[Signature]:
+def cut_alike(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """An axis stays split if its pieces are the pieces of an axis of the result.
 
     Both shapes are divided into groups of neighbouring axes with equally many elements, as short as possible. The
@@ -25,7 +25,7 @@ def cut_alike(call: OpCall, parts: int) -> Iterator[Signature]:
     for axis, other in leading_axes(x.shape, () if out is None else out.shape):
         size, length = x.shape[axis], 0 if out is None else out.shape[other]
         if size == length or (size % parts == 0 and length % parts == 0):
-            yield Signature((Split(axis),), (Split(other),), with_its_shape)
+            yield LayoutSignature((Split(axis),), (Split(other),), with_its_shape)
 
 
 def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
@@ -45,13 +45,13 @@ def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
                 length *= right.pop(0)[1]
 
 
-def selected(call: OpCall, _parts: int) -> Iterator[Signature]:
+def selected(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of a basic index: the axes that are selected wholly. A slice of all of an axis is one of all of a part."""
     x = tensor(call.metas)
     return matching(call, [range(x.ndim)], [whole_axes(call.attributes["index"], x.shape)])
 
 
-def assigned(call: OpCall, _parts: int) -> Iterator[Signature]:
+def assigned(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Of x[index] = value: the same axes, along which the value is split unless it is of size one."""
     x, value = tensor(call.metas), call.metas[1]
     places = whole_axes(call.attributes["index"], x.shape)
@@ -64,7 +64,7 @@ def from_the_back(labels: list[int | None], ndim: int) -> list[int | None]:
     return [*[None] * (ndim - len(labels)), *labels[max(len(labels) - ndim, 0) :]]
 
 
-def rewritten(call: OpCall, _parts: int) -> Iterator[Signature]:
+def rewritten(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The same where x is not read, and only its shape is known."""
     value, (out,) = call.metas[0], call.outputs
     shape = () if out is None else out.shape
@@ -73,17 +73,17 @@ def rewritten(call: OpCall, _parts: int) -> Iterator[Signature]:
     return matching(call, [from_the_back(places, getattr(value, "ndim", 0))], [labels], localise=with_its_shape)
 
 
-def repeated(call: OpCall, parts: int) -> Iterator[Signature]:
+def repeated(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """Other axes, and the repeated one where it is cut into equal pieces."""
     x, axis = tensor(call.metas), call.attributes["axis"]
     if axis is None:
         return iter(())
     place = normal_axis(axis, x.ndim)
     uneven = call.attributes["repeats"] != 1 and len({length for _, length in cuts(x.shape[place], parts)}) > 1
-    return (Signature((Split(n),), (Split(n),)) for n in range(x.ndim) if n != place or not uneven)
+    return (LayoutSignature((Split(n),), (Split(n),)) for n in range(x.ndim) if n != place or not uneven)
 
 
-def tiled(call: OpCall, _parts: int) -> Iterator[Signature]:
+def tiled(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The axes that are not repeated."""
     x, repetitions = tensor(call.metas), call.attributes["repetitions"]
     ndim = max(x.ndim, len(repetitions))
@@ -92,7 +92,7 @@ def tiled(call: OpCall, _parts: int) -> Iterator[Signature]:
     return matching(call, [labels[ndim - x.ndim :]], [labels])
 
 
-def taken(call: OpCall, _parts: int) -> Iterator[Signature]:
+def taken(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The other axes of x, or the list of positions."""
     x, _ = tensors(call.metas)
     axis = normal_axis(call.attributes["axis"] or 0, x.ndim)
@@ -100,7 +100,7 @@ def taken(call: OpCall, _parts: int) -> Iterator[Signature]:
     return matching(call, [labels, ["positions"]], [["positions" if n == axis else n for n in range(x.ndim)]])
 
 
-def taken_along(call: OpCall, _parts: int) -> Iterator[Signature]:
+def taken_along(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The axes that broadcast, or that of the positions."""
     x, _ = tensors(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim)

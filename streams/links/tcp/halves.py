@@ -41,7 +41,7 @@ class HalfState(ByIdentity):
     ENDED = auto()
 
 
-class Event(ByIdentity):
+class HalfEvent(ByIdentity):
     """What happens to a half. `HEARD` has the events that the peer causes."""
 
     ANNOUNCED = auto()  # the offer was put in a frame
@@ -59,9 +59,9 @@ class Event(ByIdentity):
     REFUSE = auto()
 
 
-S, E = HalfState, Event
+S, E = HalfState, HalfEvent
 
-SENDER: Final[dict[HalfState, dict[Event, HalfState]]] = {
+SENDER: Final[dict[HalfState, dict[HalfEvent, HalfState]]] = {
     S.QUEUED: {E.ANNOUNCED: S.OFFERED, E.HANDED: S.GIVEN, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.OFFERED: {E.GRANT: S.SENDING, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
     S.GIVEN: {E.DONE: S.ENDED, E.WITHDRAWN: S.ENDED, E.REFUSE: S.ENDED, E.BROKEN: S.ENDED},
@@ -70,7 +70,7 @@ SENDER: Final[dict[HalfState, dict[Event, HalfState]]] = {
     S.SENT: {E.DONE: S.ENDED, E.WITHDRAWN: S.SENT, E.BROKEN: S.ENDED},
 }
 
-RECEIVER: Final[dict[HalfState, dict[Event, HalfState]]] = {
+RECEIVER: Final[dict[HalfState, dict[HalfEvent, HalfState]]] = {
     S.EXPECTED: {E.OFFER: S.READY, E.FAIL: S.ENDED, E.WITHDRAWN: S.ENDED, E.BROKEN: S.ENDED},
     S.ARRIVED: {E.EXPECT: S.READY, E.FAIL: S.ENDED, E.WITHDRAWN: S.ENDED, E.BROKEN: S.ENDED},
     S.READY: {
@@ -111,14 +111,14 @@ class TcpHalf:
     error: TensordError | None = None
     into: Into = None
     fault: TensordError | None = None
-    table: dict[HalfState, dict[Event, HalfState]] = field(default_factory=lambda: SENDER)
+    table: dict[HalfState, dict[HalfEvent, HalfState]] = field(default_factory=lambda: SENDER)
 
-    def on(self, event: Event) -> None:
+    def on(self, event: HalfEvent) -> None:
         """Change the state as the table says."""
         after = self.table[self.state].get(event)
         if after is None:
             text = f"{event.name} while {self.state.name} of transfer {self.transfer.hex()}"
-            raise (Violation if event in HEARD or event is Event.LAST else ProtocolError)(text)
+            raise (Violation if event in HEARD or event is HalfEvent.LAST else ProtocolError)(text)
         self.state = after
 
     def call(self, error: TensordError | None) -> list[Call]:

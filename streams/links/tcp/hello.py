@@ -22,7 +22,7 @@ LONGEST: Final = 1 << 12
 _LENGTH: Final = struct.Struct("<I")
 
 
-class Hello(NamedTuple):
+class LinkHello(NamedTuple):
     """From the node that dials. `order`: the byte order of its numbers."""
 
     version: int
@@ -44,20 +44,22 @@ class HelloAnswer(NamedTuple):
     life: int
 
 
-def say(connection: socket.socket, words: Hello | HelloAnswer) -> None:
+def say(connection: socket.socket, words: LinkHello | HelloAnswer) -> None:
     packed = Encoder().encode(list(words))
     connection.sendall(_LENGTH.pack(len(packed)) + packed)
 
 
-def hear_hello(connection: socket.socket, deadline: float) -> Hello:
+def hear_hello(connection: socket.socket, deadline: float) -> LinkHello:
     """Receive a HELLO. ProtocolError for any other bytes, or another version; OSError if it does not come in time."""
     fields = _hear(connection, deadline)
     if fields[0] != VERSION:
         raise ProtocolError(f"version {fields[0]!r:.20} of links; this daemon speaks version {VERSION}")
-    texts = len(fields) == len(Hello._fields) and all(type(one) is str for one in (fields[1], fields[2], *fields[5:]))
+    texts = len(fields) == len(LinkHello._fields) and all(
+        type(one) is str for one in (fields[1], fields[2], *fields[5:])
+    )
     if not texts or not is_node(fields[1]) or not is_natural(fields[3]) or not is_natural(fields[4]):
         raise ProtocolError("the first message is not a HELLO of a node")
-    found = Hello(*fields)
+    found = LinkHello(*fields)
     if found.order != sys.byteorder:
         raise ProtocolError(f"{found.node} has numbers in {found.order[:10]} order, and this node in {sys.byteorder}")
     return found

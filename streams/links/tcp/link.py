@@ -47,7 +47,7 @@ Report = Callable[[str, str], None]  # takes an event of this link, and its reas
 
 
 class TcpLink:
-    """A `Link` to a node. `bandwidth`: simulated bytes per second; 0: no limit."""
+    """A `NodeLink` to a node. `bandwidth`: simulated bytes per second; 0: no limit."""
 
     def __init__(self, node: str, dial: Dial, report: Report, *, patience: float, bandwidth: float = 0.0) -> None:
         self.node = node

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from ....interpreter.errors import MetadataError, NodeLost, ProtocolError, TensordError, node_lost
 from ....interpreter.wire.members import Member, PortRange
-from ..link import Link
+from ..link import NodeLink
 from ..loopback import Loopback
-from .hello import VERSION, Hello, HelloAnswer, hear_answer, hear_hello, say
+from .hello import VERSION, HelloAnswer, LinkHello, hear_answer, hear_hello, say
 from .link import TcpLink
 from .sockets import Connection, Tls, dial, listen, tuned
 
@@ -67,7 +67,7 @@ class TcpLinks:
         self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
         self._acceptor.start()
 
-    def to(self, node: str, incarnation: int = 0) -> Link:
+    def to(self, node: str, incarnation: int = 0) -> NodeLink:
         if node == self.node:
             check_incarnation(self.own, incarnation)
             return self._loopback.to(node)
@@ -140,7 +140,7 @@ class TcpLinks:
         """Send our HELLO; returns the answer, if it comes from that member."""
         if self._tls is None and member.fingerprint:
             raise ProtocolError(f"{member.node} takes values by TLS alone, and this node has encryption = none")
-        hello = Hello(VERSION, self.node, member.node, self.own.incarnation, life, sys.byteorder, self._token)
+        hello = LinkHello(VERSION, self.node, member.node, self.own.incarnation, life, sys.byteorder, self._token)
         say(connection, hello)
         answer = hear_answer(connection, time.monotonic() + self._patience)
         if answer.why:
@@ -222,7 +222,7 @@ class TcpLinks:
             raise
         secure.close()
 
-    def _heard(self, connection: Any, deadline: float) -> tuple[Hello, TcpLink, int]:
+    def _heard(self, connection: Any, deadline: float) -> tuple[LinkHello, TcpLink, int]:
         """The HELLO of the peer, its link, and the life for our answer."""
         hello = hear_hello(connection, deadline)
         link = self._checked(hello)
@@ -231,7 +231,7 @@ class TcpLinks:
             raise ProtocolError("this connection is of an earlier life")
         return hello, link, life
 
-    def _checked(self, hello: Hello) -> TcpLink:
+    def _checked(self, hello: LinkHello) -> TcpLink:
         """The link of the dialling node; ProtocolError unless it is an admissible member."""
         token, member, link = self._token, self._members.get(hello.node), self._links.get(hello.node)
         if not token or not hmac.compare_digest(token.encode(), hello.token.encode("utf-8", "replace")):

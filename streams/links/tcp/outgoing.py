@@ -28,7 +28,7 @@ class Notice(NamedTuple):
         return frame(self.kind, self.transfer, number, error_payload(self.error, notice))
 
 
-class Outgoing:
+class OutgoingFrames:
     """Frames to write. `notice`: the number before the first notice; higher than all that an earlier link to that
     daemon has used."""
 

@@ -26,7 +26,7 @@ from ....interpreter.types.meta import Meta
 from ..link import Array, Into, Told
 from .frames import PIECE_BYTES, Frame, HeaderKind, read_error, read_meta, read_small
 from .halves import Call, TcpHalf
-from .outgoing import Outgoing
+from .outgoing import OutgoingFrames
 from .receiver import Receiver
 from .sender import Sender
 
@@ -39,10 +39,10 @@ class Out(NamedTuple):
 
 
 class Protocol:
-    """A link to one node. `piece`: the bytes of a piece. `notice`: as for `Outgoing`."""
+    """A link to one node. `piece`: the bytes of a piece. `notice`: as for `OutgoingFrames`."""
 
     def __init__(self, piece: int = PIECE_BYTES, notice: int = 0) -> None:
-        self.outgoing = Outgoing(notice)
+        self.outgoing = OutgoingFrames(notice)
         self.sender = Sender(self.outgoing, piece)
         self.receiver = Receiver(self.outgoing)
         self._frames, self._active = self.outgoing.frames, self.sender.active

@@ -10,11 +10,11 @@ import numpy as np
 from ....interpreter.errors import KernelError, MetadataError, ProtocolError, QuotaError, TensordError
 from ....interpreter.types.meta import Meta
 from ....interpreter.wire.limits import Limits
-from ..failures import Failures
+from ..failures import TransferFailures
 from ..link import Array, Into, Merge, Told
 from .frames import PIECE_BYTES, Frame, HeaderKind
-from .halves import RECEIVER, Call, Event, HalfState, TcpHalf, Violation, bytes_of
-from .outgoing import Outgoing
+from .halves import RECEIVER, Call, HalfEvent, HalfState, TcpHalf, Violation, bytes_of
+from .outgoing import OutgoingFrames
 from .sender import WINDOW, cost, under_way
 
 ARRIVED: Final = (
@@ -29,12 +29,12 @@ class Receiver:
     halves that were refused here before the peer's offer, which may be on its way. `_buffer`: for a piece that is
     merged."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: OutgoingFrames) -> None:
         self._outgoing = outgoing
         self.receiving: dict[bytes, TcpHalf] = {}
         self.arrived = 0
         self.held = 0
-        self.failed, self.declined = Failures(), Failures()
+        self.failed, self.declined = TransferFailures(), TransferFailures()
         self._reading: TcpHalf | None = None
         self._buffer = memoryview(b"")
 
@@ -51,7 +51,7 @@ class Receiver:
             return []
         if half.state is not HalfState.ARRIVED:
             return [(told, under_way(transfer))]
-        half.on(Event.EXPECT)
+        half.on(HalfEvent.EXPECT)
         half.told, half.into = told, into
         self.arrived -= 1
         return self._meet(half, half.meta, meta)
@@ -70,7 +70,7 @@ class Receiver:
                 self._decline(transfer, 0, error)
             return []
         before = half.state
-        half.on(Event.WITHDRAWN)
+        half.on(HalfEvent.WITHDRAWN)
         if half.state is not HalfState.ENDED:
             return []
         if before is HalfState.ARRIVED:
@@ -87,7 +87,7 @@ class Receiver:
             if half.state in {HalfState.EXPECTED, HalfState.READY, HalfState.FILLING}:
                 self._decline(half.transfer, 0, error)
                 half.error = error
-            half.on(Event.BROKEN)
+            half.on(HalfEvent.BROKEN)
             if half.state is HalfState.ENDED:
                 calls += self._drop(half, error)
             else:
@@ -125,7 +125,7 @@ class Receiver:
         if half is not None and half.state is HalfState.FILLING:
             half.moved += nbytes
             if half.moved == half.meta.nbytes:
-                half.on(Event.LAST)
+                half.on(HalfEvent.LAST)
                 self._outgoing.put(HeaderKind.DONE, half.transfer, half.number)
                 calls += self._drop(half, half.fault)
         return calls
@@ -149,7 +149,7 @@ class Receiver:
             return self._arrive(head, meta, values)
         wanted, half.meta = half.meta, meta
         self._enter(half, head, values)
-        half.on(Event.OFFER)
+        half.on(HalfEvent.OFFER)
         return self._meet(half, meta, wanted)
 
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
@@ -191,7 +191,7 @@ class Receiver:
         if half.state is HalfState.ARRIVED:
             self.arrived -= 1
             self.failed.keep(half.transfer, error)
-        half.on(Event.FAIL)
+        half.on(HalfEvent.FAIL)
         if half.state is HalfState.ENDED:
             return self._drop(half, error)
         half.error = error
@@ -204,7 +204,7 @@ class Receiver:
         if sent is wanted:
             return half.call(None) if half.into is None else self._fill(half)
         error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
-        half.on(Event.WITHDRAWN)
+        half.on(HalfEvent.WITHDRAWN)
         self._outgoing.tell(HeaderKind.REFUSE, half.transfer, half.number, error)
         return self._drop(half, error)
 
@@ -212,7 +212,7 @@ class Receiver:
         """There is memory: take a small value, or ask the peer for the pieces."""
         if half.counted and half.state is HalfState.READY:
             return self._take_small(half)
-        half.on(Event.RECEIVE)
+        half.on(HalfEvent.RECEIVE)
         if half.state is HalfState.ENDED:
             return self._drop(half, half.error)
         half.view = None if callable(half.into) else bytes_of(half.into)
@@ -221,7 +221,7 @@ class Receiver:
 
     def _take_small(self, half: TcpHalf) -> list[Call]:
         """Copy or merge a small value, and tell the peer that it has arrived."""
-        half.on(Event.SMALL_TAKEN)
+        half.on(HalfEvent.SMALL_TAKEN)
         values = np.frombuffer(half.view, half.meta.dtype)
         if callable(half.into) and half.told is not None:
             half.told = partial(tell_merged, half.into, values, half.told)

@@ -9,11 +9,11 @@ from typing import Final
 
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
-from ..failures import Failures
+from ..failures import TransferFailures
 from ..link import SMALL, Array, Told
 from .frames import Frame, HeaderKind, meta_payload, small_payload
-from .halves import SENDER, Call, Event, HalfState, TcpHalf, bytes_of
-from .outgoing import Outgoing
+from .halves import SENDER, Call, HalfEvent, HalfState, TcpHalf, bytes_of
+from .outgoing import OutgoingFrames
 
 WINDOW: Final = 16 << 20  # bytes of small values that the receiver has not taken
 OVERHEAD: Final = 512  # bytes that a small value counts in addition
@@ -23,12 +23,12 @@ class Sender:
     """The sender. `sending`: the halves. `active`: halves with pieces to write, in turns. `given`: bytes of small
     values that the peer has not taken. `refused`: halves that the peer has refused before they began here."""
 
-    def __init__(self, outgoing: Outgoing, piece: int) -> None:
+    def __init__(self, outgoing: OutgoingFrames, piece: int) -> None:
         self._outgoing = outgoing
         self._piece = piece
         self.sending: dict[bytes, TcpHalf] = {}
         self.active: deque[TcpHalf] = deque()
-        self.refused = Failures()
+        self.refused = TransferFailures()
         self.given = 0
         self._offers = 0
 
@@ -51,7 +51,7 @@ class Sender:
             if self.refused.pop(transfer) is None:  # otherwise both halves have failed
                 self._outgoing.tell(HeaderKind.FAIL, transfer, 0, error)
             return []
-        half.on(Event.WITHDRAWN)
+        half.on(HalfEvent.WITHDRAWN)
         if half.state is not HalfState.ENDED:
             return []
         self._outgoing.tell(HeaderKind.FAIL, transfer, half.number, error)
@@ -67,7 +67,7 @@ class Sender:
         self.active.clear()
         calls: list[Call] = []
         for half in list(self.sending.values()):
-            half.on(Event.BROKEN)
+            half.on(HalfEvent.BROKEN)
             self._outgoing.tell(HeaderKind.FAIL, half.transfer, 0, error)
             calls += self._drop(half, error)
         return calls
@@ -86,7 +86,7 @@ class Sender:
         piece = half.view[half.moved : half.moved + size]
         half.moved += len(piece)
         if half.moved == len(half.view):
-            half.on(Event.LAST)
+            half.on(HalfEvent.LAST)
         return [Frame(HeaderKind.PIECE, len(piece), half.number, half.transfer).header(), piece]
 
     def written(self, half: TcpHalf) -> list[Call]:
@@ -102,10 +102,10 @@ class Sender:
         if half is None or half.number != head.number:  # the half has ended meanwhile
             return []
         if head.kind is HeaderKind.GRANT:
-            half.on(Event.GRANT)
+            half.on(HalfEvent.GRANT)
             self.active.append(half)
             return []
-        half.on(Event.DONE)
+        half.on(HalfEvent.DONE)
         return self._drop(half, None)
 
     def refused_by(self, head: Frame, error: TensordError) -> list[Call]:
@@ -113,7 +113,7 @@ class Sender:
         error."""
         half = self.sending.get(head.transfer)
         if half is not None and head.number in {0, half.number}:
-            half.on(Event.REFUSE)
+            half.on(HalfEvent.REFUSE)
             return self._drop(half, error)
         if half is None and not head.number and not self._outgoing.has_told(HeaderKind.FAIL, head.transfer):
             self.refused.keep(head.transfer, error)
@@ -124,12 +124,12 @@ class Sender:
         self._offers += 1
         half.number, meta = self._offers, half.meta
         if meta.nbytes <= SMALL and self.given + cost(meta) <= WINDOW:
-            half.on(Event.HANDED)
+            half.on(HalfEvent.HANDED)
             half.counted = cost(meta)
             self.given += half.counted
             self._outgoing.put(HeaderKind.SMALL, half.transfer, half.number, small_payload(meta, bytes(half.view)))
         else:
-            half.on(Event.ANNOUNCED)
+            half.on(HalfEvent.ANNOUNCED)
             self._outgoing.put(HeaderKind.OFFER, half.transfer, half.number, meta_payload(meta))
 
     def _drop(self, half: TcpHalf, error: TensordError | None) -> list[Call]:

@@ -19,7 +19,7 @@ import tensord as td
 from tensord.client.calls.handlers import DEFAULT_HANDLER
 from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.locations import frames, locations
-from tensord.client.locations.frames import Owner, owner_of, shown
+from tensord.client.locations.frames import FrameOwner, owner_of, shown
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
@@ -350,20 +350,20 @@ class TestFiles:
     @each_case(
         ("file", "owner", "name"),
         [
-            (locations.__file__, Owner.PACKAGE, None),
-            (td.__file__, Owner.PACKAGE, None),
-            ("src/tensord/vm/engine.py", Owner.PACKAGE, None),  # a compiled module's
-            (threading.__file__, Owner.INSTALLED, "threading.py"),
-            (asyncio.events.__file__, Owner.INSTALLED, "asyncio/events.py"),
-            (pytest.__file__, Owner.INSTALLED, "pytest/__init__.py"),
-            ("/usr/lib/python3/dist-packages/yaml/nodes.py", Owner.INSTALLED, "yaml/nodes.py"),
-            ("<frozen importlib._bootstrap>", Owner.INSTALLED, "<frozen importlib._bootstrap>"),
-            ("<__array_function__ internals>", Owner.INSTALLED, "<__array_function__ internals>"),
-            ("<string>", Owner.PROGRAM, "<string>"),
-            ("<ipython-input-3-abc>", Owner.PROGRAM, "<ipython-input-3-abc>"),
-            ("/tmp/ipykernel_7/123.py", Owner.PROGRAM, "/tmp/ipykernel_7/123.py"),  # noqa: S108 - only a name
-            (__file__, Owner.PROGRAM, "tests/client/locations/test_locations.py"),
-            ("/home/me/tensord/job.py", Owner.PROGRAM, "/home/me/tensord/job.py"),
+            (locations.__file__, FrameOwner.PACKAGE, None),
+            (td.__file__, FrameOwner.PACKAGE, None),
+            ("src/tensord/vm/engine.py", FrameOwner.PACKAGE, None),  # a compiled module's
+            (threading.__file__, FrameOwner.INSTALLED, "threading.py"),
+            (asyncio.events.__file__, FrameOwner.INSTALLED, "asyncio/events.py"),
+            (pytest.__file__, FrameOwner.INSTALLED, "pytest/__init__.py"),
+            ("/usr/lib/python3/dist-packages/yaml/nodes.py", FrameOwner.INSTALLED, "yaml/nodes.py"),
+            ("<frozen importlib._bootstrap>", FrameOwner.INSTALLED, "<frozen importlib._bootstrap>"),
+            ("<__array_function__ internals>", FrameOwner.INSTALLED, "<__array_function__ internals>"),
+            ("<string>", FrameOwner.PROGRAM, "<string>"),
+            ("<ipython-input-3-abc>", FrameOwner.PROGRAM, "<ipython-input-3-abc>"),
+            ("/tmp/ipykernel_7/123.py", FrameOwner.PROGRAM, "/tmp/ipykernel_7/123.py"),  # noqa: S108 - only a name
+            (__file__, FrameOwner.PROGRAM, "tests/client/locations/test_locations.py"),
+            ("/home/me/tensord/job.py", FrameOwner.PROGRAM, "/home/me/tensord/job.py"),
         ],
     )
     def test_whose_they_are_and_what_they_are_called(self, file, owner, name, monkeypatch):
@@ -375,7 +375,7 @@ class TestFiles:
         monkeypatch.setattr(frames, "FILES", 10)
         owners = type(frames.OWNERS)()
         for number in range(100):
-            assert owners[f"cell {number}"] is Owner.PROGRAM
+            assert owners[f"cell {number}"] is FrameOwner.PROGRAM
             assert len(owners) <= 10
 
     def test_a_working_directory_that_is_gone_is_no_obstacle(self, session, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensord.client.outbox.callbacks import Refusing
+from tensord.client.outbox.callbacks import CallbackLock
 from tensord.interpreter.concurrency.interrupts import SHIELD
 
 from ...each_case import each_case
@@ -18,10 +18,10 @@ from ...interrupts.check import STRIKES, handlers_that_raise, nothing
 from ...interrupts.strikes import Place, Striker, Struck
 
 
-def made_elsewhere(lock: Any) -> Refusing:
+def made_elsewhere(lock: Any) -> CallbackLock:
     """The lock as it is while a callback runs on another thread."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(Refusing, lock).result()
+        return pool.submit(CallbackLock, lock).result()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensord.client.outbox.host_results import HostResults
+from tensord.client.outbox.host_results import HostResultHints
 from tensord.interpreter.wire.messages import ATOMIC, CALL, RELEASE, RUN, Hint, encode_message
 
 LINE = 7
@@ -25,8 +25,8 @@ def hinted(found: list[list[Any]]) -> list[int]:
     return ids
 
 
-def opened(newest: int = 5) -> HostResults:
-    found = HostResults()
+def opened(newest: int = 5) -> HostResultHints:
+    found = HostResultHints()
     found.begin(newest)
     return found
 

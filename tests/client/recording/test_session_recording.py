@@ -7,7 +7,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.errors import MetadataError, MetadataTypeError
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 
 
 def test_what_is_outside_of_the_block_is_not_in_the_file(session, tmp_path):
@@ -16,7 +16,7 @@ def test_what_is_outside_of_the_block_is_not_in_the_file(session, tmp_path):
         session.asarray([2.0]).numpy()
     session.asarray([3.0]).numpy()
     assert recording.path == tmp_path / "x.rec"
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert [np.asarray(reader.value(number)).tolist() for number in reader.values] == [[2.0], [2.0]]
 
 
@@ -24,7 +24,7 @@ def test_a_session_can_be_recorded_again(session, tmp_path):
     for name in ("a.rec", "b.rec"):
         with session.record(tmp_path / name):
             session.asarray([2.0]).numpy()
-        with Reader(tmp_path / name) as reader:
+        with RecordingReader(tmp_path / name) as reader:
             assert reader.counts
             assert len(reader.values) == 2
 
@@ -32,7 +32,7 @@ def test_a_session_can_be_recorded_again(session, tmp_path):
 def test_an_error_in_the_block_leaves_a_whole_recording(session, tmp_path):
     with pytest.raises(td.KernelError), session.record(tmp_path / "x.rec"):
         session.xp.linalg.inv(session.asarray([[0.0]])).wait()
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert reader.counts
         assert len(reader.values) == 1
 
@@ -44,7 +44,7 @@ def test_what_is_still_being_computed_at_the_end_is_waited_for(make_session, tmp
     with session.record(tmp_path / "x.rec"):
         z = y + 1
     assert z.tolist() == [3.0]
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert sorted(np.asarray(reader.value(number)).tolist() for number in reader.values) == [[1.0], [2.0]]
 
 

@@ -13,7 +13,7 @@ from tensord.client.replay.bisect import opened_sides
 from tensord.client.replay.player import Player
 from tensord.client.replay.script import check_ops
 from tensord.client.replay.sides import spec_of
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def played(tmp_path: Path) -> Callable[..., Player]:
     """played("vm", "serial", mapping={}, **options): the player that has played `recorded`'s file on these machines."""
 
     def play(*texts: str, mapping: dict[str, str] | None = None, **options: Any) -> Player:
-        with Reader(tmp_path / "x.rec") as reader:
+        with RecordingReader(tmp_path / "x.rec") as reader:
             check_ops(reader)
             with opened_sides(reader, [spec_of(text) for text in texts], mapping or {}) as sides:
                 player = Player(reader, sides, **options)

@@ -9,7 +9,7 @@ import pytest
 
 from tensord.client.recording.recorder import ValueRecorder
 from tensord.interpreter.errors import ConnectionLost, ProtocolError
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 
 from ...daemon import Daemon
 
@@ -36,7 +36,7 @@ def test_a_daemon_is_recorded_and_runs_what_was_recorded(daemon, tmp_path, playe
             with daemon.connect() as late:
                 work(late)
         assert recording.lost == 0
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert len(reader.sessions) == 2
         assert (reader.ended, reader.notes) == ("", [])
     player = played(daemon.address, "serial")
@@ -73,7 +73,7 @@ def test_a_replay_leaves_nothing_on_a_daemon(daemon, recorded, played):
 def test_a_daemon_that_ends_leaves_a_recording_of_what_was_there(tmp_path):
     with Daemon.start(tmp_path, "--device", "cpu:0") as own_daemon:
         ended_by_a_kill(own_daemon, tmp_path)
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert reader.messages > 0
 
 

@@ -12,7 +12,7 @@ import tensord as td
 from tensord.client.replay.bisect import bound_for, opened_sides
 from tensord.client.replay.differences import BOUND_OF_GPUS
 from tensord.client.replay.sides import spec_of
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 
 from ...streams.fake_cuda.gpu import Gpu
 from ...streams.fake_cuda.module import installed
@@ -59,7 +59,7 @@ def test_an_array_of_the_gpu_is_read_where_it_is_given(cupy, gpu_session, record
 def test_the_bound_is_that_of_gpus_where_there_is_one(gpu_session, recorded, tmp_path):
     with recorded(gpu_session):
         gpu_session.asarray([1.0], device="cuda:0").numpy()
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         for texts, wanted in ((("vm", "serial"), BOUND_OF_GPUS), (("cpu:0", "serial"), 0.0)):
             with opened_sides(reader, [spec_of(text) for text in texts], {}) as sides:
                 assert bound_for(sides, None) == wanted

@@ -14,7 +14,7 @@ from tensord.client.replay.sides import spec_of
 from tensord.interpreter.errors import ConnectionLost, TensordError
 from tensord.interpreter.recordings.chunks import HEADER, head_line, pack
 from tensord.interpreter.recordings.entries import decode_entry
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 from tensord.interpreter.wire.codec import Encoder
 
 SEEDS = range(40)
@@ -38,7 +38,7 @@ def entries(tmp_path_factory) -> list[Any]:
                 last = (x + 1) * 2
             for tensor in (y, drawn[0], looped, last):
                 tensor.numpy()
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         chunks = [chunk for chunk, _ in reader._chunks()]
     body = path.read_bytes()
     starts = [chunk.offset + HEADER for chunk in chunks]

@@ -14,7 +14,7 @@ from tensord.client.replay.sides import spec_of
 from tensord.interpreter.errors import MetadataError, ProtocolError
 from tensord.interpreter.recordings.chunks import head_line, pack
 from tensord.interpreter.recordings.entries import BEGIN, MESSAGE
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 from tensord.interpreter.schema import opdef
 from tensord.interpreter.wire.codec import Encoder
 from tensord.interpreter.wire.messages import CALL, FETCH, FILE, LINK, PROGRAM, RUN, SIGNATURE, UPLOAD
@@ -147,7 +147,7 @@ def test_devices_are_mapped_by_name_by_order_or_as_given(sim_session, recorded, 
         ("sim:7,sim:8,sim:9", {}, "sim:9"),
         ("vm", {"sim:1": "cpu:0"}, "cpu:0"),
     ):
-        with Reader(played("vm").reader.path) as reader:
+        with RecordingReader(played("vm").reader.path) as reader:
             from tensord.client.replay.bisect import opened_sides
 
             with opened_sides(reader, [spec_of(sides)], given) as (side,):

@@ -156,10 +156,10 @@ def test_pieces_of_pieces_may_be_as_deep_as_one_likes(session):
     for _ in range(1200):  # more than Python recurses
         x = x[::-1]
     gc.collect()
-    before = sum(isinstance(each, reading.Reading) for each in gc.get_objects())
+    before = sum(isinstance(each, reading.TensorReading) for each in gc.get_objects())
     for _ in range(300):
         x = x[::-1]
-    assert sum(isinstance(each, reading.Reading) for each in gc.get_objects()) <= before + reading.DEEPEST
+    assert sum(isinstance(each, reading.TensorReading) for each in gc.get_objects()) <= before + reading.DEEPEST
     assert x.numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
     with counted(session) as fetched:
         assert [x[i].item() for i in range(4)] == [0.0, 1.0, 2.0, 3.0]

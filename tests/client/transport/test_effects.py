@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.transport.effects import EffectAnswer, SideEffects, call_back
+from tensord.client.transport.effects import EffectAnswer, SideEffectRunner, call_back
 from tensord.client.transport.outgoing import SideEffect
 from tensord.interpreter.errors import CancelledError, KernelError, TensordError
 
 CHECK = 90  # the request that checks the chain
 
 
-class Effects(SideEffects):
+class Effects(SideEffectRunner):
     """Side effects with numbered requests. `settled`: what the checks of chains were told."""
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ def test_a_client_that_finds_the_queue_full_after_all_knocks_again(
 
     welcome = threading.Thread(target=serve)
     monkeypatch.setattr(link, "check_reachable", look)
-    made = link.Link(f"ipc://{path}", {}, "test", strict=False)
+    made = link.DealerSocket(f"ipc://{path}", {}, "test", strict=False)
     assert made.welcome.session == 1
     assert len(looks) >= 2  # more, where the answer takes its time
     made.close(0)

@@ -13,11 +13,11 @@ import pytest
 
 from tensord.client.transport.host_readers import lent
 from tensord.client.transport.segments import MappedResults, UploadSegments, segment_size
-from tensord.interpreter.concurrency.finalisers import Last
+from tensord.interpreter.concurrency.finalisers import LastReference
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.frames import MAPPED_ARRAY, SEGMENT
 from tensord.interpreter.wire.segments import (
-    Segment,
+    MemorySegment,
     array_at,
     available,
     descriptor_budget,
@@ -48,7 +48,7 @@ def test_large_arrays_are_made_in_segments_that_are_announced_once() -> None:
     [[kind, number, fd, nbytes]] = uploads.announcements()
     assert (kind, number, nbytes) == (SEGMENT, number_of(array), 4 * COUNT * 8)
     assert uploads.announcements() == []
-    theirs = Segment.open_peer(os.getpid(), fd, nbytes, number, True)
+    theirs = MemorySegment.open_peer(os.getpid(), fd, nbytes, number, True)
     assert (array_at(theirs, 0, (4, COUNT), "float64") == 3).all()
 
 
@@ -104,7 +104,7 @@ def test_place_copies_what_lies_elsewhere_and_nothing_else() -> None:
     place = uploads.place(array)
     assert place is not None
     [[_, number, fd, nbytes]] = uploads.announcements()
-    theirs = Segment.open_peer(os.getpid(), fd, nbytes, number, True)
+    theirs = MemorySegment.open_peer(os.getpid(), fd, nbytes, number, True)
     assert place == (number, 0)
     assert (array_at(theirs, 0, (COUNT,), "float64") == array).all()
     ours = uploads.empty((COUNT,), "float64")
@@ -134,7 +134,7 @@ class Daemon:
     """Blocks of memory as a daemon has them, and what it is told."""
 
     def __init__(self) -> None:
-        self.gone: list[Last] = []
+        self.gone: list[LastReference] = []
         self.results = MappedResults(os.getpid(), self.gone.append)
 
     @property
@@ -142,14 +142,16 @@ class Daemon:
         """The exports that were released."""
         return [last.what.args[0] for last in self.gone]
 
-    def block(self, count: int = COUNT) -> tuple[Segment, Any]:
-        segment = Segment.create(count * 8, new_number())
+    def block(self, count: int = COUNT) -> tuple[MemorySegment, Any]:
+        segment = MemorySegment.create(count * 8, new_number())
         array = array_at(segment, 0, (count,), "float64")
         array[:] = np.arange(count)
         segment.seal_future_writes()
         return segment, array
 
-    def map(self, segment: Segment, hold: int, offset: int = 0, shape: Any = (COUNT,), strides: Any = None) -> Any:
+    def map(
+        self, segment: MemorySegment, hold: int, offset: int = 0, shape: Any = (COUNT,), strides: Any = None
+    ) -> Any:
         place = [segment.number, segment.fd, segment.size, offset]
         return self.results.array(place, "float64", shape, strides, hold)
 

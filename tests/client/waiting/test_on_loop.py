@@ -16,7 +16,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.client.transport.replies import Reply
 from tensord.client.waiting.helper import started
-from tensord.client.waiting.steps import Work
+from tensord.client.waiting.steps import LongWork
 
 from ...behaviours.looking_inside import WAIT, assert_sound, device_of, held, ones
 from ...daemon import Daemon
@@ -245,7 +245,7 @@ def test_a_result_that_a_closed_loop_forgets_is_dropped(monkeypatch):
         return "a result"
 
     async def begin() -> None:
-        started(Work(work, dropped.append), None)
+        started(LongWork(work, dropped.append), None)
 
     loop.run_until_complete(begin())
     monkeypatch.setattr(loop, "call_soon_threadsafe", noted)

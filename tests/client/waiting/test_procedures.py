@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensord as td
-from tensord.client.cluster.gate import Gate
+from tensord.client.cluster.gate import ClusterGate
 from tensord.client.waiting.on_loop import on_loop
 from tensord.client.waiting.procedures import of, side_by_side
 from tensord.client.waiting.steps import Pause, Within, on_thread
@@ -42,13 +42,13 @@ def two():
 
 
 def in_thread(steps):
-    gate: Any = Gate()
+    gate: Any = ClusterGate()
     return on_thread(gate, steps)
 
 
 def in_loop(steps):
     async def main():
-        gate: Any = Gate()
+        gate: Any = ClusterGate()
         return await on_loop(gate, steps)
 
     return asyncio.run(main())

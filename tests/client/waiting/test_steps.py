@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tensord.client.waiting.on_loop import on_loop
-from tensord.client.waiting.steps import Pause, Room, Steps, Within, Work, on_thread
+from tensord.client.waiting.steps import LongWork, MessageRoom, Pause, Steps, Within, on_thread
 
 from ...behaviours.looking_inside import held
 
@@ -19,8 +19,8 @@ def test_a_thread_takes_the_steps_in_turn(session):
     def steps() -> Steps[list[Any]]:
         found: list[Any] = [(yield session._core.answers.ask("names", 0))]
         found.append((yield Pause(0.0)))
-        found.append((yield Room()))
-        found.append((yield Work(threading.get_ident)))
+        found.append((yield MessageRoom()))
+        found.append((yield LongWork(threading.get_ident)))
         return found
 
     names, *others = on_thread(session._core.outbox, steps())
@@ -34,7 +34,7 @@ def test_errors_are_raised_where_the_procedure_waits(session):
 
     def steps() -> Steps[str]:
         try:
-            yield Work(fail)
+            yield LongWork(fail)
         except LookupError:
             return "caught"
         return "not raised"
@@ -47,7 +47,7 @@ def test_an_interrupt_undoes_what_was_begun(session):
 
     def steps() -> Steps[None]:
         try:
-            yield Work(lambda: signal.raise_signal(signal.SIGINT))
+            yield LongWork(lambda: signal.raise_signal(signal.SIGINT))
         finally:
             undone.append(True)
 

@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from tensord.client.outbox.outbox import Outbox
-from tensord.client.transport.link import Link
+from tensord.client.transport.link import DealerSocket
 from tensord.client.transport.socket_lock import SocketLock
 from tensord.client.waiting import steps
 from tensord.interpreter.concurrency.bell import Bell
@@ -27,8 +27,8 @@ PLACES: list[tuple[Any, str]] = [  # where a thread sleeps until another thread,
     (LeaderFollowers, "wait"),
     (LeaderFollowers, "serve_once"),
     (SocketLock, "poll"),
-    (Link, "poll"),
-    (Link, "greet"),
+    (DealerSocket, "poll"),
+    (DealerSocket, "greet"),
     (Outbox, "await_reply"),
     (zmq.Poller, "poll"),
     (threading.Event, "wait"),

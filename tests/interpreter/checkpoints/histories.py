@@ -16,7 +16,7 @@ import numpy as np
 from tensord.interpreter.checkpoints import layout, repacking, values_writer
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
-from tensord.interpreter.checkpoints.record import Generation, Record
+from tensord.interpreter.checkpoints.record import Generation, ValueRecord
 from tensord.interpreter.checkpoints.writer import GenerationWriter
 from tensord.interpreter.errors import FileError
 from tensord.interpreter.types.meta import Meta
@@ -44,7 +44,7 @@ def array(count: int, seed: int = 0, dtype: str = "float32") -> Any:
     return np.frombuffer(np.random.default_rng(seed).bytes(count * np.dtype(dtype).itemsize), dtype)
 
 
-def write(writer: GenerationWriter, name: str, value: Any) -> Record:
+def write(writer: GenerationWriter, name: str, value: Any) -> ValueRecord:
     """Write a value in pieces, with a field that says which one it is."""
     if isinstance(value, str):
         return writer.routine(name, value, {"name": name})
@@ -138,7 +138,7 @@ class Play:
         self.expected: dict[int, Content] = {}
         self.last = 0  # generation that was committed
         self.errors: list[FileError] = []
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, ValueRecord] = {}
         self.content: Content = {}
         self.directory: CheckpointDirectory | None = None
 

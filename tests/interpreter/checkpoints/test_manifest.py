@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from tensord.interpreter.checkpoints.manifest import FRAME, HEADER, MAGIC, encode_manifest, read_manifest
-from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, Record
+from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, ValueRecord
 from tensord.interpreter.errors import FileError, MetadataError, QuotaError
 from tensord.interpreter.files.tensor_file import TensorFile
 from tensord.interpreter.types.meta import DTYPES, Meta
@@ -26,8 +26,8 @@ def read(content, limits=LIMITS, number=1):
 
 def random_generation(rnd, names):
     """Values of any kind that lie in files one behind the other, some under two names."""
-    tensors: dict[str, Record] = {}
-    routines: dict[str, Record] = {}
+    tensors: dict[str, ValueRecord] = {}
+    routines: dict[str, ValueRecord] = {}
     files: dict[int, int] = {}
     id_, at = -1, 0
     last = None
@@ -38,11 +38,11 @@ def random_generation(rnd, names):
         if last is not None and rnd.random() < 0.2:
             record = last._replace(packed=fields)
         elif rnd.random() < 0.2:
-            record = Record(None, id_, at, rnd.randrange(999), rnd.getrandbits(32), fields)
+            record = ValueRecord(None, id_, at, rnd.randrange(999), rnd.getrandbits(32), fields)
         else:
             shape = tuple(rnd.choice((0, 1, 2, 3)) for _ in range(rnd.randrange(5)))
             meta = Meta.of(shape, rnd.choice(list(DTYPES.values())))
-            record = Record(meta, id_, at, meta.nbytes, rnd.getrandbits(32), fields)
+            record = ValueRecord(meta, id_, at, meta.nbytes, rnd.getrandbits(32), fields)
         last = record
         at = record.offset + record.nbytes + rnd.choice((0, 0, 3))
         id_ = record.file
@@ -63,7 +63,7 @@ def test_values_that_overlap_are_not_written():
     """Records of several generations may, if one of these was not ours."""
     meta = Meta.of((4,), "int8")
     for records in ({"a": (0, 4), "b": (3, 4)}, {"a": (0, 4), "b": (0, 2)}, {"a": (0, 4), "b": (2, 0)}):
-        tensors = {name: Record(meta, 7, offset, nbytes, 0) for name, (offset, nbytes) in records.items()}
+        tensors = {name: ValueRecord(meta, 7, offset, nbytes, 0) for name, (offset, nbytes) in records.items()}
         with pytest.raises(MetadataError, match=r"'.': its bytes are in part those of another value"):
             encode_manifest(Generation(1, 0, tensors, {}, {7: 10}), LIMITS)
 
@@ -87,7 +87,7 @@ SOUND = ([0, 1, 0, 1, 1], [1, 7, 10], [2, row()])
 
 def test_the_sound_one_is_sound():
     generation = read(manifest_of(SOUND))
-    assert generation == Generation(1, 0, {"a": Record(Meta.of((4,), "int8"), 7, 0, 4, 0)}, {}, {7: 10})
+    assert generation == Generation(1, 0, {"a": ValueRecord(Meta.of((4,), "int8"), 7, 0, 4, 0)}, {}, {7: 10})
 
 
 @each_case(

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.interpreter.checkpoints.record import CheckpointLimits, Generation, Record, check_record_names, pack_fields
+from tensord.interpreter.checkpoints.record import (
+    CheckpointLimits,
+    Generation,
+    ValueRecord,
+    check_record_names,
+    pack_fields,
+)
 from tensord.interpreter.errors import MetadataError, QuotaError
-from tensord.interpreter.files.header import Piece, TensorEntry
+from tensord.interpreter.files.header import FilePiece, TensorEntry
 from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
@@ -24,7 +30,7 @@ def test_fields_come_back_with_tuples_for_lists(fields):
             return tuple(map(plain, value))
         return {key: plain(one) for key, one in value.items()} if isinstance(value, dict) else value
 
-    assert Record(None, 1, 0, 0, 0, pack_fields("a", fields, LIMITS)).fields == plain(fields)
+    assert ValueRecord(None, 1, 0, 0, 0, pack_fields("a", fields, LIMITS)).fields == plain(fields)
 
 
 @each_case("fields", [{"a": object()}, {"a": 2**64}, {"a": {1: 2}}, {1: 2}, {"a": "\ud800"}])
@@ -41,7 +47,7 @@ def test_fields_are_limited():
 @each_case("packed", [b"\x00", b"\x92\x00\x01", b"\x92\x01\x80", b"\x92\x00\x81\xc4\x01a\x01", b"\xff" * 9])
 def test_malformed_fields_are_an_error_when_they_are_asked_for(packed):
     with pytest.raises(MetadataError, match=r"^malformed fields: "):
-        _ = Record(None, 1, 0, 0, 0, packed).fields
+        _ = ValueRecord(None, 1, 0, 0, 0, packed).fields
 
 
 @each_case("name", ["", " ", "a\n", "\ud800", 1, None, b"a", "123456789"])
@@ -52,14 +58,14 @@ def test_names_are_printable_and_not_too_long(name):
 
 def test_a_record_is_an_entry_of_its_file():
     meta = Meta.of((2, 3), "float32")
-    record = Record(meta, 7, 100, 24, 99)
-    assert record.entry("a") == TensorEntry("a", meta, Piece(100, 24, 24, crc=99))
+    record = ValueRecord(meta, 7, 100, 24, 99)
+    assert record.entry("a") == TensorEntry("a", meta, FilePiece(100, 24, 24, crc=99))
     assert record.entry("a").is_direct
-    assert Record(None, 7, 100, 24, 99).entry("r").meta is Meta.of((24,), "uint8")
+    assert ValueRecord(None, 7, 100, 24, 99).entry("r").meta is Meta.of((24,), "uint8")
 
 
 def test_values_of_two_names_count_once():
-    one, other = Record(None, 1, 0, 5, 9), Record(Meta.of((5,), "int8"), 1, 5, 5, 9)
+    one, other = ValueRecord(None, 1, 0, 5, 9), ValueRecord(Meta.of((5,), "int8"), 1, 5, 5, 9)
     generation = Generation(1, 0, {"a": other, "b": other._replace(packed=b"x")}, {"r": one}, {1: 10})
     assert generation.nbytes == 10
     assert dict(generation.records()).keys() == {"a", "b", "r"}

@@ -11,7 +11,7 @@ import pytest
 
 from tensord.interpreter.collectives import ring
 from tensord.interpreter.collectives.choice import CHUNK, DIRECT, RING, communicator_of, schedule_of
-from tensord.interpreter.collectives.collective import Collective, CollectiveKind, collective
+from tensord.interpreter.collectives.collective import CollectiveKind, CollectiveSpec, collective
 from tensord.interpreter.collectives.over_nodes import count_of, part_of
 from tensord.interpreter.collectives.regions import cut, cut_sizes, pieces
 from tensord.interpreter.collectives.request import check_devices
@@ -32,11 +32,11 @@ def values_of(shapes: Any, dtype: str = "float32") -> list[Any]:
     return [(rng.standard_normal(shape) * 4).astype(dtype) for shape in shapes]
 
 
-def collective_of(kind: CollectiveKind, inputs: list[Any], ranks: int, **given: Any) -> Collective:
+def collective_of(kind: CollectiveKind, inputs: list[Any], ranks: int, **given: Any) -> CollectiveSpec:
     return collective(kind, [Meta.of(array.shape, array.dtype) for array in inputs], ranks, **given)
 
 
-def results_by(communicator: Any, given: Collective, inputs: list[Any]) -> list[Any]:
+def results_by(communicator: Any, given: CollectiveSpec, inputs: list[Any]) -> list[Any]:
     results: list[Any] = [np.full(meta.shape, 99, meta.dtype) for meta in given.outputs()]
     carry_out(given, without_empty(getattr(communicator, given.kind)(given)), inputs, results)
     return results

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.collectives.collective import Collective, CollectiveKind, collective
+from tensord.interpreter.collectives.collective import CollectiveKind, CollectiveSpec, collective
 from tensord.interpreter.collectives.library import Element, Operation, RankCall, calls_of, element_of
 from tensord.interpreter.collectives.regions import Region
 from tensord.interpreter.collectives.values import compute
 from tensord.interpreter.types.meta import Meta
 
 
-def made(kind: CollectiveKind, ranks: int, shape: tuple[int, ...], dtype: str = "int64", **options: Any) -> Collective:
+def made(
+    kind: CollectiveKind, ranks: int, shape: tuple[int, ...], dtype: str = "int64", **options: Any
+) -> CollectiveSpec:
     metas = [Meta.of(shape, np.dtype(dtype))] * (1 if kind is CollectiveKind.BROADCAST else ranks)
     return collective(kind, metas, ranks, **options)
 
@@ -26,7 +28,7 @@ def piece(array: Any, region: Region, flat: bool) -> Any:
     return array.reshape(-1)[begin : begin + region.size]
 
 
-def carried_out(given: Collective, calls: list[RankCall], inputs: list[Any]) -> list[Any]:
+def carried_out(given: CollectiveSpec, calls: list[RankCall], inputs: list[Any]) -> list[Any]:
     """What a library that does as NCCL's documentation says makes of the calls."""
     results = [np.full(meta.shape, -1, meta.dtype) for meta in given.outputs()]
 
@@ -113,5 +115,7 @@ def test_what_moves_is_bytes_whatever_the_dtype() -> None:
     ],
     ids=["one rank", "nothing", "gathered columns", "scattered columns", "columns from rows"],
 )
-def test_there_are_no_calls_for_one_rank_for_nothing_and_for_parts_that_do_not_lie_packed(given: Collective) -> None:
+def test_there_are_no_calls_for_one_rank_for_nothing_and_for_parts_that_do_not_lie_packed(
+    given: CollectiveSpec,
+) -> None:
     assert calls_of(given) == [] or calls_of(given) == ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensord.interpreter.errors import FileError
 from tensord.interpreter.files import pieces
-from tensord.interpreter.files.header import Piece
+from tensord.interpreter.files.header import FilePiece
 from tensord.interpreter.files.pieces import PieceReader
 
 from ...each_case import each_case
@@ -40,7 +40,7 @@ def read_all(file, piece, sizes):
 @given(st.lists(st.integers(0, 70_000), max_size=6), st.booleans(), st.integers(0, 9), st.binary(max_size=5))
 def test_any_portions_give_the_same_bytes(sizes, is_deflated, level, around):
     stored = deflated(CONTENT, level) if is_deflated else CONTENT
-    piece = Piece(len(around), len(stored), len(CONTENT), is_deflated, zlib.crc32(CONTENT))
+    piece = FilePiece(len(around), len(stored), len(CONTENT), is_deflated, zlib.crc32(CONTENT))
     with opened(around + stored + around) as file:
         assert read_all(file, piece, sizes) == CONTENT
 
@@ -64,7 +64,7 @@ def test_what_is_inflated_at_a_time_is_bounded(monkeypatch):
     monkeypatch.setattr(zlib, "decompressobj", Watched)
     stored = deflated(bytes(10_000))
     with opened(stored) as file:
-        assert read_all(file, Piece(0, len(stored), 10_000, True, zlib.crc32(bytes(10_000))), []) == bytes(10_000)
+        assert read_all(file, FilePiece(0, len(stored), 10_000, True, zlib.crc32(bytes(10_000))), []) == bytes(10_000)
     assert max(most) == 100
 
 
@@ -83,29 +83,29 @@ def test_damaged_bytes_are_an_error_with_the_file_and_the_place(case):
     stored, text = DAMAGED[case]
     text = rf"^w\.npz: is damaged: what lies at byte 3 {text}"
     with opened(b"..." + stored, "w.npz") as file, pytest.raises(FileError, match=text):
-        read_all(file, Piece(3, len(stored), len(CONTENT), True, zlib.crc32(CONTENT)), [])
+        read_all(file, FilePiece(3, len(stored), len(CONTENT), True, zlib.crc32(CONTENT)), [])
 
 
 def test_a_stream_without_its_last_block_is_cut_short():
     compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     stored = compressor.compress(CONTENT) + compressor.flush(zlib.Z_SYNC_FLUSH)
     with opened(stored) as file, pytest.raises(FileError, match="ends before its compressed bytes do"):
-        read_all(file, Piece(0, len(stored), len(CONTENT), True, zlib.crc32(CONTENT)), [])
+        read_all(file, FilePiece(0, len(stored), len(CONTENT), True, zlib.crc32(CONTENT)), [])
 
 
 def test_empty_blocks_are_passed_over():
     stored = EMPTY_BLOCK * 50_000 + deflated(b"abc")
     with opened(stored) as file:
-        assert read_all(file, Piece(0, len(stored), 3, True, zlib.crc32(b"abc")), [1]) == b"abc"
+        assert read_all(file, FilePiece(0, len(stored), 3, True, zlib.crc32(b"abc")), [1]) == b"abc"
     with opened(EMPTY_BLOCK * 50_000) as file, pytest.raises(FileError, match="inflates to 0 bytes, not 3"):
-        read_all(file, Piece(0, len(EMPTY_BLOCK) * 50_000, 3, True, 0), [])
+        read_all(file, FilePiece(0, len(EMPTY_BLOCK) * 50_000, 3, True, 0), [])
 
 
 def test_bytes_behind_the_last_block_are_noticed_wherever_reading_has_stopped():
     stored = EMPTY_BLOCK * 817 + b"\1\6\0\xf9\xffabcdef"
     assert len(stored) == pieces.FIRST
     for behind in (0, 1, 100_000):
-        piece = Piece(0, len(stored) + behind, 6, True, zlib.crc32(b"abcdef"))
+        piece = FilePiece(0, len(stored) + behind, 6, True, zlib.crc32(b"abcdef"))
         with opened(stored + bytes(behind)) as file:
             if behind:
                 with pytest.raises(FileError, match="has more bytes than belong to it"):
@@ -116,14 +116,14 @@ def test_bytes_behind_the_last_block_are_noticed_wherever_reading_has_stopped():
 
 def test_an_empty_piece_is_checked_as_well():
     with opened(deflated(b"x")) as file, pytest.raises(FileError, match="inflates to more than 0 bytes"):
-        PieceReader(file, Piece(0, file.size, 0, True, 0))
+        PieceReader(file, FilePiece(0, file.size, 0, True, 0))
     with opened(b"") as file, pytest.raises(FileError, match="has checksum 00000000, not 00000001"):
-        PieceReader(file, Piece(0, 0, 0, False, 1))
+        PieceReader(file, FilePiece(0, 0, 0, False, 1))
 
 
 def test_there_is_nothing_behind_the_end():
     with opened(bytes(5)) as file:
-        reader = PieceReader(file, Piece(0, 3, 3))
+        reader = PieceReader(file, FilePiece(0, 3, 3))
         with pytest.raises(ValueError, match="there are 3 bytes left, and not 4"):
             reader.read_into(bytearray(4))
         reader.read_into(bytearray(3))
@@ -132,7 +132,7 @@ def test_there_is_nothing_behind_the_end():
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error():
     with opened(CONTENT) as file:
-        reader = PieceReader(file, Piece(0, len(CONTENT), len(CONTENT)))
+        reader = PieceReader(file, FilePiece(0, len(CONTENT), len(CONTENT)))
         reader.read_into(bytearray(100))
         os.truncate(file.fd, 150)
         with pytest.raises(FileError, match="ends at byte 150"):

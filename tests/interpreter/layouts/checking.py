@@ -15,7 +15,7 @@ import numpy as np
 
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.layouts.layout import Atom, Partial, Split
-from tensord.interpreter.layouts.rules import OpCall, Signature, divided, signatures
+from tensord.interpreter.layouts.rules import LayoutSignature, OpCall, divided, signatures
 from tensord.interpreter.layouts.shares import shares
 from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import OpDef, find
@@ -96,7 +96,7 @@ def check_on_grid(
 ) -> None:
     """Check a call on a grid, with some signature in each of its dimensions."""
     op, call = find(name), call_of(name, operands, attributes)
-    chosen: list[Signature] = []
+    chosen: list[LayoutSignature] = []
     calls = [call]
     for parts in grid:
         offered = signatures(op, calls, parts)
@@ -107,12 +107,12 @@ def check_on_grid(
     check_one(op, call, operands, chosen, grid)
 
 
-def _reductions(one: Signature) -> set[Partial]:
+def _reductions(one: LayoutSignature) -> set[Partial]:
     return {atom for atom in (*one.inputs, *one.outputs) if isinstance(atom, Partial)}
 
 
 def check_one(
-    op: OpDef, call: OpCall, operands: Sequence[Any], chosen: Sequence[Signature], grid: Sequence[int]
+    op: OpDef, call: OpCall, operands: Sequence[Any], chosen: Sequence[LayoutSignature], grid: Sequence[int]
 ) -> None:
     """Metas and values of a call with one signature for each dimension of the grid, but of data that the op refuses."""
     inputs = list(zip(*[one.inputs for one in chosen], strict=True))
@@ -136,7 +136,7 @@ def check_one(
 
 
 def on_shares(
-    op: OpDef, call: OpCall, given: Sequence[Sequence[Any]], chosen: Sequence[Signature], grid: Sequence[int]
+    op: OpDef, call: OpCall, given: Sequence[Sequence[Any]], chosen: Sequence[LayoutSignature], grid: Sequence[int]
 ) -> list[list[np.ndarray]]:
     """The results of each device, whose metas are what the divided calls say."""
     calls = [call]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split
 from tensord.interpreter.layouts.matching import matching, passing
-from tensord.interpreter.layouts.rules import OpCall, Rule, Signature, divided, signatures, whole
+from tensord.interpreter.layouts.rules import LayoutSignature, OpCall, Rule, divided, signatures, whole
 from tensord.interpreter.types.meta import Meta
 
 ROWS, COLUMNS = "rows", "columns"
@@ -32,7 +32,7 @@ def results(calls: list[OpCall]) -> list[tuple[int, ...]]:
     return [one.outputs[0].shape for one in calls if one.outputs[0] is not None]
 
 
-def sums_of_rows(one: OpCall, _parts: int) -> Iterator[Signature]:
+def sums_of_rows(one: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return matching(one, [[ROWS, COLUMNS]], [[ROWS]], reduction="sum", exact=lambda label: label == ROWS)
 
 
@@ -49,8 +49,8 @@ def test_a_result_whose_shape_data_decide_is_computed_everywhere():
 def test_a_rules_signatures_come_first_and_the_whole_last():
     given = call((4, 6), out=(4,))
     assert signatures(Op(sums_of_rows), [given], 2) == (
-        Signature((Split(0),), (Split(0),)),
-        Signature((Split(1),), (Partial("sum"),), exact=False),
+        LayoutSignature((Split(0),), (Split(0),)),
+        LayoutSignature((Split(1),), (Partial("sum"),), exact=False),
         whole(given),
     )
 
@@ -88,7 +88,7 @@ def test_a_second_dimension_divides_the_calls_of_the_first():
 
 
 def test_only_what_holds_on_all_shares_holds_on_a_divided_call():
-    def even(one: OpCall, parts: int) -> Iterator[Signature]:
+    def even(one: OpCall, parts: int) -> Iterator[LayoutSignature]:
         if operands([one])[0][0] % parts == 0:
             yield from matching(one, [["i"]], [["i"]])
 
@@ -100,14 +100,14 @@ def test_only_what_holds_on_all_shares_holds_on_a_divided_call():
 def test_what_is_inexact_on_one_share_is_inexact():
     given, other = call((4,), out=(4,)), call((2,), out=(2,))
 
-    def rule(one: OpCall, _parts: int) -> Iterator[Signature]:
+    def rule(one: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         return matching(one, [["i"]], [["i"]], exact=operands([one])[0][0] > 3)
 
     assert [one.exact for one in signatures(Op(rule), [given, other], 2)] == [False, True]
 
 
 def test_attributes_are_made_those_of_the_share():
-    def rule(one: OpCall, _parts: int) -> Iterator[Signature]:
+    def rule(one: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         return matching(one, [["i"]], [["i"]], localise=lambda _, piece, _place: {"shape": results([piece])[0]})
 
     given = call((5,), out=(5,), shape=(5,))

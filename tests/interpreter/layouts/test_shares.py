@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.layouts.layout import BROADCAST, Partial, Split
-from tensord.interpreter.layouts.shares import Share, shares
+from tensord.interpreter.layouts.shares import PartShare, shares
 
 SHAPES = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)
 GRIDS = st.lists(st.integers(1, 4), min_size=1, max_size=2).map(tuple)
@@ -33,9 +33,11 @@ def test_two_splits_are_numpys_one_after_the_other(shape, grid, data):
 
 
 def test_of_broadcast_and_partial_values_each_device_has_all():
-    assert shares((3, 4), (2,), (BROADCAST,)) == (Share((0, 0), (3, 4)),) * 2
-    assert shares((3, 4), (2, 2), (Partial("sum"), Split(1))) == (Share((0, 0), (3, 2)), Share((0, 2), (3, 2))) * 2
+    assert shares((3, 4), (2,), (BROADCAST,)) == (PartShare((0, 0), (3, 4)),) * 2
+    assert (
+        shares((3, 4), (2, 2), (Partial("sum"), Split(1))) == (PartShare((0, 0), (3, 2)), PartShare((0, 2), (3, 2))) * 2
+    )
 
 
 def test_a_value_without_axes_has_shares_too():
-    assert shares((), (3,), (BROADCAST,)) == (Share((), ()),) * 3
+    assert shares((), (3,), (BROADCAST,)) == (PartShare((), ()),) * 3

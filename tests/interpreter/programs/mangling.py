@@ -9,7 +9,7 @@ from typing import Any, Final
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs.parse import parse
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import Reader, wire_records
+from tensord.interpreter.programs.records import RecordsReader, wire_records
 
 SNIPPETS: Final = (
     *(
@@ -149,7 +149,7 @@ def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
 
 def built(records: Iterable[Any]) -> Program | None:
     """The program of these records; None if they end before it is there."""
-    reader = Reader()
+    reader = RecordsReader()
     return next((found for record in records if (found := reader.add(record))), None)
 
 

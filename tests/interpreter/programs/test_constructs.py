@@ -14,7 +14,7 @@ from tensord.interpreter.programs.constructs import DEEPEST, layout
 from tensord.interpreter.programs.parse import parse
 from tensord.interpreter.programs.passes.rebuilding import rebuilt
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import Reader, wire_records
+from tensord.interpreter.programs.records import RecordsReader, wire_records
 from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
@@ -172,7 +172,7 @@ def test_a_program_is_no_larger_for_having_blocks():
 
 def test_blocks_without_a_step_are_bounded():
     """Each of them is kept until a step takes it: a client may not send them without end."""
-    reader = Reader(limit=20)
+    reader = RecordsReader(limit=20)
     for _ in range(20):
         reader.add(("block",))
         reader.add(("return", ()))
@@ -182,7 +182,7 @@ def test_blocks_without_a_step_are_bounded():
 
 
 def test_blocks_that_only_begin_are_bounded():
-    reader = Reader()
+    reader = RecordsReader()
     for _ in range(DEEPEST):
         reader.add(("block",))
     with pytest.raises(QuotaError, match="nested at most 16 levels"):
@@ -191,7 +191,7 @@ def test_blocks_that_only_begin_are_bounded():
 
 
 def test_a_program_counts_for_what_its_records_have_counted_for():
-    reader, program = Reader(), parse(LOOP)
+    reader, program = RecordsReader(), parse(LOOP)
     for record in wire_records(program):
         found = reader.add(record)
     assert found == program
@@ -248,7 +248,7 @@ def test_a_text_that_ends_within_a_block_is_no_program():
 
 
 def built(records: Sequence[Any]) -> Program | None:
-    reader = Reader()
+    reader = RecordsReader()
     return next((found for record in records if (found := reader.add(record))), None)
 
 

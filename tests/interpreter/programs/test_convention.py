@@ -13,7 +13,7 @@ from tensord.interpreter.programs.convention import (
     LONGEST,
     NODES,
     ArgumentSlot,
-    Convention,
+    CallingConvention,
     Fixed,
     Nested,
     decode,
@@ -55,7 +55,9 @@ RESULT = Nested(
         ),
     ),
 )
-WHOLE = Convention("f", (("p", BOTH),), (("rate", N), ("at", Nested("slice", "", (), (Fixed(None),) * 3))), RESULT)
+WHOLE = CallingConvention(
+    "f", (("p", BOTH),), (("rate", N), ("at", Nested("slice", "", (), (Fixed(None),) * 3))), RESULT
+)
 
 
 def test_a_convention_survives_the_wire() -> None:

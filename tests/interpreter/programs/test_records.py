@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.programs.records import Reader, wire_records
+from tensord.interpreter.programs.records import RecordsReader, wire_records
 from tensord.interpreter.wire.codec import Encoder, decode
 
 from ...each_case import each_case
@@ -177,7 +177,7 @@ def test_attributes_are_nested_a_few_levels_deep():
 
 
 def test_what_is_too_large_is_refused():
-    reader = Reader(INFER, limit=2)
+    reader = RecordsReader(INFER, limit=2)
     reader.add(BEGIN[0])
     reader.add(BEGIN[0])
     with pytest.raises(QuotaError):

@@ -25,7 +25,7 @@ from tensord.interpreter.recordings.entries import (
     EntryKind,
     decode_entry,
 )
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 from tensord.interpreter.recordings.writer import Writer
 from tensord.interpreter.wire.codec import Encoder
 
@@ -61,7 +61,7 @@ def raw(path, *entries, head=None):
 
 
 def test_what_is_written_is_read(tmp_path):
-    with Reader(written(tmp_path / "x.rec")) as reader:
+    with RecordingReader(written(tmp_path / "x.rec")) as reader:
         assert reader.head["devices"] == ["cpu:0"]
         assert "holds data" in reader.head["holds"]
         assert [entry for entry in reader.entries() if entry[0] != FINISH] == [e for e in ENTRIES if e[0] != PIECE]
@@ -85,7 +85,7 @@ def test_a_value_that_is_taken_out_again_leaves_no_byte(tmp_path):
         writer.blank(1, "left out", [(offset, X.nbytes)])
         writer.finish({})
     assert X.tobytes()[4:] not in (tmp_path / "x.rec").read_bytes()
-    with Reader(tmp_path / "x.rec") as reader:
+    with RecordingReader(tmp_path / "x.rec") as reader:
         assert (reader.value(1), reader.lost, reader.notes) == (None, {1: "left out"}, ["behind it"])
 
 
@@ -97,7 +97,7 @@ def test_the_trace_is_read_from_its_pieces(tmp_path):
         trace.seek(0)
         writer.add_trace(trace)
         writer.finish({})
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         assert reader.has_trace
         assert reader.trace().read() == text
 
@@ -112,7 +112,7 @@ def test_a_full_disk_is_named_and_what_is_there_can_be_read(tmp_path):
     path = tmp_path / "x.rec"
     with longest_file(600), pytest.raises(OSError, match=r"x\.rec"):
         fill(path)
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         assert reader.notes
         assert "last entry is missing" in reader.ended
 
@@ -125,9 +125,9 @@ def test_wherever_it_is_cut_it_is_read_up_to_there_or_refused(tmp_path):
         path.write_bytes(whole[:length])
         if length < start:
             with pytest.raises(ProtocolError, match="not a recording"):
-                Reader(path)
+                RecordingReader(path)
             continue
-        with Reader(path) as reader:
+        with RecordingReader(path) as reader:
             assert reader.ended
             for number in reader.values:
                 try:
@@ -150,7 +150,7 @@ def test_no_byte_can_be_changed_unnoticed(tmp_path):
             continue
         path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
         try:
-            with Reader(path) as reader:
+            with RecordingReader(path) as reader:
                 found = [reader.value(1), list(reader.entries())]
                 assert reader.ended, f"{place}: {found}"  # a length that leads beyond the end
         except (ProtocolError, KeyError) as error:
@@ -173,7 +173,7 @@ def test_no_byte_can_be_changed_unnoticed(tmp_path):
 def test_a_damaged_entry_is_refused_with_the_files_name(tmp_path, entry, said):
     path = raw(tmp_path / "x.rec", entry)
     with pytest.raises(ProtocolError, match=rf"x\.rec: .*{said}"):
-        Reader(path)
+        RecordingReader(path)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_value_that_lies_about_its_size_costs_no_memory(tmp_path, claim):
     path = raw(tmp_path / "x.rec", (VALUE, 1, *claim), (PIECE, 1, X.tobytes()))
     tracemalloc.start()
     try:
-        with Reader(path) as reader, pytest.raises(ProtocolError, match=r"x\.rec"):
+        with RecordingReader(path) as reader, pytest.raises(ProtocolError, match=r"x\.rec"):
             reader.value(1)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -194,7 +194,7 @@ def test_a_value_that_lies_about_its_size_costs_no_memory(tmp_path, claim):
 def test_a_length_beyond_the_file_or_beyond_any_entry_is_not_believed(tmp_path):
     path = raw(tmp_path / "x.rec", (NOTE, "first"))
     path.write_bytes(path.read_bytes() + b"\xff\xff\xff\x7f" + bytes(4))
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         assert reader.notes == ["first"]
         assert "cut short" in reader.ended
 
@@ -214,7 +214,7 @@ def test_another_file_or_version_is_refused(tmp_path, head, said):
     path = tmp_path / "x.rec"
     path.write_bytes(head)
     with pytest.raises(ProtocolError, match=said):
-        Reader(path)
+        RecordingReader(path)
 
 
 def test_random_bytes_are_refused_or_noticed():
@@ -241,7 +241,7 @@ def test_a_large_recording_is_looked_through_without_reading_its_values(tmp_path
         file.truncate(file.tell())
     tracemalloc.start()
     try:
-        with Reader(path) as reader:
+        with RecordingReader(path) as reader:
             assert len(reader.values[1].pieces) == 512
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -249,5 +249,5 @@ def test_a_large_recording_is_looked_through_without_reading_its_values(tmp_path
 
 
 def test_a_lost_value_is_none(tmp_path):
-    with Reader(written(tmp_path / "x.rec", [*ENTRIES, (LOST, 1, "no room"), (TRACE, b"")])) as reader:
+    with RecordingReader(written(tmp_path / "x.rec", [*ENTRIES, (LOST, 1, "no room"), (TRACE, b"")])) as reader:
         assert (reader.value(1), reader.value(2)) == (None, None)

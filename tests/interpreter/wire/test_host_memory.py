@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.wire.host_memory import HostMemory, host_memory_of, is_clients, room_of
-from tensord.interpreter.wire.segments import Segment, available, new_number
+from tensord.interpreter.wire.segments import MemorySegment, available, new_number
 
 from ...each_case import each_case
 
@@ -27,7 +27,7 @@ def part_of_a_block() -> Any:
 
 
 def segment() -> Any:
-    return Segment.create(SIZE, new_number())
+    return MemorySegment.create(SIZE, new_number())
 
 
 KINDS = [plain, part_of_a_block, *([segment] if available() else [])]
@@ -72,7 +72,7 @@ def test_other_memory_is_not_the_clients() -> None:
 
 @pytest.mark.skipif(not available(), reason="no sealed memory files here")
 def test_what_lies_in_a_segment_is_the_clients() -> None:
-    found = Segment.create(SIZE, new_number())
+    found = MemorySegment.create(SIZE, new_number())
     array: Any = np.ndarray((SIZE // 8,), np.float64, found)
     assert is_clients(array[3:])
     assert room_of(array.base) == SIZE

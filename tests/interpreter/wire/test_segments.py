@@ -17,7 +17,7 @@ import pytest
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.segments import (
     F_SEAL_FUTURE_WRITE,
-    Segment,
+    MemorySegment,
     array_at,
     available,
     new_number,
@@ -79,7 +79,7 @@ def test_what_is_no_sealed_memory_file_is_refused_with_a_sentence(what: str) -> 
             pytest.skip(f"no {what} here")
         for writable in (True, False):
             with pytest.raises(ProtocolError, match=rf"descriptor {fd} of process {process.pid} .+; memory is shared"):
-                Segment.open_peer(process.pid, fd, PAGE, 1, writable)
+                MemorySegment.open_peer(process.pid, fd, PAGE, 1, writable)
     finally:
         end(process)
 
@@ -88,7 +88,7 @@ def test_a_process_that_is_gone_has_no_descriptors() -> None:
     process, fd = start("fd = 0")
     end(process)
     with pytest.raises(ProtocolError, match="cannot be opened"):
-        Segment.open_peer(process.pid, fd, PAGE, 1, False)
+        MemorySegment.open_peer(process.pid, fd, PAGE, 1, False)
 
 
 def test_a_file_that_its_maker_has_sealed_against_writing_is_not_mapped_writable() -> None:
@@ -99,8 +99,8 @@ def test_a_file_that_its_maker_has_sealed_against_writing_is_not_mapped_writable
     process, fd = start(code)
     try:
         with pytest.raises(ProtocolError, match="cannot be mapped"):
-            Segment.open_peer(process.pid, fd, PAGE, 1, True)
-        assert not array_at(Segment.open_peer(process.pid, fd, PAGE, 1, False), 0, (4,), "int32").any()
+            MemorySegment.open_peer(process.pid, fd, PAGE, 1, True)
+        assert not array_at(MemorySegment.open_peer(process.pid, fd, PAGE, 1, False), 0, (4,), "int32").any()
     finally:
         end(process)
 
@@ -111,7 +111,7 @@ def test_a_peers_file_is_mapped_and_outlives_it() -> None:
         "fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)"
     )
     process, fd = start(code)
-    segment = Segment.open_peer(process.pid, fd, 4096, 7, True)
+    segment = MemorySegment.open_peer(process.pid, fd, 4096, 7, True)
     end(process)
     assert (segment.owner, segment.number, segment.size) == (process.pid, 7, 4096)
     array = array_at(segment, 0, (4096,), "uint8")
@@ -121,22 +121,22 @@ def test_a_peers_file_is_mapped_and_outlives_it() -> None:
 
 @pytest.mark.parametrize("cut", [lambda fd: os.ftruncate(fd, 1), lambda fd: os.ftruncate(fd, 3 * PAGE)])
 def test_a_segment_cannot_change_its_size(cut: Callable[[int], None]) -> None:
-    segment = Segment.create(PAGE, new_number())
+    segment = MemorySegment.create(PAGE, new_number())
     with pytest.raises(OSError, match="not permitted") as caught:
         cut(segment.fd)
     assert caught.value.errno == errno.EPERM
 
 
 def test_after_sealing_nobody_else_writes_but_the_maker_does() -> None:
-    segment = Segment.create(PAGE, new_number())
+    segment = MemorySegment.create(PAGE, new_number())
     mine = array_at(segment, 0, (PAGE,), "uint8")
     segment.seal_future_writes()
     assert fcntl.fcntl(segment.fd, fcntl.F_GET_SEALS) & (F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SEAL)
     with pytest.raises(ProtocolError, match="cannot be mapped"):
-        Segment.open_peer(os.getpid(), segment.fd, PAGE, 1, True)
+        MemorySegment.open_peer(os.getpid(), segment.fd, PAGE, 1, True)
     with pytest.raises(OSError, match="not permitted"):
         os.pwrite(segment.fd, b"x", 0)
-    theirs = array_at(Segment.open_peer(os.getpid(), segment.fd, PAGE, 1, False), 0, (PAGE,), "uint8")
+    theirs = array_at(MemorySegment.open_peer(os.getpid(), segment.fd, PAGE, 1, False), 0, (PAGE,), "uint8")
     mine[:] = 3
     assert theirs.sum() == 3 * PAGE
     with pytest.raises(ValueError, match="read-only"):
@@ -145,7 +145,7 @@ def test_after_sealing_nobody_else_writes_but_the_maker_does() -> None:
 
 def test_a_segment_has_one_descriptor_and_closes_it() -> None:
     before = open_descriptors(), count_descriptors()
-    segments = [Segment.create(PAGE, new_number()) for _ in range(10)]
+    segments = [MemorySegment.create(PAGE, new_number()) for _ in range(10)]
     assert (open_descriptors(), count_descriptors()) == (before[0] + 10, before[1] + 10)
     array = array_at(segments[0], 0, (8,), "float64")
     segments[0].close_descriptor()
@@ -159,13 +159,13 @@ def test_a_segment_has_one_descriptor_and_closes_it() -> None:
 
 
 def test_it_cannot_be_closed_under_its_arrays() -> None:
-    segment = Segment.create(PAGE, new_number())
+    segment = MemorySegment.create(PAGE, new_number())
     with pytest.raises(BufferError):
         segment.close()
 
 
 def test_places_are_found_through_any_view() -> None:
-    segment = Segment.create(1 << 16, new_number())
+    segment = MemorySegment.create(1 << 16, new_number())
     array = array_at(segment, 64, (8, 16), "float32")
     for view, offset in ((array, 64), (array[2:, 3:], 64 + 2 * 64 + 12), (array.T, 64), (array[::-1], 64 + 7 * 64)):
         assert place_of(view) == (segment, offset)
@@ -195,13 +195,13 @@ def test_places_are_found_through_any_view() -> None:
 def test_an_array_that_is_not_all_in_the_segment_is_refused(
     offset: int, shape: tuple[int, ...], strides: object
 ) -> None:
-    segment = Segment.create(PAGE, new_number())
+    segment = MemorySegment.create(PAGE, new_number())
     with pytest.raises(ProtocolError, match="no float64"):
         array_at(segment, offset, shape, "float64", strides)
 
 
 def test_an_array_may_fill_the_segment_and_be_empty_or_broadcast() -> None:
-    segment = Segment.create(PAGE, new_number())
+    segment = MemorySegment.create(PAGE, new_number())
     assert array_at(segment, 0, (PAGE // 8,), "float64").nbytes == PAGE
     assert array_at(segment, 0, (0, 5), "float64").shape == (0, 5)
     assert array_at(segment, PAGE - 8, (100, 100), "float64", (0, 0)).shape == (100, 100)

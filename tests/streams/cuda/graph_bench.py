@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.cuda.own_kernel import Launch, OwnKernel
+from tensord.streams.cuda.own_kernel import KernelLaunch, OwnKernel
 
 from ..conftest import Reports
 from ..fake_cuda.gpu import Gpu
@@ -36,11 +36,11 @@ class Own(OwnKernel):
         assert launch is not None
         launch.function(launch.grid, launch.block, tuple(launch.arguments))
 
-    def launch_of(self, arrays: Any) -> Launch | None:
+    def launch_of(self, arrays: Any) -> KernelLaunch | None:
         x, a, y, out = arrays
         if not x.flags.c_contiguous:
             return None
-        return Launch(self.kernel, (1,), (256,), (x, np.float32(a), y, out, np.uint32(self.count)))
+        return KernelLaunch(self.kernel, (1,), (256,), (x, np.float32(a), y, out, np.uint32(self.count)))
 
 
 class Bench(OnLauncher):

@@ -15,7 +15,7 @@ from tensord.streams.cuda import direct
 from tensord.streams.cuda.block import KernelBlock, block_of
 from tensord.streams.cuda.block_source import source_of
 from tensord.streams.cuda.fused import FusedKernels
-from tensord.streams.cuda.loops import NAMES, Loop
+from tensord.streams.cuda.loops import NAMES, UfuncLoop
 
 from .host_compiled import dtypes
 from .loops_of_cupy import LOOPS
@@ -65,7 +65,7 @@ def test_the_machine_code_of_a_loop_that_is_fused_is_the_same_with_and_without_c
     assert [(name, loop.taken) for (name, loop), one, other in pairs if one != other] == []
 
 
-def source_of_loop(loop: Loop) -> str:
+def source_of_loop(loop: UfuncLoop) -> str:
     """The source of a kernel that computes a loop for each element."""
     metas = [Meta.of((1000,), dtype) for dtype in loop.taken]
     return direct.source_of(loop, metas, JoinedAxes.of([(1000,)] * (len(metas) + 1)), "uint32")

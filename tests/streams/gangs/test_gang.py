@@ -13,7 +13,7 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError, KernelError, ProtocolError, TensordError, node_lost
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.gangs.states import DEAF, HEARD_IN, TRANSITIONS, Event, State
+from tensord.streams.gangs.states import DEAF, HEARD_IN, TRANSITIONS, GangEvent, State
 from tensord.streams.gangs.words import FORM, Word
 from tensord.streams.library import ID
 
@@ -29,7 +29,7 @@ class TestTable:
         assert set(TRANSITIONS.values()) == set(State) - {State.COMING}
 
     def test_a_failure_is_legal_as_long_as_nothing_is_being_ended(self) -> None:
-        assert {state for state, event in TRANSITIONS if event is Event.FAILED} == set(State) - DEAF
+        assert {state for state, event in TRANSITIONS if event is GangEvent.FAILED} == set(State) - DEAF
 
     def test_no_word_is_heard_where_words_do_not_count(self) -> None:
         assert set(HEARD_IN) == set(Word)

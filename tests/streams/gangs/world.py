@@ -16,7 +16,7 @@ from tensord.interpreter.errors import CancelledError, TensordError
 from tensord.streams.gangs.gang import Gang, Meeting
 from tensord.streams.gangs.states import State
 from tensord.streams.gangs.turns import Turns
-from tensord.streams.library import Ended, Launch, Operands
+from tensord.streams.library import CollectiveLaunch, Ended, Operands
 from tensord.streams.links.in_memory import InMemory, mesh
 
 DIGEST = bytes(range(32))
@@ -26,7 +26,7 @@ Step = Callable[[], object]
 class Job:
     """A launch of a library. `error`: why it is to end."""
 
-    def __init__(self, launch: Launch, ended: Ended) -> None:
+    def __init__(self, launch: CollectiveLaunch, ended: Ended) -> None:
         self.launch, self.ended = launch, ended
         self.error: TensordError | None = None
         self.id = b""
@@ -45,14 +45,14 @@ class ModelLibrary:
         self.ids: dict[tuple[str, ...], bytes] = {}
         self.order: list[str] = []
 
-    def begin(self, launch: Launch, operands: Operands, ended: Ended) -> None:
+    def begin(self, launch: CollectiveLaunch, operands: Operands, ended: Ended) -> None:
         assert operands == [launch.label]
         self.queue.append(Job(launch, ended))
 
     def kept(self, devices: Sequence[str]) -> bytes:
         return self.ids.get(tuple(devices), b"")
 
-    def withdraw(self, launch: Launch, error: TensordError, *, missing: bool = False) -> None:
+    def withdraw(self, launch: CollectiveLaunch, error: TensordError, *, missing: bool = False) -> None:
         for job in (*self.queue, *([self.making] if self.making else []), *self.stream):
             begun = job in self.stream
             if job.launch is launch and (missing or not (begun and isinstance(error, CancelledError))):
@@ -136,7 +136,7 @@ class World:
             links = {other: self.links[node].to(other) for other in nodes if other != node}
             digest = (digests or {}).get(node, DIGEST)
             meeting = Meeting(ordered, node, label.encode().ljust(16, b"\0"), digest, links)
-            launch = Launch(label, nodes, {nodes.index(node): node}, [], Element("uint8", 1), "sum")
+            launch = CollectiveLaunch(label, nodes, {nodes.index(node): node}, [], Element("uint8", 1), "sum")
             self.gangs[label, node] = Gang(launch, self.libraries[node], self.turns[node], meeting)
 
     def begin(self, label: str, node: str) -> None:

@@ -21,7 +21,7 @@ from tensord.interpreter.schema.opdef import REGISTRY, UNNOTICED, OpDef, find
 from tensord.interpreter.types.meta import DTYPES, Meta
 from tensord.streams.host import fused_kernel
 from tensord.streams.host.fused_kernel import CACHE, GRAIN, LARGEST, MOST, FusedKernel, slices_of
-from tensord.streams.host.fused_layout import Extent, FusedLayout, ScratchPart
+from tensord.streams.host.fused_layout import FusedExtent, FusedLayout, ScratchPart
 
 from ...each_case import each_case
 from ...interpreter.conftest import meta_of
@@ -238,7 +238,7 @@ def test_temporaries_of_one_dtype_lie_in_the_output() -> None:
     program, fusion = chain("add", "exp", "multiply", "subtract")
     layout = FusedLayout(program, fusion, lend=True)
     assert (layout.temporaries, layout.parts) == ([], [])
-    assert FusedLayout(program, fusion, lend=False).parts == [ScratchPart(4, Extent.WHOLE)]
+    assert FusedLayout(program, fusion, lend=False).parts == [ScratchPart(4, FusedExtent.WHOLE)]
 
 
 def test_temporaries_that_are_wider_than_the_output_lie_in_scratch_of_a_piece() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.fusion import find_fusions
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.host.fused_layout import Cell, Extent, FusedLayout, ScratchPart, Temporary
+from tensord.streams.host.fused_layout import Cell, FusedExtent, FusedLayout, ScratchPart, Temporary
 
 SINGLE, DOUBLE, WHOLE = np.dtype("float32"), np.dtype("float64"), np.dtype("int32")
 
@@ -49,4 +49,4 @@ def test_an_output_over_an_input_is_free_when_the_input_was_read() -> None:
     assert [call.result for call in layout.calls] == [output + 1, output, output + 2, output]
     assert layout.temporaries == [Temporary(-1, 0, SINGLE), Temporary(-1, 0, np.dtype(bool))]
     assert layout.calls[1].operands == (inputs[w], output + 1)
-    assert layout.parts == [ScratchPart(4, Extent.WHOLE)]
+    assert layout.parts == [ScratchPart(4, FusedExtent.WHOLE)]

@@ -14,7 +14,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.segments import (
     F_SEAL_FUTURE_WRITE,
     SHARED_FROM,
-    Segment,
+    MemorySegment,
     array_at,
     available,
     descriptor_budget,
@@ -68,10 +68,10 @@ def test_beyond_the_budget_of_descriptors_memory_is_private(open_device: Callabl
 def test_where_a_memory_file_cannot_be_made_memory_is_private(
     open_device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Segment:
+    def fail(*_: object) -> MemorySegment:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(Segment, "create", fail)
+    monkeypatch.setattr(MemorySegment, "create", fail)
     device = open_device("cpu:0", shared=True)
     assert block_of(device, device.allocate(LARGE.nbytes)) is None
 
@@ -86,8 +86,8 @@ def test_a_discarded_block_goes_back_to_the_system_not_to_the_pool(open_device: 
 
 def uploaded(meta: Meta, spare: int = 0) -> Any:
     """An array as it is when a client has put it into a segment of its own."""
-    mine = Segment.create(meta.nbytes + spare, new_number())
-    theirs = Segment.open_peer(os.getpid(), mine.fd, mine.size, 1, True)
+    mine = MemorySegment.create(meta.nbytes + spare, new_number())
+    theirs = MemorySegment.open_peer(os.getpid(), mine.fd, mine.size, 1, True)
     array_at(mine, 0, meta.shape, meta.dtype)[...] = 5
     return array_at(theirs, 0, meta.shape, meta.dtype)
 

@@ -6,9 +6,9 @@ import pytest
 
 from tensord.interpreter.errors import CancelledError
 from tensord.streams.links import failures
-from tensord.streams.links.failures import Failures
+from tensord.streams.links.failures import TransferFailures
 from tensord.streams.links.tcp.frames import HeaderKind
-from tensord.streams.links.tcp.outgoing import Outgoing
+from tensord.streams.links.tcp.outgoing import OutgoingFrames
 
 ERROR = CancelledError("cancelled")
 
@@ -23,7 +23,7 @@ def name(client: int, number: int = 0) -> bytes:
 
 
 def test_a_client_that_fails_one_transfer_after_the_other_forgets_its_own() -> None:
-    kept = Failures()
+    kept = TransferFailures()
     kept.keep(name(1), ERROR)
     for number in range(500):
         kept.keep(name(2, number), ERROR)
@@ -37,7 +37,7 @@ def test_a_client_that_fails_one_transfer_after_the_other_forgets_its_own() -> N
 
 
 def test_of_many_clients_with_few_failures_each_the_oldest_is_forgotten() -> None:
-    kept = Failures()
+    kept = TransferFailures()
     for client in range(100):
         kept.keep(name(client), ERROR)
         kept.keep(name(client), ERROR)  # the same one, which counts once
@@ -48,7 +48,7 @@ def test_of_many_clients_with_few_failures_each_the_oldest_is_forgotten() -> Non
 
 
 def test_notices_are_forgotten_like_that_too() -> None:
-    outgoing = Outgoing(0)
+    outgoing = OutgoingFrames(0)
     outgoing.tell(HeaderKind.FAIL, name(1), 0, ERROR)
     for number in range(500):
         outgoing.tell(HeaderKind.REFUSE, name(2, number), 0, ERROR)

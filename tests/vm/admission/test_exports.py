@@ -22,7 +22,7 @@ from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import Call, Chain, Effect, Fetch, Release, Signature, ToDevice, Upload, Wait
 from tensord.interpreter.wire.segments import (
     SHARED_FROM,
-    Segment,
+    MemorySegment,
     array_at,
     available,
     new_number,
@@ -611,7 +611,7 @@ def test_the_order_of_releases_does_not_matter(daemon: Daemon, order: tuple[int,
 
 def upload_shared(client: Holder, values: Any) -> tuple[int, Any]:
     """An upload that lies in a segment which its client can still write to."""
-    segment = Segment.create(values.nbytes, new_number())
+    segment = MemorySegment.create(values.nbytes, new_number())
     payload = array_at(segment, 0, values.shape, values.dtype)
     payload[...] = values
     client.send(Upload(client.new(), values.shape, values.dtype.name, "cpu:0", payload, 1))

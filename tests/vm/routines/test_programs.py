@@ -10,7 +10,7 @@ import pytest
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import Reader
+from tensord.interpreter.programs.records import RecordsReader
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.limits import Limits
 from tensord.interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
@@ -29,7 +29,7 @@ class Session:
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(**limits)
         self.newest = 0
-        self.programs: dict[int, Reader | Program | TensordError] = {}
+        self.programs: dict[int, RecordsReader | Program | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
         self.steps = 0
 
@@ -46,7 +46,7 @@ def test_a_program_in_parts_is_a_reader_until_its_last_record() -> None:
     parts = parts_of(1, program, 2)
     for part in parts[:-1]:
         add_part(session, part, None)
-        assert isinstance(session.programs[1], Reader)
+        assert isinstance(session.programs[1], RecordsReader)
     add_part(session, parts[-1], None)
     assert session.programs[1] == program
     assert (session.newest, session.steps) == (1, 5)

@@ -10,7 +10,7 @@ from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.convention import decode
 from tensord.interpreter.programs.program import Program
-from tensord.interpreter.programs.records import Reader
+from tensord.interpreter.programs.records import RecordsReader
 from tensord.interpreter.wire.messages import Convention, Location, Lookup, Publish
 from tensord.vm.routines.programs import RECORDS
 
@@ -106,7 +106,7 @@ def test_records_come_in_slices_with_the_texts_of_their_lines(bare: Bare, client
     other = bare.client()
     found = list(other.ask(Lookup(("f",), (), 0, False)))
     assert max(map(len, found)) == RECORDS
-    reader, made = Reader(), None
+    reader, made = RecordsReader(), None
     for record in [each for part in found[1:] for each in part]:
         made = reader.add(record)
     assert made == program

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.wire.segments import Segment
+from tensord.interpreter.wire.segments import MemorySegment
 
 from ...daemon import Daemon
 from ...each_case import each_case
@@ -58,7 +58,7 @@ def test_a_large_result_comes_in_a_frame_or_in_a_memory_file(connect: Callable[.
     number, (y,), _ = called(client, metas=(((LARGE,), "float64"),))
     client.send([RETURN, number, None, [("float64", (LARGE,), 0)]], values.tobytes())
     number, (z,), _ = called(client, metas=(((LARGE,), "float64"),))
-    segment = Segment.create(values.nbytes, 0)
+    segment = MemorySegment.create(values.nbytes, 0)
     np.ndarray(LARGE, np.float64, segment)[:] = values
     client.send([RETURN, number, None, [("float64", (LARGE,), (segment.fd, segment.size))]])
     for id_ in (y, z):

@@ -16,7 +16,7 @@ from ....interpreter.opcodes import Opcode
 from ....interpreter.ops.positions import LATE
 from ....interpreter.types.meta import Scalar
 from ....interpreter.wire.fields import is_line
-from ....streams.device import Order
+from ....streams.device import LaunchOrder
 from ....streams.stream import Stream
 from ...model.device_state import DeviceState
 from ...model.instruction import Instruction
@@ -51,7 +51,7 @@ class RunInstruction(Instruction):
         self.plan = segment.plan
         self.segment = segment
         self.numbers = numbers
-        self.order: Order | None = None
+        self.order: LaunchOrder | None = None
         self.replay: Replay | None = None
         self.place = 0  # the next slice
         self.careful = False  # something is poisoned: look before each call

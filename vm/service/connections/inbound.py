@@ -19,7 +19,7 @@ from ....interpreter.wire.forms import name_fields, shown
 from ....interpreter.wire.frames import CAUSE, ERRORS, decode_cause
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
-from ....interpreter.wire.segments import Segment, array_at, descriptors_left, new_number
+from ....interpreter.wire.segments import MemorySegment, array_at, descriptors_left, new_number
 from .peer import Peer
 
 FIXED_ARRAY: Final = 0b1001  # the high bits of a msgpack array of at most 15 elements; the low bits are their number
@@ -163,12 +163,12 @@ def returned_error(wire: Any) -> TensordError | None:
     return error
 
 
-def open_segment(peer: Peer, fd: int, nbytes: int) -> Segment:
+def open_segment(peer: Peer, fd: int, nbytes: int) -> MemorySegment:
     """Map a memory file of the peer, and seal it: from now on, only existing mappings can write to it."""
     if not peer.shared:
         raise ProtocolError("this connection shares no memory")
     # The number is the daemon's: it identifies the segment to other clients that fetch a value in it.
-    segment = Segment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
+    segment = MemorySegment.open_peer(peer.credentials.pid, fd, nbytes, new_number(), writable=True)
     try:
         segment.seal_future_writes()
     except OSError as error:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import zmq
 
 from ....interpreter.wire.limits import Limits
-from ....interpreter.wire.monitor import FAILURES, Event, read_events
+from ....interpreter.wire.monitor import FAILURES, SocketEvent, read_events
 from ..access.guard import connection_of
 from ..access.listen_address import ListenAddress
 from ..access.refusals import Refusals
@@ -73,7 +73,7 @@ class Listener:
         self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
         self.refusals = Refusals()
         self.refusal_of: Callable[[str], Refusal | None] = lambda _origin: None  # the gatekeeper's
-        self._failure: Event | None = None  # of the connection that ends next
+        self._failure: SocketEvent | None = None  # of the connection that ends next
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
         try:
@@ -132,7 +132,7 @@ class Listener:
         for callback in self.disconnected:
             callback(fd)
 
-    def tell_refusal(self, failure: Event, peer: str) -> None:
+    def tell_refusal(self, failure: SocketEvent, peer: str) -> None:
         """Log why a handshake failed, if the peer was refused."""
         if failure.kind != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             reason = self.reason_of(failure)
@@ -144,7 +144,7 @@ class Listener:
             about = {"peer": peer or refusal.host, "address": self.address, **refusal.about}
             self.refusals.tell("a peer was refused", reason=refusal.reason, **about)
 
-    def reason_of(self, failure: Event) -> str:
+    def reason_of(self, failure: SocketEvent) -> str:
         """Why a handshake failed before the gatekeeper was asked; "" if the peer was not refused."""
         if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc, a client that checks for a daemon
             keys = "has no keys" if self.keyed else "uses keys"

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.wire.limits import Limits
-from ....interpreter.wire.segments import Segment
+from ....interpreter.wire.segments import MemorySegment
 from .listener import Credentials, Listener
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class Peer:
     unacknowledged: deque[tuple[int, list[Any]]] = field(default_factory=deque)
     owed: int = 0
     settled: deque[int] = field(default_factory=deque)
-    segments: dict[int, Segment] = field(default_factory=dict)
-    mappings: WeakSet[Segment] = field(default_factory=WeakSet)  # including closed segments in which arrays lie
+    segments: dict[int, MemorySegment] = field(default_factory=dict)
+    mappings: WeakSet[MemorySegment] = field(default_factory=WeakSet)  # including closed segments in which arrays lie
 
     def on(self, event: Event) -> None:
         """Make the transition; ProtocolError, with the state unchanged, if there is none."""

@@ -10,7 +10,7 @@ import pytest
 
 from tensord.client.cli.cluster import reaching
 from tensord.client.cli.cluster.access import own_key, write_nodes_keys
-from tensord.client.cli.cluster.progress import Progress
+from tensord.client.cli.cluster.progress import NodeProgress
 from tensord.client.cli.cluster.reaching import check_address, check_installed
 from tensord.client.cli.cluster.status import show_nodes
 from tensord.client.cli.cluster.up import specification
@@ -116,7 +116,7 @@ def test_a_clients_directory_has_what_it_connects_with(tmp_path):
 def test_progress_without_a_terminal_is_a_line_for_each_change(monkeypatch):
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
-    with Progress() as told:
+    with NodeProgress() as told:
         for what in ("starting", "starting", "serving"):
             told("node0", what)
         told("node1", "starting")
@@ -124,7 +124,7 @@ def test_progress_without_a_terminal_is_a_line_for_each_change(monkeypatch):
 
 
 def test_progress_names_nodes_and_counts_many_of_one_state():
-    told = Progress()
+    told = NodeProgress()
     for node in ("node0", "node1", "node2"):
         told._states[node] = "serving"
     told._states["node3"] = "starting"

@@ -15,7 +15,7 @@ import pytest
 
 from tensord.client.cli.daemon import patient
 from tensord.client.transport import questions
-from tensord.client.transport.link import Link
+from tensord.client.transport.link import DealerSocket
 
 from ....daemon import Daemon
 from ....puppet import paused
@@ -38,15 +38,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, daemon: Daemon) -> Path:
 def frozen(daemon: Daemon, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The daemon, which stands still as soon as it has greeted a command, until the end of the test."""
     monkeypatch.chdir(folder)
-    greet = Link.greet
+    greet = DealerSocket.greet
     with ExitStack() as still:
 
-        def then_freeze(link: Link) -> Any:
+        def then_freeze(link: DealerSocket) -> Any:
             welcome = greet(link)
             still.enter_context(paused(daemon))
             return welcome
 
-        monkeypatch.setattr(Link, "greet", then_freeze)
+        monkeypatch.setattr(DealerSocket, "greet", then_freeze)
         yield daemon
 
 
@@ -79,14 +79,14 @@ def test_it_ends_with_what_to_do(run: Run, frozen: Daemon, command: str, monkeyp
 @pytest.mark.parametrize("command", ["status", "top --once", "restore checkpoints"])
 def test_ctrl_c_ends_the_wait(run: Run, frozen: Daemon, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    greet = Link.greet  # freezes the daemon
+    greet = DealerSocket.greet  # freezes the daemon
 
-    def then_interrupt(link: Link) -> Any:
+    def then_interrupt(link: DealerSocket) -> Any:
         welcome = greet(link)
         interrupt.start()
         return welcome
 
-    monkeypatch.setattr(Link, "greet", then_interrupt)
+    monkeypatch.setattr(DealerSocket, "greet", then_interrupt)
     code, out, err = run(*command.split(), "--address", frozen.address)
     interrupt.join()
     assert (code, out, err.strip()) == (0 if command.startswith("top") else 130, "", "")

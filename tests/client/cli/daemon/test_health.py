@@ -13,7 +13,7 @@ import pytest
 
 import tensord as td
 from tensord.client.cli.daemon import health, shown
-from tensord.client.transport.link import Link
+from tensord.client.transport.link import DealerSocket
 from tensord.streams.faults import Fault, FaultKind
 
 from ....daemon import Daemon
@@ -123,15 +123,15 @@ def test_a_daemon_that_stands_still_is_2_in_time(
         if when == "before it greets":
             still.enter_context(paused(daemon))
         else:
-            greet = Link.greet
+            greet = DealerSocket.greet
 
-            def then_stop(link: Link) -> Any:
+            def then_stop(link: DealerSocket) -> Any:
                 welcome = greet(link)
                 still.enter_context(paused(daemon))
                 return welcome
 
             monkeypatch.setattr(health, "PATIENCE", 2.0)
-            monkeypatch.setattr(Link, "greet", then_stop)
+            monkeypatch.setattr(DealerSocket, "greet", then_stop)
         code, out, _ = run("status", "--check", "--json", "--address", daemon.address)
         still.close()
     found = json.loads(out)

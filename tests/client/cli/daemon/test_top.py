@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tensord.client.cli.daemon import top
-from tensord.client.cli.daemon.screen import Look, screen, seen, sorted_by
+from tensord.client.cli.daemon.screen import DaemonLook, screen, seen, sorted_by
 from tensord.client.cli.drawing import keyboard
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
 
@@ -43,7 +43,7 @@ def session(n: int) -> dict[str, Any]:
     return {"id": n, "name": f"a program with a rather long name {n}.py", "pid": 12345 + n, **counts}
 
 
-def look(devices: int, sessions: int) -> Look:
+def look(devices: int, sessions: int) -> DaemonLook:
     status = {
         "instructions": {"retired": 0, "live": 3, "pending": 4, "failed": 1},
         "pid": 4711,
@@ -55,10 +55,10 @@ def look(devices: int, sessions: int) -> Look:
         "address": "ipc:///run/user/1000/tensord/socket",
         "hung": [{"instruction": 9, "op": "add", "stream": "sim:0/compute0", "seconds": 9.0}],
     }
-    return Look(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
+    return DaemonLook(1.0, status, [session(n) for n in range(1, sessions + 1)], [device(n) for n in range(devices)])
 
 
-def drawn(width: int, height: int, now: Look) -> list[str]:
+def drawn(width: int, height: int, now: DaemonLook) -> list[str]:
     """The lines of the screen, as the terminal gets them."""
     return screen(seen(now, now), "every 1 s; q ends it", width=width, height=height)
 

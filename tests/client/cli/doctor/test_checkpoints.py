@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.doctor.checkpoints import check_checkpoints
-from tensord.client.cli.doctor.findings import Finding, Level
+from tensord.client.cli.doctor.findings import CheckResult, Level
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.types.meta import Meta
@@ -28,7 +28,7 @@ def write(directory: Path, *names: str) -> None:
         writer.commit()
 
 
-def findings(directory: Path, *, deep: bool = False) -> dict[str, Finding]:
+def findings(directory: Path, *, deep: bool = False) -> dict[str, CheckResult]:
     """What is found, by check."""
     return {one.check: one for one in check_checkpoints(directory, deep=deep)}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tensord.client.cli.doctor import cuda as doctor_cuda
-from tensord.client.cli.doctor.findings import Finding, Level
+from tensord.client.cli.doctor.findings import CheckResult, Level
 
 from ....each_case import each_case
 
@@ -44,7 +44,7 @@ def failing(message: str) -> Any:
     return fail
 
 
-def one(findings: Any) -> Finding:
+def one(findings: Any) -> CheckResult:
     (found,) = findings
     assert found.advice or found.level in {Level.OK, Level.NOTE}
     return found

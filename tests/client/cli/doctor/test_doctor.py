@@ -18,7 +18,7 @@ from tensord.client.cli.doctor import daemon as of_daemon
 from tensord.client.cli.doctor import doctor as cli_doctor
 from tensord.client.cli.doctor import gpu as doctor_gpu
 from tensord.client.cli.doctor import system
-from tensord.client.cli.doctor.findings import Finding, Level, installed
+from tensord.client.cli.doctor.findings import CheckResult, Level, installed
 from tensord.client.cli.doctor.gpu import check_kernels
 from tensord.interpreter.wire.addresses import PATH_LIMIT, lock_path
 from tensord.vm.reporting.rows.eviction import NO_EVICTION
@@ -37,7 +37,7 @@ def home(monkeypatch):
         yield made
 
 
-def findings(address: str | None = None) -> dict[str, Finding]:
+def findings(address: str | None = None) -> dict[str, CheckResult]:
     """What it finds about the daemon, by check."""
     return {one.check: one for one in of_daemon.check_daemon(address)}
 
@@ -131,7 +131,7 @@ class TestDirectoryAndSocket:
 
     def test_a_file_in_the_place_of_the_directory_or_the_socket(self, home):
         (home / "socket").write_text("")
-        assert findings()["socket"] == Finding(
+        assert findings()["socket"] == CheckResult(
             "socket", Level.FAIL, f"{home / 'socket'} is no socket", f"rm {home / 'socket'}"
         )
         assert findings(f"ipc://{home}/socket/x")["directory"].level is Level.FAIL
@@ -363,7 +363,7 @@ class TestSystem:
         assert found.level is Level.NOTE
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
         (found,) = system.check_blas()
-        assert found == Finding("blas threads", Level.OK, "OMP_NUM_THREADS=1")
+        assert found == CheckResult("blas threads", Level.OK, "OMP_NUM_THREADS=1")
 
     def test_a_missing_package(self, monkeypatch):
         monkeypatch.setattr(system, "installed", lambda name: None if name == "msgpack" else "1.0")

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tensord.client.cli.drawing import terminal as drawing
-from tensord.client.cli.drawing.terminal import StatusLine, Waiting, waiting
+from tensord.client.cli.drawing.terminal import ProgressBar, StatusLine, waiting
 
 from ....each_case import each_case
 
@@ -31,7 +31,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_what_is_counted_has_numbers():
-    shown = Waiting("compiling", str)
+    shown = ProgressBar("compiling", str)
     shown.told(3, 6)
     assert shown.text(1.0) == "compiling  [============>           ]  3 of 6, 1 s, 1 s left"
 
@@ -66,7 +66,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     ],
 )
 def test_it_says_how_much_is_done_and_how_long_the_rest_takes(done: int, total: int, text: str) -> None:
-    shown = Waiting("reading")
+    shown = ProgressBar("reading")
     shown.told(done, total)
     assert shown.text(2.0) == text
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.client.cli.drawing.terminal import Waiting
+from tensord.client.cli.drawing.terminal import ProgressBar
 from tensord.client.cli.files.checkpoint import followed, show_written
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 
@@ -66,7 +66,7 @@ def test_what_a_command_issues_has_the_command_as_its_location(published, told, 
 
 
 def test_how_far_it_has_come_is_asked_for(tmp_path):
-    asked, shown, waits = [], Waiting("writing"), iter([TimeoutError, TimeoutError])
+    asked, shown, waits = [], ProgressBar("writing"), iter([TimeoutError, TimeoutError])
 
     class Writing:
         directory = tmp_path

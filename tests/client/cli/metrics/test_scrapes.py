@@ -11,7 +11,7 @@ from typing import Any
 
 from tensord.client.cli.metrics.pages import Pages
 from tensord.client.cli.metrics.scrapes import FRESH, KINDS, Scrapes
-from tensord.client.cli.metrics.server import Request
+from tensord.client.cli.metrics.server import HttpRequest
 from tensord.interpreter.errors import ConnectionLost
 from tensord.interpreter.metrics.family import Figures
 
@@ -91,7 +91,7 @@ def test_scrapers_that_accept_ever_other_things_are_not_remembered() -> None:
 
 def ask(scrapes: Scrapes, path: str, token: str | None, given: str = "", method: str = "GET") -> tuple[int, str]:
     headers = {"authorization": given} if given else {}
-    response = asyncio.run(Pages(scrapes, token).answer(Request(method, path, headers)))
+    response = asyncio.run(Pages(scrapes, token).answer(HttpRequest(method, path, headers)))
     return response.status, response.body.decode()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tensord.client.cli.metrics.server import LONGEST, Request, Response, listen, serve
+from tensord.client.cli.metrics.server import LONGEST, HttpRequest, Response, listen, serve
 from tensord.interpreter.errors import MetadataError
 from tensord.interpreter.metrics.endpoint import Endpoint
 
@@ -22,14 +22,14 @@ SHORT = 0.3  # seconds of patience, for peers that are to run out of it
 MUCH = 1 << 21  # bytes, more than a socket takes unread
 
 
-async def echo(request: Request) -> Response:
+async def echo(request: HttpRequest) -> Response:
     """The path, and one header."""
     return Response.text(HTTPStatus.OK, f"{request.method} {request.path} {request.headers.get('accept')}")
 
 
 @asynccontextmanager
 async def served(
-    path: Path, answer: Callable[[Request], Awaitable[Response]] = echo, **options: float
+    path: Path, answer: Callable[[HttpRequest], Awaitable[Response]] = echo, **options: float
 ) -> AsyncIterator[str]:
     """A server at a socket."""
     with listen(Endpoint.of(f"unix:{path}")) as listening:
@@ -93,7 +93,7 @@ def test_head_has_the_length_and_no_body(path: Path) -> None:
 
 
 def test_peers_that_say_nothing_or_take_nothing_lose_their_places_to_others(path: Path) -> None:
-    async def much(_: Request) -> Response:
+    async def much(_: HttpRequest) -> Response:
         return Response(HTTPStatus.OK, bytes(MUCH))
 
     async def run() -> None:
@@ -110,7 +110,7 @@ def test_peers_that_say_nothing_or_take_nothing_lose_their_places_to_others(path
 def test_a_thousand_scrapers_at_once_are_all_served_and_few_at_a_time(path: Path) -> None:
     now = most = 0
 
-    async def count(request: Request) -> Response:
+    async def count(request: HttpRequest) -> Response:
         nonlocal now, most
         now += 1
         most = max(most, now)
@@ -130,7 +130,7 @@ def test_a_thousand_scrapers_at_once_are_all_served_and_few_at_a_time(path: Path
 def test_a_fault_of_ours_is_an_answer_and_the_next_scrape_is_well(path: Path) -> None:
     faults = [KeyError("figures")]
 
-    async def fail_once(request: Request) -> Response:
+    async def fail_once(request: HttpRequest) -> Response:
         if faults:
             raise faults.pop()
         return await echo(request)

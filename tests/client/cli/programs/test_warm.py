@@ -53,13 +53,13 @@ def test_for_programs(run: Any, address: str, tmp_path: Path, monkeypatch: pytes
     directory = tmp_path / "kernels"
     directory.mkdir()
     (directory / "old.cubin").write_bytes(b"1")
-    call = warming.Warming.call
+    call = warming.WarmedCalls.call
 
     def compile_too(self: Any, sample: Any, device: str) -> Any:
         (directory / f"{sample}.cubin".replace("/", "")).write_bytes(b"1")
         return call(self, sample, device)
 
-    monkeypatch.setattr(warming.Warming, "call", compile_too)
+    monkeypatch.setattr(warming.WarmedCalls, "call", compile_too)
     code, out, _ = run("warm", "sin:float32,float64", "--address", address, "--json")
     found = json.loads(out)
     assert code == 0
@@ -113,14 +113,14 @@ def test_an_error_ends_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_ctrl_c_ends_it_with_what_was_done(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = warming.Warming.call
+    call = warming.WarmedCalls.call
 
     def interrupted(self: Any, sample: Any, device: str) -> Any:
         if self.called:
             raise KeyboardInterrupt
         return call(self, sample, device)
 
-    monkeypatch.setattr(warming.Warming, "call", interrupted)
+    monkeypatch.setattr(warming.WarmedCalls, "call", interrupted)
     code, out, _ = run("warm", "sin", "--device", "sim:0")
     assert code == 130
     assert "1 call of 1 op" in out

@@ -199,7 +199,7 @@ class TestRecord:
             def lost(*_: object, **__: object) -> None:
                 raise ConnectionLost("the daemon is gone")
 
-            monkeypatch.setattr(cli_record.Recorder, "ask", lost)
+            monkeypatch.setattr(cli_record.TraceRecorder, "ask", lost)
 
         work.after = die
         path = tmp_path / "x.trace"

@@ -11,7 +11,7 @@ import pytest
 
 import tensord as td
 from tensord.client.cli.traces import recorder as cli_record
-from tensord.interpreter.recordings.reader import Reader
+from tensord.interpreter.recordings.reader import RecordingReader
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ....own_ops import own_ops_end
@@ -183,7 +183,7 @@ def test_a_limit_and_a_pattern_and_one_session(run, watched, address, monkeypatc
     found = json.loads(out)
     assert (code, found["values_lost"], found["full"]) == (0, 1, False)
     assert other.tobytes() not in path.read_bytes()
-    with Reader(path) as reader:
+    with RecordingReader(path) as reader:
         assert list(reader.sessions) == [number]
     code, out, _ = run(*command, "--limit", "20KiB")
     assert code == 0

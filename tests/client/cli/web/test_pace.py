@@ -13,14 +13,14 @@ from tensord.client.cli.web.pace import (
     SENT,
     SHARE,
     SHORTEST,
-    Pace,
+    PollingPace,
     rare_pause,
 )
 
 
 @pytest.mark.parametrize("each", [0.5e-6, 2e-6, 20e-6, 500e-6])
 def test_whatever_a_record_costs_the_share_is_kept(each: float) -> None:
-    pace, spent, passed = Pace(), 0.0, 0.0
+    pace, spent, passed = PollingPace(), 0.0, 0.0
     for _ in range(200):
         collected = pace.most * each
         cost = collected * SENT + ASKED
@@ -31,20 +31,20 @@ def test_whatever_a_record_costs_the_share_is_kept(each: float) -> None:
 
 
 def test_where_there_is_much_to_tell_pauses_stay_short_and_answers_get_smaller() -> None:
-    pace = Pace()
+    pace = PollingPace()
     pauses = [pace.after(pace.most * 3e-6, full=True) for _ in range(20)]
     assert max(pauses[2:]) <= LONGEST
     assert FEWEST < pace.most < MOST
 
 
 def test_a_quiet_daemon_is_asked_as_often_as_a_page_needs() -> None:
-    pace = Pace()
+    pace = PollingPace()
     assert [pace.after(10e-6, full=False) for _ in range(3)] == [SHORTEST] * 3
     assert pace.most == MOST
 
 
 def test_answers_get_larger_again() -> None:
-    pace = Pace()
+    pace = PollingPace()
     pace.after(1.0, full=True)
     few = pace.most
     for _ in range(20):

@@ -12,7 +12,7 @@ import pytest
 import tensord as td
 from tensord.client.cli.web import watched as module
 from tensord.client.cli.web.source import UnknownError
-from tensord.client.cli.web.watched import Watched
+from tensord.client.cli.web.watched import WatchedDaemon
 from tensord.client.cli.web.window import Window
 from tensord.interpreter.errors import ConnectionLost, NoDaemon, ProtocolError
 from tensord.vm.tracing.analysis.files.parts import Picture, read_parts
@@ -38,8 +38,8 @@ class Machine:
         self.connections += 1
         return Connection(self, self.connections)
 
-    def watched(self) -> Watched:
-        return Watched("ipc:///x", clock=lambda: self.now, connect=self.connect)
+    def watched(self) -> WatchedDaemon:
+        return WatchedDaemon("ipc:///x", clock=lambda: self.now, connect=self.connect)
 
     def asked_for(self, what: str) -> list[Any]:
         return [arguments for name, *arguments in self.asked if name == what]
@@ -82,7 +82,7 @@ def work(machine: Machine, ops: int) -> td.Tensor:
     return x
 
 
-def view(watched: Watched) -> Any:
+def view(watched: WatchedDaemon) -> Any:
     return json.loads(watched.poll().view)
 
 

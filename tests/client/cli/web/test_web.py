@@ -18,7 +18,7 @@ import pytest
 
 import tensord as td
 from tensord.client.cli.web import web as command
-from tensord.client.cli.web.opened import Opened
+from tensord.client.cli.web.opened import OpenedTrace
 from tensord.client.cli.web.source import UnknownError
 from tensord.interpreter.errors import MetadataError
 from tensord.vm.tracing.analysis.trace import Trace
@@ -130,7 +130,7 @@ def test_an_address_of_all_devices_is_shown_as_one_that_can_be_opened() -> None:
 
 
 def test_a_trace_is_shown_and_asked_about(file: Path, trace: Trace) -> None:
-    opened = Opened(file)
+    opened = OpenedTrace(file)
     view = json.loads(opened.history())
     assert [row[0] for row in view["records"]] == [record.id for record in trace.records]
     assert opened.why(trace.records[-1].id) == trace.why(trace.records[-1])
@@ -151,7 +151,7 @@ def test_of_a_file_of_ten_gibibytes_the_end_is_shown(file: Path, trace: Trace) -
         large.write(head.replace(b'"records":%d' % records, b'"records":40000000'))
         large.seek(10 * GIB)
         large.write(b"\n" + b"".join(lines[:records] + rest[:-1]) + b'{"records":40000000,"sha256":""}\n')
-    opened = Opened(file)
+    opened = OpenedTrace(file)
     assert opened.note.startswith("39,999,97")
     assert "older records are left out, since the file has more than 64 MiB" in opened.note
     view = json.loads(opened.history())

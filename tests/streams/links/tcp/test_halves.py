@@ -7,7 +7,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.types.meta import Meta
-from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, Event, HalfState, TcpHalf, Violation, bytes_of
+from tensord.streams.links.tcp.halves import HEARD, RECEIVER, SENDER, HalfEvent, HalfState, TcpHalf, Violation, bytes_of
 
 from ....each_case import each_case
 
@@ -16,7 +16,7 @@ TABLES = {"sender": SENDER, "receiver": RECEIVER}
 
 
 @each_case("side", list(TABLES))
-@each_case("event", list(Event))
+@each_case("event", list(HalfEvent))
 def test_an_event_goes_where_the_table_says_or_changes_nothing(side, event):
     for state, ways in TABLES[side].items():
         half = TcpHalf(bytes(16), state, META, table=TABLES[side])
@@ -33,8 +33,8 @@ def test_an_event_goes_where_the_table_says_or_changes_nothing(side, event):
 @each_case("side", list(TABLES))
 def test_breaks_and_withdrawals_are_possible_in_every_state(side):
     for state, ways in TABLES[side].items():
-        assert ways[Event.WITHDRAWN] in {HalfState.ENDED, state}
-        assert ways[Event.BROKEN] in {HalfState.ENDED, HalfState.FAILED}
+        assert ways[HalfEvent.WITHDRAWN] in {HalfState.ENDED, state}
+        assert ways[HalfEvent.BROKEN] in {HalfState.ENDED, HalfState.FAILED}
 
 
 @each_case("side", list(TABLES))
@@ -52,7 +52,7 @@ def test_every_state_is_reached_and_ends(side):
 def test_nothing_is_told_while_a_thread_is_busy_with_the_bytes():
     told: list[ProtocolError] = []
     half = TcpHalf(bytes(16), HalfState.SENT, META, told.append, busy=True)  # type: ignore[arg-type]
-    half.on(Event.BROKEN)
+    half.on(HalfEvent.BROKEN)
     error = ProtocolError("gone")
     assert half.call(error) == []
     ((tell, given),) = half.let_go()

@@ -17,7 +17,7 @@ from tensord.interpreter.errors import MetadataError, NodeLost
 from tensord.interpreter.wire.members import Member
 from tensord.streams.links.tcp import links as links_module
 from tensord.streams.links.tcp.frames import HEADER, HeaderKind, frame
-from tensord.streams.links.tcp.hello import VERSION, Hello, hear_answer, say
+from tensord.streams.links.tcp.hello import VERSION, LinkHello, hear_answer, say
 
 from ....each_case import each_case
 from ....puppet import eventually
@@ -173,7 +173,7 @@ def test_an_end_while_values_are_on_their_way_fails_them(tls):
 
 def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
     """Dial a node as node1 does; the connection, and the reason why it is refused."""
-    hello = Hello(VERSION, "node1", at.node, 1, time.time_ns() * 2, sys.byteorder, TOKEN)._replace(**change)
+    hello = LinkHello(VERSION, "node1", at.node, 1, time.time_ns() * 2, sys.byteorder, TOKEN)._replace(**change)
     connection = socket.create_connection(("127.0.0.1", int(at.address.rpartition(":")[2])))
     say(connection, hello)
     return connection, hear_answer(connection, time.monotonic() + WAIT).why

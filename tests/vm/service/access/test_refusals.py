@@ -11,7 +11,7 @@ import zmq
 
 import tensord as td
 from tensord.interpreter.wire import keys
-from tensord.interpreter.wire.monitor import Event
+from tensord.interpreter.wire.monitor import SocketEvent
 from tensord.vm.service.access.refusals import BURST, PERIOD, Refusals
 from tensord.vm.service.connections.listener import Listener
 
@@ -49,7 +49,7 @@ def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: p
 def test_a_failed_handshake_has_a_reason(kind: int, value: int, keyed: bool, local: bool, reason: str) -> None:
     listener: Any = Listener.__new__(Listener)
     listener.keyed, listener.local = keyed, local
-    found = listener.reason_of(Event(kind, value))
+    found = listener.reason_of(SocketEvent(kind, value))
     assert reason in found if reason else not found
 
 

@@ -66,7 +66,7 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
 
 def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
     """The trace in a recording of values."""
-    from .....interpreter.recordings.reader import Reader as Recording  # imports NumPy
+    from .....interpreter.recordings.reader import RecordingReader as Recording  # imports NumPy
 
     with Recording(path) as recording:
         if not recording.has_trace:
