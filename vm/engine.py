@@ -105,7 +105,7 @@ class Engine:
         if host is not None:
             host.calls = ClientStream(host.name, self.scheduler.finished.extend, clock)
         for device in self.devices.values():
-            if device.policy is not Eviction.NEVER:
+            if device.eviction.policy is not Eviction.NEVER:
                 tiers = (None if device.backend.host else host, self.spill)
                 device.tiers = tuple([tier for tier in tiers if tier is not None])
         self.admission = Admission(self.scheduler, self.residency, self.directory, self.infer)

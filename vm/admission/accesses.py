@@ -344,8 +344,7 @@ class SyncEnd(InstructionEnd):
         session = self.session
         if session.barrier is done:
             session.barrier = None
-        failed, session.synced = session.errors - session.synced, session.errors
-        session.reply(self.request, failed, None)
+        session.reply(self.request, session.counts.errors_since_sync(), None)
 
 
 def count_read(done: Instruction) -> None:

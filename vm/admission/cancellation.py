@@ -135,7 +135,7 @@ class Cancellation:
         for device in self.scheduler.tiers.values():
             device.users.pop(session, None)
             if tensors:  # rankings would keep the released objects alive, and then free all of them in one step
-                device.rankings.clear()
+                device.eviction.rankings.clear()
 
     def release_some(self) -> None:
         """Release some handles of closed sessions."""

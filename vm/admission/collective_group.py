@@ -266,7 +266,7 @@ class StepEnd(InstructionEnd):
         done.session.offered.discard(done.id)
         if done.error is None and done.bytes_moved:
             self.carrier.count_move(self.kind.value, done.bytes_moved)
-            add_to(done.author.moved, done.bytes_moved)
+            add_to(done.author.counts.moved, done.bytes_moved)
 
 
 def name_of(given: CollectiveSpec, algorithm: str, number: int) -> str:

@@ -201,7 +201,7 @@ class GroupAtOnce:
         moved = 0 if self.is_own(step) else step.source.region.size * self.given.inputs[0].dtype.itemsize
         if moved:
             device.count_move(StreamKind.P2P.value, moved)
-            add_to(session.moved, moved)
+            add_to(session.counts.moved, moved)
         opcode = Opcode.MOVE if step.base is None else Opcode.MERGE
         self.keep(opcode, label, device, [*map(used, copies), *tokens], writes, metas, [], times, moved)
 

@@ -107,7 +107,7 @@ class HalfEnd(InstructionEnd):
         done.session.offered.discard(done.id)
         if done.error is None:
             add_to(self.counted.setdefault(self.node, [0, 0]), done.bytes_moved)
-            add_to(done.author.moved, done.bytes_moved)
+            add_to(done.author.counts.moved, done.bytes_moved)
 
     def doomed(self, doomed: Instruction) -> None:
         doomed.session.offered.discard(doomed.id)

@@ -37,7 +37,7 @@ def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str
 
 def floor_bytes(device: DeviceState, account: Account | None) -> int:
     """The bytes that floors keep for other accounts, without pinned ones."""
-    if not device.floor:
+    if not device.eviction.floor:
         return 0
     held: Counter[Account | None] = Counter()
     for copy, storage in device.candidates.items():

@@ -42,7 +42,7 @@ def recycle(tensor: Tensor, known: bool = False) -> bool:
     if device.candidates:
         device.candidates.pop(copy, None)
         if not device.candidates:
-            device.rankings.clear()
+            device.eviction.rankings.clear()
     if copy.counted is not None:
         uncount(copy)
     account = storage.account

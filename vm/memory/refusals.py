@@ -58,5 +58,5 @@ def question(room: Room, session: VmSession, bound: Collection[Copy]) -> Questio
     kept_below = frozenset([copy for copy in bound if copy.device in below])
     tiers = [device, *below]
     plans = [(tier.planned, next(reversed(tier.candidates), None)) for tier in tiers]
-    used = device.uses.newest if any(tier.floor for tier in tiers) else 0
+    used = device.uses.newest if any(tier.eviction.floor for tier in tiers) else 0
     return device, session, account, own, kept, kept_below, used, *plans

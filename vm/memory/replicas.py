@@ -60,7 +60,7 @@ def drop(copy: Copy) -> None:
     if device.candidates:
         device.candidates.pop(copy, None)
         if not device.candidates:
-            device.rankings.clear()  # they refer to dropped copies
+            device.eviction.rankings.clear()  # they refer to dropped copies
     if copy.current:
         copy.current = False
         leave_plan(copy)
@@ -107,7 +107,7 @@ def note_dropped(copy: Copy, storage: Storage) -> None:
     device = copy.device
     if copy.view is None:
         storage.evicted = device
-    add_to(device.dropped, copy.nbytes)
+    add_to(device.eviction.dropped, copy.nbytes)
 
 
 def is_there(copies: Iterable[Copy]) -> bool:

@@ -115,7 +115,7 @@ class Ranking:
         """Rank the next window of copies. Except in the `last` round, only the best of them become victims, and only
         the account's own copies as long as it has any."""
         device, account = self.device, self.account
-        candidates, now, by_age = device.candidates, device.uses.newest, device.policy is Eviction.LRU
+        candidates, now, by_age = device.candidates, device.uses.newest, device.eviction.policy is Eviction.LRU
         window, self.rest = self.rest[-WINDOW:], self.rest[:-WINDOW]
         own_alone = not last and bool(self.held.get(account))
         ranked = []
@@ -160,7 +160,7 @@ def victims(
 
     `account`: of the session that needs the memory. `own`: only the account's copies are victims.
     """
-    rankings = device.rankings
+    rankings = device.eviction.rankings
     key = (account, own)
     ranking: Ranking | None = rankings.pop(key, None)
     if ranking is None or ranking.left * SHARE >= ranking.limit:
@@ -185,7 +185,7 @@ def victims(
 
 def floor_of(device: DeviceState, holders: int) -> int:
     """The bytes that each of `holders` sessions keeps from others; all floors are at most half of the memory."""
-    return min(device.floor, device.backend.limit // (2 * max(holders, 1)))
+    return min(device.eviction.floor, device.backend.limit // (2 * max(holders, 1)))
 
 
 def saved(copy: Copy, storage: Storage, now: int) -> float:

@@ -4,10 +4,10 @@
 - `instruction`: instructions, and the actions at their ends; `lifecycle`: their states; `reason`: why one waits for
   another
 - `device_state`: the engine's state of one device; `needs`: the memory that instructions will reserve there;
-  `session_queue`: one session's queue on a stream
+  `eviction`: how values leave it; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got
 - `session`: one client's ids and tables, and a place in its program; `session_files`: its open files; `gpu_sharing`:
-  the memory of GPUs that its client reads
+  the memory of GPUs that its client reads; `session_counts`: what it has caused, in numbers
 - `account`, `charges`: a session's memory, and the charges for storages and copies
 - `directory`: sessions, and published objects by name
 - `texts`: a session's lines and spans, by number

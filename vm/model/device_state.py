@@ -15,12 +15,8 @@ Only `memory` writes the fields of the ledger. Their invariants:
 - `candidates` are current copies that may be dropped or evicted to make room: those that are or were valid on other
   devices, too; and, on a device with a tier `below`, all current copies once memory was short. Whether one may leave
   is asked when it is to (`memory.making_room`), since pins, mappings and other copies come and go;
-- `tiers` are the devices to which values may be evicted, the first one is `below`; `policy` chooses the victims
-  (`memory.victims`); `floor` is the memory that each session may keep from others, `ceiling` the most that each may
-  take, 0 for no limit (`Account.shares`); `rankings` are the known orders of eviction, by the account that needs
-  memory;
-- `evicted`, `dropped` and `returned` count values and their bytes: evicted to a tier below, dropped to make room
-  because they were valid elsewhere, and returned after an eviction;
+- `tiers` are the devices to which values may be evicted, the first one is `below`; `eviction` says how they leave
+  (`model.eviction`); `ceiling` is the most memory that each session may take, 0 for no limit (`Account.shares`);
 - `pins` counts the pins of tensors at home here, `pinned` the pinned tensors of each storage (`memory.pins`);
 - `alone` is the tuple with only this device: the `placed` of a storage that sessions have placed nowhere else;
 - `uses` numbers the uses of storages, for all devices of an engine;
@@ -42,6 +38,7 @@ from ...interpreter.errors import DeviceMemoryError, TensordError
 from ...interpreter.types.sizes import exact_size
 from ...streams.device import Buffer, Device
 from ...streams.stream import Stream
+from .eviction import EvictionState
 from .needs import Needs
 from .tally import Tally
 
@@ -81,9 +78,7 @@ class DeviceState:
         "candidates",
         "ceiling",
         "compute",
-        "dropped",
-        "evicted",
-        "floor",
+        "eviction",
         "inline_work",
         "late_errors",
         "launches",
@@ -99,10 +94,7 @@ class DeviceState:
         "pinned",
         "pins",
         "planned",
-        "policy",
-        "rankings",
         "recycled",
-        "returned",
         "reusable",
         "short",
         "standby",
@@ -142,17 +134,12 @@ class DeviceState:
         self.calls: Stream | None = None  # the stream of host calls, on the host device
         self.moved: dict[str, list[int]] = {}  # kind of transfer -> [count, bytes]
         self.tiers: tuple[DeviceState, ...] = ()
-        self.policy = backend.eviction
-        self.floor = backend.floor
+        self.eviction = EvictionState(backend)
         self.ceiling = backend.ceiling
         self.uses = uses or Uses()
         self.tally = tally or Tally()
-        self.evicted = [0, 0]
-        self.dropped = [0, 0]
-        self.returned = [0, 0]
         self.pins: dict[Tensor, int] = {}
         self.pinned: dict[Storage, int] = {}
-        self.rankings: dict[Any, Any] = {}
         # The ledger.
         self.planned = 0
         self.leaving = False

@@ -14,6 +14,7 @@ from .gpu_sharing import GpuSharing
 from .instruction import Instruction
 from .linked import SessionProgram
 from .plan import Plan
+from .session_counts import SessionCounts
 from .session_files import SessionFiles
 from .session_queue import SessionQueue
 from .tensor import Copy, Moved, Tensor
@@ -77,9 +78,8 @@ class VmSession:
         "cancelled",
         "chains",
         "closed",
+        "counts",
         "detail",
-        "errors",
-        "evicted",
         "files",
         "flooded",
         "generation",
@@ -88,7 +88,6 @@ class VmSession:
         "immediate",
         "limits",
         "live",
-        "moved",
         "moves",
         "moving",
         "name",
@@ -108,7 +107,6 @@ class VmSession:
         "source",
         "steps",
         "strict",
-        "synced",
         "tap",
         "tensors",
         "trusted",
@@ -162,9 +160,7 @@ class VmSession:
         self.queues: dict[Stream, SessionQueue] = {}
         self.flooded = False  # whether it has launched as far ahead of a device as it may
         self.cancelled: TensordError | None = None
-        self.errors = 0
-        self.moved, self.evicted = [0, 0], [0, 0]  # [count, bytes] of its transfers and evictions
-        self.synced = 0  # `errors` at the latest sync
+        self.counts = SessionCounts()
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
         self.tap: Any = None  # the tap of its recording (`recording.tapped`)

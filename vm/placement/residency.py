@@ -373,7 +373,7 @@ def note_return(storage: Storage, device: DeviceState, nbytes: int, *, whole: bo
     """Count a value, or a part of one, that returns to the device it was evicted from; return its transfer's label."""
     if storage.evicted is not device:
         return ""
-    add_to(device.returned, nbytes)
+    add_to(device.eviction.returned, nbytes)
     if whole:
         storage.evicted = None
         storage.returns += 1

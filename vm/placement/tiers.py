@@ -174,7 +174,7 @@ class Tiers:
         self.admit(transfer)
         del self.scheduler.bound[kept:]
         storage.evicted = device
-        add_to(device.evicted, storage.nbytes)
+        add_to(device.eviction.evicted, storage.nbytes)
         return transfer
 
 

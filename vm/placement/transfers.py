@@ -98,9 +98,9 @@ class TransferEnd(InstructionEnd):
         copy, storage = done.writes[0], self.storage
         if done.error is None:
             self.carrier.count_move(self.kind.value, done.bytes_moved)
-            add_to(done.author.moved, done.bytes_moved)
+            add_to(done.author.counts.moved, done.bytes_moved)
             if makes_room(done):
-                add_to(done.author.evicted, done.bytes_moved)
+                add_to(done.author.counts.evicted, done.bytes_moved)
             return
         if copy.current and (len(storage.copies) > 1 or copy.view is not None):
             forget(copy, storage)

@@ -440,7 +440,7 @@ class Scheduler:
         """Report an error once, at its origin."""
         if error is not None:
             self.failed += 1
-            session.errors += 1
+            session.counts.errors += 1
             self.reports.append((session, error))
 
 

@@ -377,5 +377,4 @@ class SerialEngine(SerialState):
 
     def sync(self, session: SerialSession, message: messages.Sync) -> None:
         """Answer at once: all earlier messages have been executed. The answer counts failures since the last sync."""
-        failed, session.synced = session.errors - session.synced, session.errors
-        session.reply(message.request, failed, None)
+        session.reply(message.request, session.counts.errors_since_sync(), None)

@@ -86,7 +86,7 @@ def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
             "bytes": sum(nbytes_of(tensor) for tensor in session.tensors.values()),
             "peak": 0,
             "live": 0,
-            "errors": session.errors,
+            "errors": session.counts.errors,
             "cancelled": session.cancelled is not None,
             "shares": {},
         },

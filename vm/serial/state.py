@@ -97,7 +97,7 @@ class SerialState:
     def tell(self, session: SerialSession, error: TensordError) -> None:
         """Count an error and report it, once, at its origin."""
         self.failed += 1
-        session.errors += 1
+        session.counts.errors += 1
         self.report(session, error)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:

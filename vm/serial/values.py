@@ -26,6 +26,7 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import decode_meta
 from ..model.linked import SessionProgram
 from ..model.session import PRIVATE, ReplySink
+from ..model.session_counts import SessionCounts
 from ..model.session_files import SessionFiles
 from ..model.texts import SourceTexts
 
@@ -109,8 +110,7 @@ class SerialSession:
         self.newest = 0
         self.generation = 0
         self.cancelled: TensordError | None = None
-        self.errors = 0
-        self.synced = 0  # as many of them were known to the latest sync
+        self.counts = SessionCounts()
         self.limits = Limits()
         self.source = SourceTexts(self.limits.location_bytes)
         self.programs: dict[int, Program | RecordsReader | TensordError] = {}

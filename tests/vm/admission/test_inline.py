@@ -122,7 +122,7 @@ def state(client: Client) -> dict[str, Any]:
         "newest": session.newest,
         "ids": engine.scheduler.ids,
         "retired": engine.scheduler.retired,
-        "failed": (engine.scheduler.failed, session.errors),
+        "failed": (engine.scheduler.failed, session.counts.errors),
         "account": (session.account.bytes, session.account.names),
         "names": {name: value_of(tensor) for name, tensor in engine.directory.named()},
         "memory": (device.planned, device.backend.allocated, len(device.unreserved), dict(device.candidates)),

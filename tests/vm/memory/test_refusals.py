@@ -96,7 +96,7 @@ def test_it_depends_on_who_asks_for_what(parts, sim):
 
 def test_where_sessions_have_floors_each_use_makes_it_another_question(parts, sim):
     for floor in (0, 8):
-        parts.at("cpu:0").floor = floor
+        parts.at("cpu:0").eviction.floor = floor
         before = asked(parts, sim)
         sim.uses.newest += 1
         assert (asked(parts, sim) != before) is bool(floor)

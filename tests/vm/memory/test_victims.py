@@ -44,7 +44,7 @@ def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[Tensor]:
 def order(parts: Parts, among: list[Tensor], *spare: Tensor, account: Account | None = None) -> list[int]:
     """The places of tensors in the list, in the order in which they leave."""
     sim = parts.at("sim:0")
-    sim.rankings.clear()
+    sim.eviction.rankings.clear()
     storages = [tensor.storage for tensor in among]
     chosen = victims(sim, account or parts.session.account, {copy_of(tensor, sim) for tensor in spare})
     return [storages.index(storage) for _, storage in chosen if storage in storages]
@@ -78,7 +78,7 @@ def test_the_newest_half_of_the_memory_stays_as_long_as_there_is_anything_else(p
 
 
 def test_by_age_the_least_recently_used_leaves_first(parts: Parts, sim: DeviceState) -> None:
-    sim.policy = Eviction.LRU
+    sim.eviction.policy = Eviction.LRU
     made = tensors(parts, 6)
     for _ in range(3):
         use(sim, *made)
@@ -119,14 +119,14 @@ def test_ones_own_leave_before_those_of_others(parts: Parts) -> None:
 
 
 def test_a_session_keeps_its_floor(parts: Parts, sim: DeviceState) -> None:
-    sim.floor = 2 * SIZE
+    sim.eviction.floor = 2 * SIZE
     made = tensors(parts, 4)
     assert order(parts, made, account=Account(parts.session.limits, 99)) == [0, 1]
     assert order(parts, made) == [0, 1, 2, 3]
 
 
 def test_a_floor_is_no_more_than_a_share_of_half_of_the_memory(parts: Parts, sim: DeviceState) -> None:
-    sim.floor = 1 << 40
+    sim.eviction.floor = 1 << 40
     sim.backend.limit = 4 * SIZE
     made = tensors(parts, 4)
     assert len(order(parts, made, account=Account(parts.session.limits, 99))) == 2
@@ -139,13 +139,13 @@ def test_where_there_is_much_a_ranking_serves_again(
     made = tensors(parts, 10)
     account = parts.session.account
     (first, _) = next(victims(sim, account, ()))
-    ranking = sim.rankings[account, False]
+    ranking = sim.eviction.rankings[account, False]
     use(sim, made[1])  # and so it is no candidate of this ranking any more
     (second, _) = next(victims(sim, account, ()))
-    assert sim.rankings[account, False] is ranking
+    assert sim.eviction.rankings[account, False] is ranking
     assert [first, second] == [copy_of(made[0], sim), copy_of(made[2], sim)]
     assert next(victims(sim, Account(parts.session.limits, 99), ()))[0] is copy_of(made[0], sim)
-    assert sim.rankings[account, False] is ranking
+    assert sim.eviction.rankings[account, False] is ranking
 
 
 def test_a_ranking_ends_with_an_eighth_of_the_memory(
@@ -157,7 +157,7 @@ def test_a_ranking_ends_with_an_eighth_of_the_memory(
     rankings = []
     for _ in range(3):
         next(victims(sim, parts.session.account, ()))
-        rankings.append(sim.rankings[parts.session.account, False])
+        rankings.append(sim.eviction.rankings[parts.session.account, False])
     assert rankings[0] is rankings[1] is not rankings[2]
 
 
@@ -215,10 +215,10 @@ def test_nothing_is_kept_for_a_device_that_is_empty(
     monkeypatch.setattr(module, "FEW", 0)
     made = tensors(parts, 3)
     next(victims(sim, parts.session.account, ()))
-    assert sim.rankings
+    assert sim.eviction.rankings
     for tensor in made:
         parts.release(tensor)
-    assert not sim.rankings
+    assert not sim.eviction.rankings
 
 
 def test_nothing_is_kept_of_a_session_that_ends(
@@ -232,7 +232,7 @@ def test_nothing_is_kept_of_a_session_that_ends(
     parts.engine.close(parts.session)
     assert parts.engine.directory.leaving
     assert sim.candidates
-    assert not sim.rankings
+    assert not sim.eviction.rankings
     parts.drain()
 
 
@@ -241,4 +241,4 @@ def test_rankings_are_kept_for_a_few_sessions(parts: Parts, sim: DeviceState, mo
     tensors(parts, 3)
     for number in range(2 * module.SESSIONS):
         next(victims(sim, Account(parts.session.limits, number), ()))
-    assert len(sim.rankings) == module.SESSIONS
+    assert len(sim.eviction.rankings) == module.SESSIONS

@@ -62,7 +62,7 @@ def test_a_value_leaves_and_the_instruction_runs():
     instruction = stuck(parts)
     parts.drain()
     assert (instruction.status, instruction.error) == (Status.DONE, None)
-    assert parts.here.evicted == [1, EIGHT]
+    assert parts.here.eviction.evicted == [1, EIGHT]
 
 
 def test_the_instruction_fails_where_none_may_leave():
@@ -82,4 +82,4 @@ def test_one_that_fails_before_its_room_is_made_lets_nothing_leave():
     parts.dispatcher.dispatch_ready()
     parts.scheduler.fail_waiting(instruction, DeviceMemoryError("no"))
     parts.drain()
-    assert parts.here.evicted == [0, 0]
+    assert parts.here.eviction.evicted == [0, 0]

@@ -228,7 +228,7 @@ class TestErrors:
         parts.op(reads=[y])
         parts.drain()
         assert parts.errors == [failed.error]
-        assert (parts.scheduler.failed, parts.session.errors) == (1, 1)
+        assert (parts.scheduler.failed, parts.session.counts.errors) == (1, 1)
 
     def test_a_failure_dooms_those_that_read_and_spares_those_that_overwrite(self, parts: Parts) -> None:
         x = parts.tensor()

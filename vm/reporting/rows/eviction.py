@@ -36,9 +36,9 @@ def eviction_row(device: DeviceState) -> dict[str, Any]:
     """Values that left a device to make room, by a transfer (`evicted`) or without (`dropped`), returns, and pins."""
     return {
         "below": "" if device.below is None else device.below.name,
-        "evicted": total(device.evicted),
-        "dropped": total(device.dropped),
-        "returned": total(device.returned),
+        "evicted": total(device.eviction.evicted),
+        "dropped": total(device.eviction.dropped),
+        "returned": total(device.eviction.returned),
         "pinned": pinned_bytes(device) if device.pinned else 0,
     }
 

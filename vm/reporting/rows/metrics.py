@@ -128,7 +128,7 @@ def _session(session: VmSession, about: About, waiting: int, exported: int) -> d
         "tensors": len(session.tensors),
         "live": len(session.live),
         "pending": waiting + (0 if client is None else client.pending),
-        "errors": session.errors,
-        "moved": total(session.moved),
-        "evicted": total(session.evicted),
+        "errors": session.counts.errors,
+        "moved": total(session.counts.moved),
+        "evicted": total(session.counts.evicted),
     }

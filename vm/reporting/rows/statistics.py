@@ -43,7 +43,7 @@ def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
             "bytes": session.account.bytes,
             "peak": session.account.peak,
             "live": len(session.live),
-            "errors": session.errors,
+            "errors": session.counts.errors,
             "cancelled": session.cancelled is not None,
             "shares": share_rows(engine, session),
         },
