@@ -140,7 +140,6 @@ def drop_replica(copy: Copy, storage: Storage) -> None:
         copy.uses += 1
         copy.device.standby[copy] = transfer
         forget(copy, storage)
-        transfer.replaced = (*transfer.replaced, (copy, storage))
 
 
 def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
@@ -152,20 +151,21 @@ def transfer_under_way(copy: Copy, storage: Storage) -> Instruction | None:
     return None
 
 
-def end_standby(transfer: Instruction) -> list[DeviceState]:
+def end_standby(transfer: Instruction, devices: Iterable[DeviceState]) -> list[DeviceState]:
     """Release the standby copies of a retired transfer, or put back those whose version would be lost.
 
     Return the devices of these copies, where waiting instructions must be retried in either case.
     """
-    replaced, transfer.replaced = transfer.replaced, ()
-    for copy, storage in replaced:
+    storage = transfer.outputs[0].tensor.storage
+    standbys = [copy for device in devices for copy, awaited in device.standby.items() if awaited is transfer]
+    for copy in standbys:
         copy.uses -= 1
         del copy.device.standby[copy]
         if transfer.error is not None and is_last(copy, storage):
             put_back(copy, storage)
         else:
             release(copy)
-    return [copy.device for copy, _ in replaced]
+    return [copy.device for copy in standbys]
 
 
 def is_last(copy: Copy, storage: Storage) -> bool:

@@ -1,8 +1,8 @@
 """The engine's objects and their invariants; the rooms above make the decisions.
 
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
-- `instruction`: instructions, and the actions at their ends; `lifecycle`: their states; `reason`: why one waits for
-  another
+- `instruction`: instructions, and the actions at their ends; `execution`: the part of one that a stream's thread uses;
+  `lifecycle`: its states; `reason`: why one waits for another
 - `device_state`: the engine's state of one device; `needs`: the memory that instructions will reserve there;
   `eviction`: how values leave it; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got

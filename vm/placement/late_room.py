@@ -31,6 +31,7 @@ class LateRoom:
     def __init__(self, scheduler: Scheduler, tiers: Tiers) -> None:
         self.scheduler = scheduler
         self.tiers = tiers
+        self.tried: dict[DeviceState, tuple[int, int]] = {}  # the id of the latest first instruction, and its replans
 
     def make(self, wanted: Wanted, holders: Callable[[DeviceState], str]) -> None:
         """Evict values for an instruction; fail the instruction if none can be evicted, and it waits for no other one.
@@ -63,8 +64,7 @@ class LateRoom:
             return False
         if not device.short:
             gather(device, self.scheduler.storages())
-        instruction.replans += is_first(instruction)
-        if instruction.replans > REPLANS:
+        if is_first(instruction) and self.count(instruction) > REPLANS:
             return False
 
         def evict(copy: Copy, storage: Storage) -> Instruction | None:
@@ -74,6 +74,13 @@ class LateRoom:
         backend, spare = device.backend, {*instruction.reads, *instruction.writes}
         need = nbytes - (backend.limit - backend.allocated)
         return evict_idle(Room(device, spare, cause.session.account, need), self.scheduler.retry, evict, self.begin)
+
+    def count(self, instruction: Instruction) -> int:
+        """Count a replan for the oldest instruction of a device; how many it has had."""
+        latest, replans = self.tried.get(instruction.device, (0, 0))
+        replans = replans + 1 if latest == instruction.id else 1
+        self.tried[instruction.device] = instruction.id, replans
+        return replans
 
     def begin(self, transfer: Instruction) -> bool:
         """Dispatch a transfer now; False if it cannot be dispatched."""

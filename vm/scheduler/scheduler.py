@@ -320,8 +320,8 @@ class Scheduler:
                 self.tell(instruction.author, error)
         if self.launching and isinstance(instruction, Fence):
             self.fences.passed(instruction)
-        if instruction.replaced:
-            for device in end_standby(instruction):
+        if instruction.traits.copies:
+            for device in end_standby(instruction, self.tiers.values()):
                 self.retry(device)
         if instruction.on_end is not None:
             self.endings.append((instruction.on_end.retired, instruction))
