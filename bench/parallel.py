@@ -14,7 +14,7 @@ import numpy as np
 
 import tensord as td
 from tensord.interpreter.opcodes import Opcode
-from tensord.vm.tracing.analysis.recorded.work import Work, moves
+from tensord.vm.tracing.analysis.recorded.work import DeviceWork, moves
 from tensord.vm.tracing.record import Record
 
 from .measure import Row, Settings, clocked, compare, median
@@ -126,7 +126,7 @@ def overlap(session: td.Session) -> float:
     """The share of the time of collectives' steps in which the same device computes, by the trace. The last collective
     of a training step is left out, since nothing is computed behind it."""
     records = session.trace().records
-    work = Work(records)
+    work = DeviceWork(records)
     steps: dict[int, list[Record]] = {}
     for each in records:
         if each.opcode in (Opcode.MOVE, Opcode.MERGE) and moves(each):

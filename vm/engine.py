@@ -55,7 +55,7 @@ from .recording.starting import Recorders
 from .scheduler.fences import is_unfenced
 from .scheduler.lost_devices import abandon_lost, launched_since
 from .scheduler.scheduler import Scheduler
-from .tracing.ring import CAPACITY, Ring
+from .tracing.ring import CAPACITY, RecordRing
 
 # Work, in element operations of 0.1 to 0.2 ns, up to which a bounded kernel runs on the driving thread: about 150 us.
 # A hand-off to a worker and back costs 12 us on a quiet machine. If the driving thread is busy with Python, a worker's
@@ -97,7 +97,7 @@ class Engine:
         self.store = next((device for device in self.tiers.values() if not device.backend.computes), None)
         self.directory = Directory()
         self.infer = InferCache()
-        self.ring = Ring(enabled=tracing, capacity=trace_capacity)
+        self.ring = RecordRing(enabled=tracing, capacity=trace_capacity)
         storages = self.directory.storages
         self.scheduler = Scheduler(self.devices, clock, self.infer, self.ring, self.tiers, tally, storages)
         host = next((device for device in self.devices.values() if device.backend.host), None)

@@ -8,7 +8,7 @@ import time
 from ..interpreter.wire.descriptors import descriptor_limit, descriptors_open
 
 
-class Process:
+class MachineProcess:
     """The ids and resources of the machine's process."""
 
     def __init__(self) -> None:

@@ -26,12 +26,12 @@ from .model.instruction import COMPILING
 from .model.launches import Fence
 from .model.session import VmSession
 from .placement.loaded_files import changed_among
-from .process import Process
+from .process import MachineProcess
 from .reporting.live_trace import trace_parts
-from .reporting.locations import Places
+from .reporting.locations import LocationTexts
 from .reporting.membership import Membership
 from .reporting.memory.holdings import Largest
-from .reporting.questions import ACTS, About, answer
+from .reporting.questions import ACTS, MachineFacts, answer
 from .reporting.rows.devices import lost
 from .tracing.analysis.trace import Trace
 from .tracing.ring import CAPACITY
@@ -86,11 +86,11 @@ class Runtime:
         )
         self.engine.report = self.report
         self.engine.admission.answer = self.answer
-        self.places = Places(self.engine)
+        self.places = LocationTexts(self.engine)
         self.engine.admission.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
-        self.about = About(
+        self.about = MachineFacts(
             self.places,
-            Process(),
+            MachineProcess(),
             hung=lambda: list(self.hung.values()),
             errors=lambda: self.recent_errors,
             errors_by_type=self.errors_by_type,

@@ -16,7 +16,7 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import EFFECT, Call, Link, ProgramPart, Run, Signature, ToDevice, encode_meta
 from ...interpreter.wire.messages import Message as Array
 from ...vm.model.linked import SessionProgram
-from ...vm.routines.op_by_op.run import Ids
+from ...vm.routines.op_by_op.run import RunIds
 from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of
 from ...vm.routines.programs import add_part, link
 
@@ -70,7 +70,7 @@ class _Opened:
     def messages(self) -> Iterator[Any]:
         routine, run = self.routine, self.message
         unfolder: Any = Unfolder(self, run.effects, run.location, self.newest)  # type: ignore[arg-type] # no blocks: nothing else is asked
-        ids = Ids(routine.program, (*run.inputs, *routine.captured), self.newest, unfolder.new)
+        ids = RunIds(routine.program, (*run.inputs, *routine.captured), self.newest, unfolder.new)
         routine.templates = [None] * len(routine.templates)
         for array in unfolder.program(routine, ids, run.numbers):
             yield from self._signed

@@ -18,7 +18,7 @@ from tensord.vm import engine as engine_module
 from tensord.vm import machine as machine_module
 from tensord.vm.engine import Engine
 from tensord.vm.model.instruction import Instruction
-from tensord.vm.tracing.ring import Ring
+from tensord.vm.tracing.ring import RecordRing
 
 from .looking_inside import WAIT, assert_sound, device_of, held, machine_of, ones, records, until
 from .made_ops import make_gate, make_op, raising
@@ -237,7 +237,7 @@ def test_a_long_run_of_independent_ops_leaves_no_growing_structure(session):
             x + float(n)
         session.sync()
         engine = machine.engine
-        assert len(engine.ring.entries) <= (Ring().entries.maxlen or 0)
+        assert len(engine.ring.entries) <= (RecordRing().entries.maxlen or 0)
         queues = (
             engine.live,
             engine.pending,

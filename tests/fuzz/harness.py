@@ -26,13 +26,13 @@ from tensord.streams.links.in_memory import pair
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.model.plan import Plan
 from tensord.vm.model.session import VmSession
-from tensord.vm.process import Process
+from tensord.vm.process import MachineProcess
 from tensord.vm.reporting.live_trace import trace_parts
-from tensord.vm.reporting.locations import Places
-from tensord.vm.reporting.questions import About, answer
+from tensord.vm.reporting.locations import LocationTexts
+from tensord.vm.reporting.questions import MachineFacts, answer
 from tensord.vm.service.connections import front as front_module
 from tensord.vm.service.connections.front import Front
-from tensord.vm.service.connections.listener import Credentials
+from tensord.vm.service.connections.listener import PeerCredentials
 from tensord.vm.service.connections.registry import ConnectionRegistry
 from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
@@ -82,9 +82,11 @@ class FakeListener:
         self.full: set[bytes] = set()
         self.addressee = b""
 
-    def credentials(self, frame: FakeFrame) -> Credentials:
+    def credentials(self, frame: FakeFrame) -> PeerCredentials:
         """Whose frame it is."""
-        return Credentials(os.getuid(), os.getpid() if self.local else 0, frame.fd, self.connections.get(frame.fd, 0))
+        return PeerCredentials(
+            os.getuid(), os.getpid() if self.local else 0, frame.fd, self.connections.get(frame.fd, 0)
+        )
 
     def send(self, part: Any, flags: int) -> None:
         """Keep whom a message is for, or a message of one part."""
@@ -107,8 +109,8 @@ class Harness:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
         self.engine.join(pair()[0], self.bare.sink)  # the other node never says anything
-        self.places = Places(self.engine)
-        about = About(self.places, Process())
+        self.places = LocationTexts(self.engine)
+        about = MachineFacts(self.places, MachineProcess())
         self.engine.admission.answer = lambda session, what, arguments: answer(
             self.engine, session, what, arguments, about
         )
@@ -118,7 +120,7 @@ class Harness:
             self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1}
         )
         self.registry.departed = self.places.ended
-        self.cut: list[tuple[Any, Credentials]] = []
+        self.cut: list[tuple[Any, PeerCredentials]] = []
         self.front = Front(self.engine, self.registry, lambda listener, who: self.cut.append((listener, who)))
         self.listener: Any = FakeListener(local=local)
         self.encoder = Encoder()

@@ -35,7 +35,7 @@ from tensord.streams.host.cpu import CpuOptions
 from tensord.streams.sim.sim import SimOptions
 from tensord.vm.admission.cancellation import PIECE
 from tensord.vm.engine import Engine, may_go_on
-from tensord.vm.model.session import Called, VmSession, rest_of_run
+from tensord.vm.model.session import HostCallAnswer, VmSession, rest_of_run
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.reporting.live_trace import routine_entries
 from tensord.vm.tracing.analysis.files.parts import RoutineParts
@@ -234,7 +234,7 @@ class Machine:
         self.answers[number] = mine
 
         def reply(request: int, value: Any, error: TensordError | None) -> None:
-            if isinstance(value, Called):
+            if isinstance(value, HostCallAnswer):
                 self.asked.take(number, value)
             elif request:
                 assert request not in mine, f"request {request} was answered twice"

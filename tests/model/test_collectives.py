@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tensord.vm.admission.cancellation import PIECE
-from tensord.vm.admission.collective_group import Group
+from tensord.vm.admission.collective_group import CollectiveGroup
 
 from ..compiled import replaces_parts
 from .programs import FOUR, GPUS, LAUNCHING, Devices
@@ -83,5 +83,5 @@ def forget_tokens(self: Any, *_place: Any) -> list[Any]:  # noqa: ARG001
 
 @replaces_parts
 def test_a_step_that_waits_for_no_chunk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Group, "tokens_read", forget_tokens)
+    monkeypatch.setattr(CollectiveGroup, "tokens_read", forget_tokens)
     assert wrong_in(FIRST, FOUR, crowded=False, seen=Counter())

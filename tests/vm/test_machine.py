@@ -25,7 +25,7 @@ from tensord.vm.failures import Failures
 from tensord.vm.log import log
 from tensord.vm.machine import VirtualMachine
 from tensord.vm.model.directory import Leaving
-from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.locations import LocationTexts
 from tensord.vm.scheduler.fences import MOST as AHEAD
 
 WAIT = 10.0
@@ -263,7 +263,7 @@ def test_bookkeeping_that_fails_is_no_fault_of_the_engine(make_session, monkeypa
     def broken(*_: Any) -> None:
         raise RuntimeError("made by the test")
 
-    monkeypatch.setattr(Places, "ended", broken)
+    monkeypatch.setattr(LocationTexts, "ended", broken)
     other.close()
     assert "bookkeeping has failed" in caplog.text
     assert (session.asarray([1.0]) + 1.0).tolist() == [2.0]

@@ -80,14 +80,14 @@ from ..routines.publishing import published, snapshots, told
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
-from .calls import Calls
+from .calls import CallHandler
 from .cancellation import Cancellation
-from .collectives import Collectives
+from .collectives import CollectiveHandler
 from .collectives_over_nodes import CollectivesOverNodes
 from .durable import Durable
-from .effects import Effects
+from .effects import EffectHandlers
 from .exports import Exports
-from .files import Files
+from .files import FileHandlers
 from .inline import END, FULL, Inline
 from .lookup import (
     check_new,
@@ -100,12 +100,12 @@ from .lookup import (
     refuse_cancelled,
     tensor_of,
 )
-from .names import Names
-from .node_transfers import NodeTransfers
+from .names import NameHandlers
+from .node_transfers import NodeTransferHandlers
 from .quotas import check_chains, check_fields, check_nesting, check_operands, check_tensors, may_refuse_chain
 from .rejection import Rejection, kept, refusal_of
-from .routines import Routines
-from .shares import Shares
+from .routines import RoutineHandlers
+from .shares import ShareHandler
 
 OPS = frozenset((CALL, RELEASE))
 # The client writes all fields of these messages by itself, so a trusted session's are not checked again.
@@ -126,18 +126,18 @@ class Admission:
         self.infer = infer
         self.answer: Answer = know_nothing
         self.holders: Callable[[DeviceState], str] = name_nobody  # set by the runtime: what has a device's memory
-        self.names = names = Names(scheduler, residency, directory)
+        self.names = names = NameHandlers(scheduler, residency, directory)
         self.rejection = rejection = Rejection(scheduler, residency, scheduler.devices)
         self.cancellation = Cancellation(scheduler, residency, directory)
         self.exports = exports = Exports(scheduler, residency, rejection)
         self.inline = inline = Inline(scheduler, residency, names)
-        self.calls = calls = Calls(scheduler, residency, infer, names, rejection)
+        self.calls = calls = CallHandler(scheduler, residency, infer, names, rejection)
         self.accesses = accesses = Accesses(scheduler, residency, inline, exports, rejection)
-        self.effects = effects = Effects(accesses, rejection)
-        files = Files(scheduler, residency, rejection)
+        self.effects = effects = EffectHandlers(accesses, rejection)
+        files = FileHandlers(scheduler, residency, rejection)
         self.durable = durable = Durable(scheduler, residency, names, rejection)
-        self.routines = routines = Routines(scheduler, residency, infer, accesses, effects)
-        self.nodes = nodes = NodeTransfers(scheduler, residency, rejection)
+        self.routines = routines = RoutineHandlers(scheduler, residency, infer, accesses, effects)
+        self.nodes = nodes = NodeTransferHandlers(scheduler, residency, rejection)
         self.handlers: dict[type[NamedMessage], Handler] = {
             Call: calls.call,
             Release: self.release,
@@ -169,8 +169,8 @@ class Admission:
             Flush: files.flush,
             Checkpoint: durable.checkpoint,
             Restore: durable.restore,
-            Share: Shares(scheduler, residency, exports, rejection).share,
-            Collective: CollectivesOverNodes(Collectives(scheduler, residency, rejection), nodes).collective,
+            Share: ShareHandler(scheduler, residency, exports, rejection).share,
+            Collective: CollectivesOverNodes(CollectiveHandler(scheduler, residency, rejection), nodes).collective,
             Send: nodes.send,
             Recv: nodes.recv,
         }

@@ -24,16 +24,16 @@ from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .lookup import check_new, define, enter, label_of, note_maker, plan_of, refuse_cancelled, tensor_of
-from .names import Names
+from .names import NameHandlers
 from .quotas import bytes_written, check_results, check_targets, check_tensors
 from .rejection import Rejection
 
 
-class Calls:
+class CallHandler:
     """The handler of CALL messages."""
 
     def __init__(
-        self, scheduler: Scheduler, residency: Residency, infer: InferCache, names: Names, rejection: Rejection
+        self, scheduler: Scheduler, residency: Residency, infer: InferCache, names: NameHandlers, rejection: Rejection
     ) -> None:
         self.scheduler = scheduler
         self.residency = residency

@@ -53,7 +53,7 @@ class Origin(NamedTuple):
     in_place: bool
 
 
-class Group:
+class CollectiveGroup:
     """The instructions of one collective on this node.
 
     `devices` and `inputs` hold the ranks whose device, or input, is on this node. `schedule`: the steps in which this

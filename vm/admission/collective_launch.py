@@ -26,7 +26,7 @@ from ..model.session import Cause
 from ..model.tensor import Binding, Tensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
-from .collective_group import Group, StepEnd
+from .collective_group import CollectiveGroup, StepEnd
 
 WHOLE: Final = whole(())  # a token stands for the whole result
 
@@ -44,7 +44,7 @@ def library_of(
     return library if calls_of(given) else None
 
 
-class LaunchedGroup(Group):
+class LaunchedGroup(CollectiveGroup):
     """The instructions on this node of a collective that a library carries out."""
 
     def __init__(

@@ -33,7 +33,7 @@ from ..model.tensor import Binding, Tensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
-from .collective_group import Group
+from .collective_group import CollectiveGroup
 from .collective_launch import LaunchedGroup, library_of
 from .groups_at_once import GroupAtOnce
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
@@ -42,7 +42,7 @@ from .quotas import check_results
 from .rejection import Rejection
 
 
-class Collectives:
+class CollectiveHandler:
     """The handler of COLLECTIVE messages."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
@@ -73,9 +73,9 @@ class Collectives:
             return
         ranks, inputs = dict(enumerate(devices)), dict(enumerate(bound))
         if library is not None:
-            group: Group = LaunchedGroup(self.scheduler, self.residency, cause, asked, ranks, inputs, library)
+            group: CollectiveGroup = LaunchedGroup(self.scheduler, self.residency, cause, asked, ranks, inputs, library)
         else:
-            group = Group(self.scheduler, self.residency, cause, asked, ranks, inputs)
+            group = CollectiveGroup(self.scheduler, self.residency, cause, asked, ranks, inputs)
         group.admit(outputs, metas)
 
     def bind(

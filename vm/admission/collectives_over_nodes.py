@@ -50,10 +50,10 @@ from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, Tensor
 from .collective_gang import GangGroup, library_of
-from .collective_group import Group, Origin, part
-from .collectives import Collectives, known
+from .collective_group import CollectiveGroup, Origin, part
+from .collectives import CollectiveHandler, known
 from .lookup import check_new, device_of, refuse_cancelled, tensor_of
-from .node_transfers import Half, Landing, NodeTransfers, Piece
+from .node_transfers import Half, Landing, NodeTransferHandlers, TransferPiece
 from .rejection import located
 
 
@@ -81,7 +81,7 @@ class Participation(NamedTuple):
 class CollectivesOverNodes:
     """The handler of COLLECTIVE messages. A collective on this machine alone goes to `here`."""
 
-    def __init__(self, here: Collectives, transfers: NodeTransfers) -> None:
+    def __init__(self, here: CollectiveHandler, transfers: NodeTransferHandlers) -> None:
         self.here = here
         self.transfers = transfers
         self.turns = Turns()
@@ -103,7 +103,7 @@ class CollectivesOverNodes:
             devices = self.devices_of(message, mine)
             library = library_of(mine.asked, mine.homes, devices)
             bound = self.bind(cause, message, mine, devices, launched=library is not None)
-            group: Group
+            group: CollectiveGroup
             if library is None:
                 group = GroupOverNodes(self, cause, mine, devices, bound)
             else:
@@ -194,7 +194,7 @@ class CollectivesOverNodes:
             (link.fail if sends else link.refuse)(transfer_of(mine.first, task.number), error)
 
 
-class GroupOverNodes(Group):
+class GroupOverNodes(CollectiveGroup):
     """This node's instructions of one collective over nodes. NodeLost if another node is lost."""
 
     def __init__(
@@ -235,12 +235,12 @@ class GroupOverNodes(Group):
         binding, region, link = self.binding(source), source.region, self.links[node]
         half = Half(transfer, link.fail)
         if self.is_in_reach(binding, region):
-            piece = Piece(binding, meta, self.taking(region), self.tokens_read(source))
+            piece = TransferPiece(binding, meta, self.taking(region), self.tokens_read(source))
             self.transfers.admit_send(self.cause, link, half, piece, node, self.limit)
             return
         host = self.host_of(binding.copy.device)
         staged = self.staged(source, f"{label}, packed on {host.name}", host, meta.nbytes)
-        self.transfers.admit_send(self.cause, link, half, Piece(staged, meta), node, self.limit)
+        self.transfers.admit_send(self.cause, link, half, TransferPiece(staged, meta), node, self.limit)
         self.drop(staged)
 
     def receive_chunk(self, task: NodeStep, label: str, transfer: bytes) -> None:
@@ -252,7 +252,7 @@ class GroupOverNodes(Group):
             return
         host, chunk = self.host_of(device), whole(step.source.region.shape)
         scratch = self.scratch(chunk, host)
-        self.admit_recv(Piece(scratch, meta), transfer, task.source)
+        self.admit_recv(TransferPiece(scratch, meta), transfer, task.source)
         if host is device:
             origin = Origin(scratch, chunk, [], StreamKind.P2P, device.backend.copy, 0, True)
         else:
@@ -300,7 +300,7 @@ class GroupOverNodes(Group):
 
         return into
 
-    def admit_recv(self, piece: Piece, transfer: bytes, node: str) -> None:
+    def admit_recv(self, piece: TransferPiece, transfer: bytes, node: str) -> None:
         """Admit the EXPECT and RECV of a chunk. The time limit of its offer includes those of the chunks before."""
         link = self.links[node]
         self.received += 1

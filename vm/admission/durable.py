@@ -17,7 +17,7 @@ from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
 from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
-from ..durability.restoring import Found, look
+from ..durability.restoring import FoundGeneration, look
 from ..durability.taking import NOT_KEPT, CheckpointRequest, Checkpoints
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
@@ -26,14 +26,14 @@ from ..model.tensor import Storage, Tensor
 from ..placement.residency import Residency
 from ..places import real_path
 from ..scheduler.scheduler import Scheduler
-from .names import Names
+from .names import NameHandlers
 from .rejection import Rejection
 
 CALL, LINK, RUN = MessageKind.CALL, MessageKind.LINK, MessageKind.RUN
 PUBLISH, UNPUBLISH = MessageKind.PUBLISH, MessageKind.UNPUBLISH
 
 
-class Watched(NamedTuple):
+class DurableState(NamedTuple):
     """The durable state that a group of messages may change.
 
     `before`: lasting tensors with their storages and versions before the group; `bound`: the names that the group
@@ -48,7 +48,7 @@ class Watched(NamedTuple):
 class Durable:
     """The handlers of CHECKPOINT and RESTORE messages."""
 
-    def __init__(self, scheduler: Scheduler, residency: Residency, names: Names, rejection: Rejection) -> None:
+    def __init__(self, scheduler: Scheduler, residency: Residency, names: NameHandlers, rejection: Rejection) -> None:
         self.scheduler = scheduler
         self.residency = residency
         self.rejection = rejection
@@ -77,7 +77,7 @@ class Durable:
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 
-    def watch(self, session: VmSession, messages: Sequence[Any]) -> Watched | None:
+    def watch(self, session: VmSession, messages: Sequence[Any]) -> DurableState | None:
         """Note the durable state that a group may change, before the group is admitted.
 
         None if no name is durable, and the group publishes none. `messages`: well-formed, not yet decoded.
@@ -97,9 +97,9 @@ class Durable:
         unbound = {name for name in gone if name in directory.durable}
         found = (session.tensors.get(id_) for kind, *fields in messages for id_ in ids_written(session, kind, fields))
         tensors = {tensor for tensor in found if tensor is not None and tensor in directory.lasting}
-        return Watched({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)
+        return DurableState({tensor: (tensor.storage, tensor.storage.version) for tensor in tensors}, bound, unbound)
 
-    def note_changed(self, watched: Watched) -> None:
+    def note_changed(self, watched: DurableState) -> None:
         """Join the durable tensors and names that an admitted group has changed, so that they are written together."""
         changed: set[Member] = {
             tensor
@@ -144,11 +144,11 @@ class Durable:
         instruction.on_end = end
         self.scheduler.admit(instruction)
 
-    def restoring(self, found: Found, names: Collection[str] = ()) -> RestoringInStore:
+    def restoring(self, found: FoundGeneration, names: Collection[str] = ()) -> RestoringInStore:
         """The object that publishes the names found in a generation, or only `names` if there are any."""
         return RestoringInStore(self.checkpoints, found, frozenset(names))
 
-    def restore_at_once(self, found: Found) -> dict[str, Any]:
+    def restore_at_once(self, found: FoundGeneration) -> dict[str, Any]:
         """Publish the names found in a generation at the machine's start, without a session, and return the report."""
         restoring = self.restoring(found)
         while restoring.go_on():

@@ -27,7 +27,7 @@ from .lookup import refuse_cancelled, tensor_of
 from .rejection import Rejection, located
 
 
-class Effects:
+class EffectHandlers:
     """The handlers of CHAIN and EFFECT messages."""
 
     def __init__(self, accesses: Accesses, rejection: Rejection) -> None:

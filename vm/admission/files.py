@@ -53,7 +53,7 @@ TOLD: Final = 256  # entries in one slice of an answer
 LOADED: Final[Maker] = ("load", NOTHING)
 
 
-class Files:
+class FileHandlers:
     """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
@@ -241,7 +241,7 @@ class OpenEnd(InstructionEnd):
     __slots__ = ("files", "number", "request", "session")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, files: Files, session: VmSession, number: int, request: int) -> None:
+    def __init__(self, files: FileHandlers, session: VmSession, number: int, request: int) -> None:
         self.files = files
         self.session = session
         self.number = number

@@ -36,7 +36,7 @@ from ...interpreter.wire.messages import Effect
 from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
-from ..model.session import Called, Cause, HostCall, VmSession
+from ..model.session import Cause, HostCall, HostCallAnswer, VmSession
 from ..model.signature import NOTHING
 from ..model.tensor import Binding, Copy, Tensor
 from ..placement.residency import Residency
@@ -80,13 +80,18 @@ class HostCalls:
         token = self.residency.new_copy(host, 0, 1)
         made = zip(message.outputs, metas, strict=True)
         targets = [self.target(cause, id_, meta, device) for id_, meta in made]
-        asking = Asking(metas, tensors)
+        asking = RunningHostCall(metas, tensors)
         self.ask(cause, message, asking, operands, (token, *chain))
         for target, meta in zip(targets, metas, strict=True):
             self.result(cause, asking, meta, target, token)
 
     def ask(
-        self, cause: Cause, message: Effect, asking: Asking, operands: Sequence[Binding], tokens: Sequence[Copy]
+        self,
+        cause: Cause,
+        message: Effect,
+        asking: RunningHostCall,
+        operands: Sequence[Binding],
+        tokens: Sequence[Copy],
     ) -> None:
         """Admit the instruction that copies the operands, and the one that asks the client.
 
@@ -100,13 +105,13 @@ class HostCalls:
 
         def begin(ended: Callable[[TensordError | None], None]) -> None:
             session.calls[call.id] = HostCall(asking.metas, asking.takes, ended)
-            session.ask_client(message.request, Called(call.id, asking.sent(session), message.callback), None)
+            session.ask_client(message.request, HostCallAnswer(call.id, asking.sent(session), message.callback), None)
 
         call.kernel = begin
         call.on_end = HostCallEnd(session, message.request, asking)
         self.residency.tiers.admit(call)
 
-    def read(self, cause: Cause, asking: Asking, operands: Sequence[Binding], host: DeviceState) -> Copy:
+    def read(self, cause: Cause, asking: RunningHostCall, operands: Sequence[Binding], host: DeviceState) -> Copy:
         """Admit the instruction that copies the operands, and return its token."""
         session, token = cause.session, self.residency.new_copy(host, 0, 1)
         reads = self.scheduler.new_instruction(session, Opcode.ACCESS, LABEL, host, cause.location)
@@ -133,7 +138,7 @@ class HostCalls:
         note_maker(tensor.storage, (LABEL, NOTHING), cause.location, self.scheduler.now)
         return Binding(copy, tensor, 0, None)
 
-    def result(self, cause: Cause, asking: Asking, meta: Meta, target: Binding, token: Copy) -> None:
+    def result(self, cause: Cause, asking: RunningHostCall, meta: Meta, target: Binding, token: Copy) -> None:
         """Admit the upload of a result, whose bytes the client returns later."""
         copy, device = target.copy, target.copy.device
         host = device.backend.host
@@ -182,10 +187,10 @@ class HostCalls:
         except TensordError:
             metas = ()
         self.rejection.reject(session, error, message.outputs, message.location, LABEL, metas, home)
-        session.ask_client(message.request, Called(0, None, None), None)
+        session.ask_client(message.request, HostCallAnswer(0, None, None), None)
 
 
-class Asking:
+class RunningHostCall:
     """One call: the metas of its results, the functions that take the results, the operands' values and their bytes."""
 
     __slots__ = ("metas", "nbytes", "takes", "values")
@@ -208,7 +213,7 @@ class OperandsEnd(InstructionEnd):
 
     __slots__ = ("asking",)
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: RunningHostCall) -> None:
         self.asking = asking
 
     def retired(self, done: Instruction) -> None:
@@ -221,7 +226,7 @@ class HostCallEnd(InstructionEnd):
     __slots__ = ("asking", "request", "session")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, session: VmSession, request: int, asking: Asking) -> None:
+    def __init__(self, session: VmSession, request: int, asking: RunningHostCall) -> None:
         self.session = session
         self.request = request
         self.asking = asking
@@ -229,7 +234,7 @@ class HostCallEnd(InstructionEnd):
     def retired(self, done: Instruction) -> None:
         session = self.session
         self.asking.sent(session)
-        session.ask_client(self.request, Called(done.id, None, None), None)
+        session.ask_client(self.request, HostCallAnswer(done.id, None, None), None)
         waiting = session.calls.pop(done.id, None)
         if waiting is not None:
             waiting.ended(done.error)

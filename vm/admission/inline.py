@@ -66,7 +66,7 @@ from .at_once import (
     readable,
     writable,
 )
-from .names import Names
+from .names import NameHandlers
 
 COPIED_BYTES = 1 << 14  # uploads up to this size are copied rather than adopted
 # The opcodes in records, as plain strings: reading the value of an enum's member takes much longer.
@@ -83,7 +83,7 @@ Bound: TypeAlias = tuple[Sequence[Any], tuple[int, ...], Sequence[Copy]]
 class Inline:
     """Runs messages at admission. A method that cannot run its message returns False, and has changed nothing."""
 
-    def __init__(self, scheduler: Scheduler, residency: Residency, names: Names) -> None:
+    def __init__(self, scheduler: Scheduler, residency: Residency, names: NameHandlers) -> None:
         self.scheduler = scheduler
         self.residency = residency
         self.names = names

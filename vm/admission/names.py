@@ -20,7 +20,7 @@ from ..scheduler.scheduler import Scheduler
 from .quotas import check_names, check_published
 
 
-class Names:
+class NameHandlers:
     """Publishes, looks up and removes names, and releases handles."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, directory: Directory) -> None:

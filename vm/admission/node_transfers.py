@@ -53,7 +53,7 @@ NO_NODE: Final = "this machine has no node name, so it cannot exchange values wi
 
 
 def whole_of(array: Any) -> Any:
-    """The whole array: the default of `Piece.take`."""
+    """The whole array: the default of `TransferPiece.take`."""
     return array
 
 
@@ -115,7 +115,7 @@ class HalfEnd(InstructionEnd):
             self.half.withdraw(doomed.describe(doomed.error))
 
 
-class Piece(NamedTuple):
+class TransferPiece(NamedTuple):
     """A value, or a part of a value, that is sent or received.
 
     `take`: from the value's array to the part's; `tokens`: the tokens of the part (`collectives`).
@@ -141,7 +141,7 @@ class Landing(NamedTuple):
     writes: tuple[Copy, ...]
 
 
-class NodeTransfers:
+class NodeTransferHandlers:
     """The handlers of SEND and RECV messages. `links`: None on a machine without a node name."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, rejection: Rejection) -> None:
@@ -198,10 +198,12 @@ class NodeTransfers:
                 half.withdraw(located(session, error, location, "send"))
             self.rejection.deny(session, error, 0, location, "send")
             return
-        self.admit_send(cause, link, half, Piece(source, known(source.tensor)), node)
+        self.admit_send(cause, link, half, TransferPiece(source, known(source.tensor)), node)
         drop_packed(source)
 
-    def admit_send(self, cause: Cause, link: NodeLink, half: Half, piece: Piece, node: str, limit: int = 0) -> None:
+    def admit_send(
+        self, cause: Cause, link: NodeLink, half: Half, piece: TransferPiece, node: str, limit: int = 0
+    ) -> None:
         """Admit the instruction that sends a piece. `limit`: nanoseconds; 0 for none."""
         source, meta, take, _ = piece
         label = str(LinkLabel.of(SEND, node, half.transfer))
@@ -251,7 +253,7 @@ class NodeTransfers:
             return
         label = LinkLabel.of(RECV, message.node, message.transfer)
         target = self.make_tensor(cause, message.output, meta, home, device, label)
-        self.admit_recv(cause, link, half, Piece(target, meta), message.node)
+        self.admit_recv(cause, link, half, TransferPiece(target, meta), message.node)
 
     def place_for(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
         """The device that receives the value, after the checks of devices, quotas and shares."""
@@ -281,7 +283,13 @@ class NodeTransfers:
         return Binding(copy, tensor, 0, None)
 
     def admit_recv(
-        self, cause: Cause, link: NodeLink, half: Half, piece: Piece, node: str, limits: tuple[int, int] = (0, 0)
+        self,
+        cause: Cause,
+        link: NodeLink,
+        half: Half,
+        piece: TransferPiece,
+        node: str,
+        limits: tuple[int, int] = (0, 0),
     ) -> None:
         """Admit the EXPECT and the RECV of a piece. `limits`: nanoseconds for each; 0 for none."""
         target, meta = piece.binding, piece.meta

@@ -25,13 +25,13 @@ from ..model.session import VmSession
 from ..model.unfolding import Answer, Unfolding
 from ..placement.residency import Residency
 from ..routines.compiling.segments import LONGEST
-from ..routines.op_by_op.run import Ids, Results
+from ..routines.op_by_op.run import RunIds, StepResults
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import add_part, check_in_group, check_run, drop, link, routine_of, steps_of_runs, written_by
 from ..routines.publishing import keep_convention
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
-from .effects import Effects
+from .effects import EffectHandlers
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
 from .quotas import check_operands
 from .rejection import kept
@@ -40,7 +40,7 @@ from .segments import UNBOUNDED, Segments
 PATIENCE = 1  # runs of a routine op by op before it is compiled
 
 
-class Routines:
+class RoutineHandlers:
     """The handlers of PROGRAM, LINK and RUN messages."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Routines:
         residency: Residency,
         infer: InferCache,
         accesses: Accesses,
-        effects: Effects,
+        effects: EffectHandlers,
     ) -> None:
         self.scheduler = scheduler
         self.infer = infer
@@ -126,7 +126,7 @@ class Routines:
         if better is not routine and are_apart(session, better.program, outside):
             routine = better
         unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
-        ids = Ids(routine.program, outside, newest, unfolder.new)
+        ids = RunIds(routine.program, outside, newest, unfolder.new)
         messages, trace = unfolder.program(routine, ids, message.numbers), self.trace(session, routine, message)
         finish = partial(self.finish, session, routine, ids, message, trace)
         session.unfolding = Unfolding(messages, finish, unfolder.stop, routine.program.asks, trace)
@@ -149,11 +149,11 @@ class Routines:
         pieces, program = self.segments.pieces(session, routine), routine.program
         if len(pieces) != 1 or len(pieces[0]) == 1:
             return False
-        ids = Ids(program, outside, session.newest, results=message.outputs)
+        ids = RunIds(program, outside, session.newest, results=message.outputs)
         return self.segments.admit(session, routine, pieces[0], ids, message.numbers, message.location)
 
     def finish(
-        self, session: VmSession, routine: SessionProgram, ids: Ids, message: Run, trace: tuple[int, ...] = ()
+        self, session: VmSession, routine: SessionProgram, ids: RunIds, message: Run, trace: tuple[int, ...] = ()
     ) -> None:
         """Give the results the ids that the message names, after the last step."""
         self.scheduler.note_run(session, trace)
@@ -227,7 +227,7 @@ def are_apart(session: VmSession, program: Program, outside: Sequence[int]) -> b
 class SessionRuns:
     """The requests of one session's runs to the engine: the implementation of `unfolding.Engine`."""
 
-    def __init__(self, routines: Routines, session: VmSession) -> None:
+    def __init__(self, routines: RoutineHandlers, session: VmSession) -> None:
         self.routines = routines
         self.session = session
         self.iterations = session.limits.iterations
@@ -257,7 +257,9 @@ class SessionRuns:
             self.routines.segments.adopt(self.session, routine, self.routines.patience)
         return routine.runs > self.routines.patience and not routine.refused and self.session.cancelled is None
 
-    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(
+        self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
+    ) -> bool:
         """Admit a piece as a segment; False if it must run op by op."""
         segments = self.routines.segments
         if not self.compiles(routine):
@@ -272,7 +274,7 @@ class SessionRuns:
         return admitted
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op, and return its number (`Routines.sign`)."""
+        """Make the signature of an op, and return its number (`RoutineHandlers.sign`)."""
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
@@ -299,7 +301,9 @@ class SessionRuns:
         """Give tensors other ids."""
         self.routines.rename(self.session, pairs)
 
-    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+    def fail(
+        self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
+    ) -> None:
         """Poison the results and targets of a step, with `error`, or with the error of `answer`."""
         session, routines = self.session, self.routines
         rejection = routines.rejection

@@ -23,10 +23,10 @@ from ..model.launches import Launches
 from ..model.session import VmSession
 from ..model.tensor import Copy, Storage
 from ..placement.residency import Residency
-from ..routines.op_by_op.run import Ids
+from ..routines.op_by_op.run import RunIds
 from ..routines.running.instruction import RunInstruction
 from ..routines.running.replay import Replay, Stamps, timed
-from ..routines.running.segment import Segment
+from ..routines.running.segment import CompiledSegment
 from ..scheduler.scheduler import Scheduler
 from .at_once import (
     begin_failed,
@@ -55,8 +55,8 @@ class RunsAtOnce:
     def run(
         self,
         session: VmSession,
-        segment: Segment,
-        ids: Ids,
+        segment: CompiledSegment,
+        ids: RunIds,
         numbers: Sequence[Scalar],
         location: int,
         stamps: Stamps | None = None,
@@ -89,8 +89,8 @@ class RunsAtOnce:
         self,
         operands: Operands,
         session: VmSession,
-        segment: Segment,
-        ids: Ids,
+        segment: CompiledSegment,
+        ids: RunIds,
         numbers: Sequence[Scalar],
         location: int,
         stamps: Stamps | None,
@@ -154,7 +154,7 @@ class RunsAtOnce:
             backend.free(buffers[-1])
         return True
 
-    def allocate(self, segment: Segment, *, own: bool) -> list[Any] | None:
+    def allocate(self, segment: CompiledSegment, *, own: bool) -> list[Any] | None:
         """Allocate the results and, unless `own`, an arena as the last buffer; None if memory is short."""
         backend = segment.plan.device.backend
         found: list[Any] = []
@@ -168,7 +168,7 @@ class RunsAtOnce:
         return found
 
     def define(
-        self, session: VmSession, segment: Segment, buffers: Sequence[Any], ids: Ids, location: int
+        self, session: VmSession, segment: CompiledSegment, buffers: Sequence[Any], ids: RunIds, location: int
     ) -> list[Copy]:
         """Define the results in these buffers, and return their copies."""
         plan, residency = segment.plan, self.residency
@@ -216,7 +216,7 @@ class Operands:
         self.storages: list[Storage] = []
         self.passing = passing
 
-    def find(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
+    def find(self, session: VmSession, segment: CompiledSegment, ids: RunIds) -> bool:
         """Find the operands; False if one is not healthy and finished, or if something else uses a target."""
         device, tensors, outside = segment.plan.device, session.tensors, ids.outside
         arrays, copies, inputs = self.arrays, self.copies, len(outside)
@@ -240,7 +240,7 @@ class Operands:
                 touch(tensors[id_].storage, device)
         return True
 
-    def find_written(self, session: VmSession, segment: Segment, ids: Ids) -> bool:
+    def find_written(self, session: VmSession, segment: CompiledSegment, ids: RunIds) -> bool:
         """Find the targets; False if something else uses one, or if one is an operand twice."""
         device, tensors, outside, inputs = segment.plan.device, session.tensors, ids.outside, len(ids.outside)
         arrays, written, storages = self.arrays, self.written, self.storages
@@ -284,12 +284,12 @@ def launch_all(calls: Iterator[Any], order: LaunchOrder) -> None:
             order.issued += 1
 
 
-def is_small(segment: Segment) -> bool:
+def is_small(segment: CompiledSegment) -> bool:
     """Whether every kernel is small and has no temporaries."""
     return segment.recipe.largest <= segment.plan.device.inline_work and not segment.recipe.scratch
 
 
-def has_room(session: VmSession, segment: Segment, *, own: bool) -> bool:
+def has_room(session: VmSession, segment: CompiledSegment, *, own: bool) -> bool:
     """Whether results, arena and temporaries fit now, and into the session's quotas. `own`: the arena may exist."""
     plan, account, need = segment.plan, session.account, segment.need + segment.recipe.scratch
     device, backend = plan.device, plan.device.backend

@@ -30,13 +30,13 @@ from ..routines.compiling.inside import segment_record
 from ..routines.compiling.passes import Improved, ImprovedPrograms, crowds, lacks
 from ..routines.compiling.recipe import Recipe, compile_segment
 from ..routines.compiling.segments import LARGEST, LONGEST, Piece, cutting, is_view, why_outside, work_of_time
-from ..routines.op_by_op.run import Ids
+from ..routines.op_by_op.run import RunIds
 from ..routines.running.instruction import RunInstruction
 from ..routines.running.replay import Stamps
-from ..routines.running.segment import Segment
+from ..routines.running.segment import CompiledSegment
 from ..routines.running.segment_plan import SegmentPlan
 from ..scheduler.scheduler import Scheduler
-from ..tracing.ring import Ring
+from ..tracing.ring import RecordRing
 from .lookup import define, enter, note_maker
 from .quotas import check_results, check_targets, check_tensors
 from .runs_at_once import RunsAtOnce
@@ -133,16 +133,16 @@ class Segments:
             return -1
         return plan.work + work_of_time(plan.device.backend.time_of(plan.work))
 
-    def segment(self, session: VmSession, routine: SessionProgram, piece: Piece) -> Segment | None:
+    def segment(self, session: VmSession, routine: SessionProgram, piece: Piece) -> CompiledSegment | None:
         """The compiled segment of a piece; None if it can only run op by op, or cannot be compiled now."""
-        found: Segment | None = routine.segments.get(piece.start)
+        found: CompiledSegment | None = routine.segments.get(piece.start)
         if found is None and piece.start not in routine.segments and self.spend(len(piece)):
             program = routine.program
             recipe = self.recipe(session, routine, piece)
             if recipe is not None:
                 self.note(session, routine, recipe)
                 device = self.scheduler.devices[routine.devices[program.steps[piece.start].device]]
-                found = Segment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
+                found = CompiledSegment(program, recipe, SegmentPlan(routine, recipe, device, session.id))
             routine.segments[piece.start] = found
         return found
 
@@ -189,7 +189,7 @@ class Segments:
         session: VmSession,
         routine: SessionProgram,
         piece: Piece,
-        ids: Ids,
+        ids: RunIds,
         numbers: Sequence[Scalar],
         location: int,
     ) -> bool:
@@ -230,7 +230,7 @@ class Segments:
         self.share_views(session, segment, ids)
         return True
 
-    def share_views(self, session: VmSession, segment: Segment, ids: Ids) -> None:
+    def share_views(self, session: VmSession, segment: CompiledSegment, ids: RunIds) -> None:
         """Define the views among the segment's results, and release the bases that only the views need."""
         recipe = segment.recipe
         for variable, base, offset, strides, meta in recipe.views:
@@ -251,7 +251,12 @@ class Segments:
         return not session.strict
 
     def has_room(
-        self, session: VmSession, device: DeviceState, segment: Segment, tensors: Sequence[Tensor], location: int
+        self,
+        session: VmSession,
+        device: DeviceState,
+        segment: CompiledSegment,
+        tensors: Sequence[Tensor],
+        location: int,
     ) -> bool:
         """Whether arena, results and operands fit into the device's planned memory, and into the session's quotas.
 
@@ -286,9 +291,9 @@ class Segments:
     def issue(
         self,
         session: VmSession,
-        segment: Segment,
+        segment: CompiledSegment,
         tensors: Sequence[Tensor],
-        ids: Ids,
+        ids: RunIds,
         numbers: Sequence[Scalar],
         location: int,
         stamps: Stamps | None = None,
@@ -332,7 +337,7 @@ class StampsEnd(InstructionEnd):
 
     __slots__ = ("ring",)
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: RecordRing) -> None:
         self.ring = ring
 
     def retired(self, done: Instruction) -> None:

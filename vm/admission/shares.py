@@ -55,7 +55,7 @@ class Lent(NamedTuple):
     place: tuple[Any, ...]
 
 
-class Shares:
+class ShareHandler:
     """The handler of SHARE messages."""
 
     def __init__(self, scheduler: Scheduler, residency: Residency, exports: Exports, rejection: Rejection) -> None:

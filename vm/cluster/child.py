@@ -44,7 +44,7 @@ class Told(Protocol):
         """The exit status, or the negative number of a signal."""
 
 
-class Process(Protocol):
+class DaemonProcess(Protocol):
     """A running daemon."""
 
     @property
@@ -59,7 +59,7 @@ class Process(Protocol):
 class Start(Protocol):
     """Starts a daemon with a configuration file."""
 
-    def __call__(self, config: Path, runtime: Path, watchdog: float, told: Told) -> Process: ...
+    def __call__(self, config: Path, runtime: Path, watchdog: float, told: Told) -> DaemonProcess: ...
 
 
 def start_daemon(config: Path, runtime: Path, watchdog: float, told: Told) -> Child:

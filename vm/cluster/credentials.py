@@ -9,18 +9,18 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ClusterCredentials:
     """`token`: proves to other daemons that a daemon belongs to the cluster. `clients`: public keys by names."""
 
     version: int = 1
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     clients: Mapping[str, str] = field(default_factory=dict)
 
-    def with_client(self, name: str, key: str) -> Credentials:
+    def with_client(self, name: str, key: str) -> ClusterCredentials:
         """A later version that lets that client in, in the place of one of the same name."""
         return replace(self, version=self.version + 1, clients={**self.clients, name: key})
 
-    def rotated(self) -> Credentials:
+    def rotated(self) -> ClusterCredentials:
         """A later version with a new token."""
         return replace(self, version=self.version + 1, token=secrets.token_hex(16))
 
@@ -28,5 +28,5 @@ class Credentials:
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Credentials:
+    def from_plain(cls, plain: Mapping[str, Any]) -> ClusterCredentials:
         return cls(int(plain["version"]), str(plain["token"]), dict(plain["clients"]))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 Row: TypeAlias = Mapping[str, Any]
 
 
-class Figure(NamedTuple):
+class ClusterFigure(NamedTuple):
     """`text`: what it means. `of`: reads it from a row."""
 
     text: str
@@ -16,32 +16,38 @@ class Figure(NamedTuple):
 
 
 # From the supervisor's row: also while no daemon serves.
-OF_A_NODE: Final[Mapping[str, Figure]] = {
-    "tensord_up": Figure("1 while the node's daemon serves", lambda row: float(row["up"])),
-    "tensord_incarnation": Figure("Starts of the node's daemon", lambda row: row["incarnation"]),
-    "tensord_uptime_seconds": Figure("Seconds since the daemon began to serve", lambda row: row["uptime"] or 0.0),
-    "tensord_failures": Figure("Starts in a row that have failed", lambda row: row["failures"]),
+OF_A_NODE: Final[Mapping[str, ClusterFigure]] = {
+    "tensord_up": ClusterFigure("1 while the node's daemon serves", lambda row: float(row["up"])),
+    "tensord_incarnation": ClusterFigure("Starts of the node's daemon", lambda row: row["incarnation"]),
+    "tensord_uptime_seconds": ClusterFigure(
+        "Seconds since the daemon began to serve", lambda row: row["uptime"] or 0.0
+    ),
+    "tensord_failures": ClusterFigure("Starts in a row that have failed", lambda row: row["failures"]),
 }
 # From what the daemon says of itself.
-OF_A_DAEMON: Final[Mapping[str, Figure]] = {
-    "tensord_memory_bytes": Figure("Resident memory of the daemon", lambda row: row["memory"]),
-    "tensord_sessions": Figure("Open sessions", lambda row: row["sessions"]),
-    "tensord_tensors": Figure("Live tensors", lambda row: row["tensors"]),
-    "tensord_names": Figure("Published names", lambda row: row["names"]),
-    "tensord_instructions_live": Figure(
+OF_A_DAEMON: Final[Mapping[str, ClusterFigure]] = {
+    "tensord_memory_bytes": ClusterFigure("Resident memory of the daemon", lambda row: row["memory"]),
+    "tensord_sessions": ClusterFigure("Open sessions", lambda row: row["sessions"]),
+    "tensord_tensors": ClusterFigure("Live tensors", lambda row: row["tensors"]),
+    "tensord_names": ClusterFigure("Published names", lambda row: row["names"]),
+    "tensord_instructions_live": ClusterFigure(
         "Instructions admitted and not finished", lambda row: row["instructions"]["live"]
     ),
-    "tensord_instructions_finished": Figure("Instructions finished so far", lambda row: row["instructions"]["retired"]),
-    "tensord_instructions_failed": Figure("Instructions failed so far", lambda row: row["instructions"]["failed"]),
-    "tensord_kernels_hanging": Figure("Kernels that hang", lambda row: len(row["hung"])),
+    "tensord_instructions_finished": ClusterFigure(
+        "Instructions finished so far", lambda row: row["instructions"]["retired"]
+    ),
+    "tensord_instructions_failed": ClusterFigure(
+        "Instructions failed so far", lambda row: row["instructions"]["failed"]
+    ),
+    "tensord_kernels_hanging": ClusterFigure("Kernels that hang", lambda row: len(row["hung"])),
 }
-OF_A_DEVICE: Final[Mapping[str, Figure]] = {
-    "tensord_device_used_bytes": Figure("Memory of tensors on a device", lambda device: device["used"]),
-    "tensord_device_limit_bytes": Figure("Memory that a device has for tensors", lambda device: device["limit"]),
-    "tensord_device_evicted_bytes": Figure(
+OF_A_DEVICE: Final[Mapping[str, ClusterFigure]] = {
+    "tensord_device_used_bytes": ClusterFigure("Memory of tensors on a device", lambda device: device["used"]),
+    "tensord_device_limit_bytes": ClusterFigure("Memory that a device has for tensors", lambda device: device["limit"]),
+    "tensord_device_evicted_bytes": ClusterFigure(
         "Bytes of tensors that had to leave a device so far", lambda device: device["eviction"]["evicted"]["bytes"]
     ),
-    "tensord_device_lost": Figure("1 for a lost device", lambda device: float(bool(device["lost"]))),
+    "tensord_device_lost": ClusterFigure("1 for a lost device", lambda device: float(bool(device["lost"]))),
 }
 
 
@@ -54,6 +60,6 @@ def figures(row: Row, status: Row | None) -> Iterator[tuple[str, str, float]]:
             yield from _read(OF_A_DEVICE, one, device)
 
 
-def _read(table: Mapping[str, Figure], row: Row, device: str = "") -> Iterator[tuple[str, str, float]]:
+def _read(table: Mapping[str, ClusterFigure], row: Row, device: str = "") -> Iterator[tuple[str, str, float]]:
     for name, figure in table.items():
         yield name, device, float(figure.of(row))

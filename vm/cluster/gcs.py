@@ -45,14 +45,14 @@ class CallOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Reply(NamedTuple):
+class GcsReply(NamedTuple):
     """An answer, and the versions that Ray has told with it: of "ray" and "python", as far as it has."""
 
     answer: CallOutcome
     versions: Mapping[str, str] = MappingProxyType({})
 
 
-def call(host: str, port: int, token: str, seconds: float) -> Reply:
+def call(host: str, port: int, token: str, seconds: float) -> GcsReply:
     """Whether Ray's GCS lets in a caller with that token, "" for none. OSError if nobody listens or answers."""
     deadline = time.monotonic() + seconds
     with socket.create_connection((host, port), seconds) as connection:
@@ -80,20 +80,20 @@ def request(authority: str, token: str) -> bytes:
     )
 
 
-def judged(received: Iterator[tuple[int, int, int, bytes]]) -> Reply:
+def judged(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
     """What the frames of the other side say."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:
-        return Reply(CallOutcome.FOREIGN)
+        return GcsReply(CallOutcome.FOREIGN)
     for kind, flags, stream, payload in received:
         if stream == STREAM and kind == DATA:
             found = {name.decode(): version.decode() for name, version in VERSION.findall(payload)}
-            return Reply(CallOutcome.ADMITTED, found)
+            return GcsReply(CallOutcome.ADMITTED, found)
         if stream == STREAM and kind == HEADERS and flags & END_STREAM:
-            return Reply(_refusal(payload))
+            return GcsReply(_refusal(payload))
         if kind == GOAWAY:
             break
-    return Reply(CallOutcome.UNKNOWN)
+    return GcsReply(CallOutcome.UNKNOWN)
 
 
 def _refusal(fields: bytes) -> CallOutcome:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...interpreter.whole_file import write_whole
 from ...interpreter.wire.keys import create, paths, read_public
-from .credentials import Credentials
+from .credentials import ClusterCredentials
 
 SERVER: Final = "server"
 
@@ -55,13 +55,13 @@ class Home:
 
     # -- who may connect -------------------------------------------------------------------------------------------
 
-    def credentials(self) -> Credentials | None:
+    def credentials(self) -> ClusterCredentials | None:
         """Those that were kept here; None if there are none, or they are damaged."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return Credentials.from_plain(json.loads(self._credentials.read_text()))
+            return ClusterCredentials.from_plain(json.loads(self._credentials.read_text()))
         return None
 
-    def let_in(self, credentials: Credentials) -> None:
+    def let_in(self, credentials: ClusterCredentials) -> None:
         """Keep these, and let in their clients and nobody else; the daemon reads the list again."""
         write_whole(self._credentials, json.dumps(credentials.to_plain()), mode=0o600)
         lines = [f"{key} {name}\n" for name, key in credentials.clients.items()]

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 
 from ...interpreter.errors import TensordError
 from . import configuration, ports
-from .child import Process, Start, ended_by
+from .child import DaemonProcess, Start, ended_by
 from .home import Home, private
-from .lifecycle import Action, DaemonProcessState, Event, Lifecycle, Patience
+from .lifecycle import Action, DaemonEvent, DaemonProcessState, Lifecycle, Patience
 from .members import LEFT, LOST, UP
 from .specification import Specification
 
@@ -77,7 +77,7 @@ class Keeper:
         self.ports: tuple[int, ...] = tuple(self.home.kept().get("ports", ()))
         self.incarnation = int(self.home.kept().get("incarnation", 0))
         self._start, self._clock = start, clock
-        self._process: Process | None = None
+        self._process: DaemonProcess | None = None
         self._timer: Timer | None = None
         self._heard = 0.0  # when the daemon's loop last turned
 
@@ -91,9 +91,9 @@ class Keeper:
     def begin(self, *, after: int = 0) -> None:
         """Start the daemon for the first time. `after`: the last incarnation that others know of."""
         self.incarnation = max(self.incarnation, after)
-        self.take(Event.STARTED)
+        self.take(DaemonEvent.STARTED)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: DaemonEvent) -> None:
         """Make the step for an event; IllegalStep if the state has none."""
         action = self.lifecycle.take(event, self.now())
         if self._timer is not None:
@@ -111,7 +111,7 @@ class Keeper:
 
     def _is_due(self) -> None:
         self._timer = None
-        self.take(Event.DUE)
+        self.take(DaemonEvent.DUE)
 
     def _call_at(self, when: float | None, callback: Callable[[], object]) -> Timer | None:
         return None if when is None else self._clock.call_at(when, callback)
@@ -159,9 +159,9 @@ class Keeper:
     # -- what a process reports ------------------------------------------------------------------------------------
 
     def ready(self) -> None:
-        if self.lifecycle.allows(Event.READY):
+        if self.lifecycle.allows(DaemonEvent.READY):
             self.served_since = self.now()
-            self.take(Event.READY)
+            self.take(DaemonEvent.READY)
 
     def alive(self) -> None:
         self._heard = self.now()
@@ -169,10 +169,10 @@ class Keeper:
     def look(self) -> None:
         """Has the daemon's loop turned lately? To be called now and then."""
         silent = self.now() - self._heard
-        if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(Event.HUNG):
+        if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(DaemonEvent.HUNG):
             self.note(f"supervisor: the daemon has not turned for {silent:.0f} s, and is killed")
             self.failure = f"its loop did not turn for {silent:.0f} s"
-            self.take(Event.HUNG)
+            self.take(DaemonEvent.HUNG)
 
     def exited(self, status: int) -> None:
         self._process = None
@@ -183,7 +183,7 @@ class Keeper:
         if not wanted:
             self.note(f"supervisor: {ended_by(status)}")
             self.failure = self._explained(status)
-        self.take(Event.EXITED)
+        self.take(DaemonEvent.EXITED)
 
     def _explained(self, status: int) -> str:
         """Why a daemon has ended, in its own words: it prints an error of a start in a line of this form."""

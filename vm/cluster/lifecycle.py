@@ -32,7 +32,7 @@ class DaemonProcessState(StrEnum):
     STOPPED = "stopped"
 
 
-class Event(StrEnum):
+class DaemonEvent(StrEnum):
     """What has happened to the daemon, or is wanted of it."""
 
     STARTED = "started"
@@ -56,36 +56,36 @@ class Action(StrEnum):
     NOTHING = "nothing"
 
 
-TABLE: Final[Mapping[tuple[DaemonProcessState, Event], DaemonProcessState]] = MappingProxyType(
+TABLE: Final[Mapping[tuple[DaemonProcessState, DaemonEvent], DaemonProcessState]] = MappingProxyType(
     {
-        (DaemonProcessState.NEW, Event.STARTED): DaemonProcessState.STARTING,
-        (DaemonProcessState.STARTING, Event.READY): DaemonProcessState.SERVING,
-        (DaemonProcessState.STARTING, Event.EXITED): DaemonProcessState.WAITING,
-        (DaemonProcessState.STARTING, Event.DUE): DaemonProcessState.KILLED,
-        (DaemonProcessState.STARTING, Event.RESTART): DaemonProcessState.RESTARTING,
-        (DaemonProcessState.STARTING, Event.DRAIN): DaemonProcessState.STOPPING,  # nobody is connected yet
-        (DaemonProcessState.STARTING, Event.STOP): DaemonProcessState.STOPPING,
-        (DaemonProcessState.SERVING, Event.EXITED): DaemonProcessState.WAITING,
-        (DaemonProcessState.SERVING, Event.HUNG): DaemonProcessState.KILLED,
-        (DaemonProcessState.SERVING, Event.DRAIN): DaemonProcessState.DRAINING,
-        (DaemonProcessState.SERVING, Event.RESTART): DaemonProcessState.RESTARTING,
-        (DaemonProcessState.SERVING, Event.STOP): DaemonProcessState.STOPPING,
-        (DaemonProcessState.DRAINING, Event.EMPTIED): DaemonProcessState.STOPPING,
-        (DaemonProcessState.DRAINING, Event.DUE): DaemonProcessState.STOPPING,
-        (DaemonProcessState.DRAINING, Event.STOP): DaemonProcessState.STOPPING,
-        (DaemonProcessState.DRAINING, Event.EXITED): DaemonProcessState.STOPPED,
-        (DaemonProcessState.DRAINING, Event.HUNG): DaemonProcessState.STOPPING,
-        (DaemonProcessState.RESTARTING, Event.EXITED): DaemonProcessState.STARTING,
-        (DaemonProcessState.RESTARTING, Event.DUE): DaemonProcessState.KILLED,
-        (DaemonProcessState.RESTARTING, Event.STOP): DaemonProcessState.STOPPING,
-        (DaemonProcessState.KILLED, Event.EXITED): DaemonProcessState.WAITING,
-        (DaemonProcessState.KILLED, Event.STOP): DaemonProcessState.STOPPING,
-        (DaemonProcessState.WAITING, Event.DUE): DaemonProcessState.STARTING,
-        (DaemonProcessState.WAITING, Event.RESTART): DaemonProcessState.STARTING,
-        (DaemonProcessState.WAITING, Event.DRAIN): DaemonProcessState.STOPPED,
-        (DaemonProcessState.WAITING, Event.STOP): DaemonProcessState.STOPPED,
-        (DaemonProcessState.STOPPING, Event.DUE): DaemonProcessState.STOPPING,
-        (DaemonProcessState.STOPPING, Event.EXITED): DaemonProcessState.STOPPED,
+        (DaemonProcessState.NEW, DaemonEvent.STARTED): DaemonProcessState.STARTING,
+        (DaemonProcessState.STARTING, DaemonEvent.READY): DaemonProcessState.SERVING,
+        (DaemonProcessState.STARTING, DaemonEvent.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.STARTING, DaemonEvent.DUE): DaemonProcessState.KILLED,
+        (DaemonProcessState.STARTING, DaemonEvent.RESTART): DaemonProcessState.RESTARTING,
+        (DaemonProcessState.STARTING, DaemonEvent.DRAIN): DaemonProcessState.STOPPING,  # nobody is connected yet
+        (DaemonProcessState.STARTING, DaemonEvent.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.SERVING, DaemonEvent.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.SERVING, DaemonEvent.HUNG): DaemonProcessState.KILLED,
+        (DaemonProcessState.SERVING, DaemonEvent.DRAIN): DaemonProcessState.DRAINING,
+        (DaemonProcessState.SERVING, DaemonEvent.RESTART): DaemonProcessState.RESTARTING,
+        (DaemonProcessState.SERVING, DaemonEvent.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, DaemonEvent.EMPTIED): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, DaemonEvent.DUE): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, DaemonEvent.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.DRAINING, DaemonEvent.EXITED): DaemonProcessState.STOPPED,
+        (DaemonProcessState.DRAINING, DaemonEvent.HUNG): DaemonProcessState.STOPPING,
+        (DaemonProcessState.RESTARTING, DaemonEvent.EXITED): DaemonProcessState.STARTING,
+        (DaemonProcessState.RESTARTING, DaemonEvent.DUE): DaemonProcessState.KILLED,
+        (DaemonProcessState.RESTARTING, DaemonEvent.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.KILLED, DaemonEvent.EXITED): DaemonProcessState.WAITING,
+        (DaemonProcessState.KILLED, DaemonEvent.STOP): DaemonProcessState.STOPPING,
+        (DaemonProcessState.WAITING, DaemonEvent.DUE): DaemonProcessState.STARTING,
+        (DaemonProcessState.WAITING, DaemonEvent.RESTART): DaemonProcessState.STARTING,
+        (DaemonProcessState.WAITING, DaemonEvent.DRAIN): DaemonProcessState.STOPPED,
+        (DaemonProcessState.WAITING, DaemonEvent.STOP): DaemonProcessState.STOPPED,
+        (DaemonProcessState.STOPPING, DaemonEvent.DUE): DaemonProcessState.STOPPING,
+        (DaemonProcessState.STOPPING, DaemonEvent.EXITED): DaemonProcessState.STOPPED,
     }
 )
 
@@ -101,9 +101,9 @@ ACTIONS: Final[Mapping[DaemonProcessState, Action]] = MappingProxyType(
 
 FAILED: Final = frozenset(
     {
-        (DaemonProcessState.STARTING, Event.DUE),
-        (DaemonProcessState.STARTING, Event.EXITED),
-        (DaemonProcessState.SERVING, Event.EXITED),
+        (DaemonProcessState.STARTING, DaemonEvent.DUE),
+        (DaemonProcessState.STARTING, DaemonEvent.EXITED),
+        (DaemonProcessState.SERVING, DaemonEvent.EXITED),
     }
 )
 FIRST: Final = 0.5  # seconds of the first pause: that before the second attempt in a row
@@ -126,7 +126,7 @@ class IllegalStep(Exception):  # noqa: N818 - names what it is
 
 
 class Lifecycle:
-    """One daemon's state. `due`: when an `Event.DUE` is to be given; None for never.
+    """One daemon's state. `due`: when an `DaemonEvent.DUE` is to be given; None for never.
 
     `failures`: starts in a row that ended by themselves before they were steady.
     """
@@ -144,10 +144,10 @@ class Lifecycle:
         """Has the daemon ended so often in a row that somebody has to look?"""
         return self.failures >= LOOP
 
-    def allows(self, event: Event) -> bool:
+    def allows(self, event: DaemonEvent) -> bool:
         return (self.state, event) in TABLE
 
-    def take(self, event: Event, now: float) -> Action:
+    def take(self, event: DaemonEvent, now: float) -> Action:
         """Make the step for an event, and say what has to be done. IllegalStep if there is none."""
         before = self.state
         after = TABLE.get((before, event))
@@ -164,11 +164,11 @@ class Lifecycle:
         """Have the sessions of the next drain so long to end."""
         self.patience = self.patience._replace(drain=seconds)
 
-    def _count(self, before: DaemonProcessState, event: Event, now: float) -> None:
+    def _count(self, before: DaemonProcessState, event: DaemonEvent, now: float) -> None:
         """Count what is a failure, and forget failures that are long past."""
         if before is DaemonProcessState.SERVING and now - self.since >= STEADY:
             self.failures = 0
-        if event is Event.HUNG or (before, event) in FAILED:
+        if event is DaemonEvent.HUNG or (before, event) in FAILED:
             self.failures += 1
 
     def _action(self, before: DaemonProcessState, after: DaemonProcessState) -> Action:

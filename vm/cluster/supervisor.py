@@ -28,9 +28,9 @@ from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.version import version
 from ..log import log
 from .child import Start
-from .credentials import Credentials
+from .credentials import ClusterCredentials
 from .keeper import Clock, Keeper
-from .lifecycle import DaemonProcessState, Event, IllegalStep
+from .lifecycle import DaemonEvent, DaemonProcessState, IllegalStep
 from .members import LOST, Entry, Members
 from .news import News
 from .ports import Locks
@@ -52,7 +52,7 @@ class PeerLost(Exception):  # noqa: N818 - names what has happened
     """Nobody answers for that node."""
 
 
-class Peers(Protocol):
+class PeerSupervisors(Protocol):
     """The other supervisors of the cluster."""
 
     async def names(self) -> frozenset[str]:
@@ -73,11 +73,11 @@ class Supervisor:
         node: str,
         host: str,
         wanted: Specification,
-        credentials: Credentials,
+        credentials: ClusterCredentials,
         *,
         start: Start,
         ask: Ask,
-        peers: Peers,
+        peers: PeerSupervisors,
         locks: Locks,
         usual: str = "",
         clock: Clock | None = None,
@@ -117,7 +117,7 @@ class Supervisor:
         await self._take_place()
         remembered = await self._remembered() if anew else []
         kept = self.keeper.home.credentials()
-        offered = [Credentials.from_plain(one["credentials"]) for one in remembered]
+        offered = [ClusterCredentials.from_plain(one["credentials"]) for one in remembered]
         self.admit(max([self.credentials, *offered, *([kept] if kept else [])], key=lambda one: one.version))
         self.keeper.begin(after=max([after, *(one["incarnation"] for one in remembered)]))
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
@@ -189,7 +189,7 @@ class Supervisor:
         if changed:
             self._news.ring()
 
-    def admit(self, credentials: Credentials) -> None:
+    def admit(self, credentials: ClusterCredentials) -> None:
         """Take these credentials, unless later ones are here."""
         if credentials.version >= self.credentials.version:
             self.credentials = credentials
@@ -281,8 +281,8 @@ class Supervisor:
             status = None  # it has just ended, or is busy
         self._observe(self.keeper.row(), status)
         empty = status is not None and not status["sessions"]
-        if draining and empty and self.keeper.lifecycle.allows(Event.EMPTIED):
-            self.keeper.take(Event.EMPTIED)
+        if draining and empty and self.keeper.lifecycle.allows(DaemonEvent.EMPTIED):
+            self.keeper.take(DaemonEvent.EMPTIED)
 
     # -- for others ------------------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class Supervisor:
             await self._lines.after(self._lines.version, seconds)
         return [one for one in self.keeper.lines if one[0] > after]
 
-    def wish(self, event: Event) -> None:
+    def wish(self, event: DaemonEvent) -> None:
         """Do what an operator wants of the daemon; MetadataError if that is not possible now."""
         try:
             self.keeper.take(event)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.errors import NoDaemon
 from .errors import ClusterError
-from .gcs import CallOutcome, Reply, call
+from .gcs import CallOutcome, GcsReply, call
 
 SECONDS: Final = 3.0
 MODE, TOKEN, FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -110,7 +110,7 @@ def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").lower() in ("1", "true") for name in OWN)
 
 
-def _asked(address: str, place: tuple[str, int], token: str) -> Reply:
+def _asked(address: str, place: tuple[str, int], token: str) -> GcsReply:
     try:
         return call(*place, token, SECONDS)
     except OSError as error:

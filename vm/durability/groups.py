@@ -16,7 +16,7 @@ Member: TypeAlias = str | Tensor  # a name that was bound or removed, or a tenso
 ROOM: Final = 64  # members of a group, beyond twice the number of durable names, above which it is pruned
 
 
-class Group(NamedTuple):
+class ChangedGroup(NamedTuple):
     """Members that were changed together, and their present and removed names."""
 
     members: set[Member]
@@ -61,7 +61,7 @@ class Groups:
                 group.remove(one)
                 del self._group_of[one]
 
-    def drop(self, group: Group) -> None:
+    def drop(self, group: ChangedGroup) -> None:
         """Forget a group that is being written."""
         for member in group.members:
             del self._group_of[member]
@@ -70,15 +70,15 @@ class Groups:
         """The names in groups that are no longer durable."""
         return {one for one in self._group_of if isinstance(one, str) and one not in durable}
 
-    def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[Group]:
+    def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[ChangedGroup]:
         """The groups that contain these names, tensors or routines, with their names that are no longer durable."""
-        found: dict[int, Group] = {}
+        found: dict[int, ChangedGroup] = {}
         standing: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
         for name, what in standing:
             for member in (name, what):
                 members = self._group_of.get(member)
                 if members is not None:
-                    found.setdefault(id(members), Group(members, set())).names.add(name)
+                    found.setdefault(id(members), ChangedGroup(members, set())).names.add(name)
         for group in found.values():
             group.names.update(one for one in group.members if isinstance(one, str) and one not in durable)
         return list(found.values())

@@ -11,7 +11,7 @@ from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, Tensor
 from .contents import OF
-from .restoring import Found, Restoring
+from .restoring import FoundGeneration, Restoring
 from .taking import Checkpoints
 from .target import Stood, key_of
 
@@ -24,7 +24,7 @@ class RestoringInStore(Restoring[Tensor]):
     The driving thread calls `go_on` until it returns False, then `publish`.
     """
 
-    def __init__(self, checkpoints: Checkpoints, found: Found, names: Collection[str] = ()) -> None:
+    def __init__(self, checkpoints: Checkpoints, found: FoundGeneration, names: Collection[str] = ()) -> None:
         super().__init__(found, names, checkpoints.scheduler.devices)
         self.checkpoints = checkpoints
 

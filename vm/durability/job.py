@@ -23,7 +23,7 @@ from ...streams.disk.kept import stretches_in
 from ...streams.disk.stored import StoredArray, pieces
 from ..log import log
 from .contents import Contents, owner_of
-from .target import DurableEntry, Last, Target
+from .target import DurableEntry, LastGeneration, Target
 
 STEP: Final = 64 << 20  # bytes between two updates of `done`
 
@@ -201,7 +201,7 @@ class CheckpointJob:
                 if latest is None
                 else {name: DurableEntry(one, None, name in ours) for name, one in latest.records()}
             )
-            self.last = Last({**there, **ours} if newest == known else there, number, newest)
+            self.last = LastGeneration({**there, **ours} if newest == known else there, number, newest)
 
     def _keep(self, writer: GenerationWriter) -> None:
         """Add the values that are on the disk already, and names of values that were written under another name."""

@@ -24,7 +24,7 @@ from .contents import CAPTURED, CONVENTION, DEVICE, DEVICES, OF, SAME, owner_of
 PIECE: Final = 256  # names that are handled in one piece, which takes some 2 ms
 
 
-class Found(NamedTuple):
+class FoundGeneration(NamedTuple):
     """A generation as read from the disk.
 
     `newest`: the number of the newest generation. `damaged`: for each name that cannot be restored, the reason;
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     notes: dict[int, str]
 
 
-def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Found:
+def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> FoundGeneration:
     """Read a generation, the last valid one if `number` is 0, from the directory at a resolved path, and verify it.
 
     Uses only the disk. MetadataError if there is no such generation or name; FileError if the disk cannot be read.
@@ -81,7 +81,7 @@ def look(path: Path, number: int, names: Collection[str], *, deep: bool) -> Foun
                     stretches[name] = KeptStretch(reader, name, record)
             except TensordError as error:
                 damaged[name] = error.message
-    return Found(reader, generation, newest, damaged, fields, stretches, programs, notes)
+    return FoundGeneration(reader, generation, newest, damaged, fields, stretches, programs, notes)
 
 
 def part_of(generation: Generation, names: Collection[str]) -> Generation:
@@ -100,13 +100,13 @@ def is_wanted(name: str, names: Collection[str]) -> bool:
     return name in names or user_name(name) in names
 
 
-class Holder(Protocol):
+class HeldTensor(Protocol):
     """A tensor of either engine, which counts its holders."""
 
     holders: int
 
 
-Kind = TypeVar("Kind", bound=Holder)
+Kind = TypeVar("Kind", bound=HeldTensor)
 
 
 class Restoring(Generic[Kind]):
@@ -116,7 +116,7 @@ class Restoring(Generic[Kind]):
     the objects to publish once `go_on` has returned False; until then `tensors` holds all tensors.
     """
 
-    def __init__(self, found: Found, names: Collection[str], devices: Collection[str]) -> None:
+    def __init__(self, found: FoundGeneration, names: Collection[str], devices: Collection[str]) -> None:
         self.found = found
         self.names = names
         self.devices = devices

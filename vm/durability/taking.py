@@ -35,7 +35,7 @@ from ..places import real_path
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .contents import Contents
-from .groups import Group, Groups
+from .groups import ChangedGroup, Groups
 from .job import CheckpointJob
 from .target import Key, Stood, Targets, key_of
 
@@ -57,7 +57,7 @@ class CheckpointRequest(NamedTuple):
     told: Told
 
 
-class Reading(NamedTuple):
+class CheckpointReading(NamedTuple):
     """A checkpoint whose values are being read, on a stream of the store.
 
     `link`: a copy without data that the readers and the commit write, which keeps them in order.
@@ -165,7 +165,7 @@ class Checkpoints:
             asked.told(job.nothing_new(), None)
             return
         link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
-        reading = Reading(asked, job, link, stream)
+        reading = CheckpointReading(asked, job, link, stream)
         target.busy = True
         self.jobs.append(job)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
@@ -189,7 +189,7 @@ class Checkpoints:
             spreading = bool(added)
         return tuple(name for name in every.names if name in wanted)
 
-    def group(self, job: CheckpointJob) -> list[Group]:
+    def group(self, job: CheckpointJob) -> list[ChangedGroup]:
         """Remove and return the groups that this checkpoint writes, if it is for durable names."""
         if job.target.path != self.durable:
             return []
@@ -205,7 +205,7 @@ class Checkpoints:
         job.groups += [group.names for group in groups]
         return groups
 
-    def read_all(self, reading: Reading, standing: Mapping[str, Stood], *, waits: bool) -> None:
+    def read_all(self, reading: CheckpointReading, standing: Mapping[str, Stood], *, waits: bool) -> None:
         """Admit the instructions that read the values, each value once; unchanged values keep their records.
 
         `standing`: the keys of the values. `waits`: wait for values that are not computed yet; otherwise such names
@@ -229,7 +229,7 @@ class Checkpoints:
                 job.to_write += 0 if tensor.meta is None else tensor.meta.nbytes
                 self.read(reading, name, tensor)
 
-    def new_instruction(self, reading: Reading) -> Instruction:
+    def new_instruction(self, reading: CheckpointReading) -> Instruction:
         """A new instruction of a checkpoint, in the system session."""
         (session, location, _), _, link, stream = reading
         scheduler = self.scheduler
@@ -237,7 +237,7 @@ class Checkpoints:
         made.author, made.writes, made.stream = session, (link,), stream
         return made
 
-    def commit(self, reading: Reading, end: CommitEnd) -> None:
+    def commit(self, reading: CheckpointReading, end: CommitEnd) -> None:
         """Admit the instruction that ends the checkpoint."""
         commit = self.new_instruction(reading)
         commit.kernel = reading.job.commit
@@ -246,9 +246,9 @@ class Checkpoints:
 
     def learn(
         self,
-        reading: Reading,
+        reading: CheckpointReading,
         standing: Mapping[str, Stood],
-        groups: Sequence[Group],
+        groups: Sequence[ChangedGroup],
         done: Instruction,
         *,
         always: bool,
@@ -280,7 +280,7 @@ class Checkpoints:
             asked.told(done.results, done.error)
         done.results = None
 
-    def read(self, reading: Reading, name: str, tensor: Tensor) -> None:
+    def read(self, reading: CheckpointReading, name: str, tensor: Tensor) -> None:
         """Admit the instruction that reads one value by a snapshot."""
         (session, location, _), job = reading.asked, reading.job
         residency, scheduler = self.residency, self.scheduler
@@ -322,9 +322,9 @@ class CommitEnd(InstructionEnd):
     def __init__(
         self,
         checkpoints: Checkpoints,
-        reading: Reading,
+        reading: CheckpointReading,
         standing: Mapping[str, Stood],
-        groups: Sequence[Group],
+        groups: Sequence[ChangedGroup],
         *,
         always: bool,
     ) -> None:

@@ -50,7 +50,7 @@ class DurableEntry(NamedTuple):
     ours: bool
 
 
-class Last(NamedTuple):
+class LastGeneration(NamedTuple):
     """The known state of a directory: the entries of generation `number`, and the number of the `newest` one.
 
     The two numbers differ if an older generation was restored. Both are 0 before the directory was read.
@@ -77,7 +77,7 @@ class Target:
         self.holds = holds
         self.nodes = nodes
         self._held: CheckpointDirectory | None = None
-        self.last = Last()
+        self.last = LastGeneration()
         self.busy = False
         self.note = ""
 
@@ -133,7 +133,7 @@ class Target:
             )
             for name, record in generation.records()
         }
-        self.last = Last(names, generation.number, newest or generation.number)
+        self.last = LastGeneration(names, generation.number, newest or generation.number)
 
     def claim(self, bound: Container[str]) -> None:
         """Note that this machine has bound these names."""

@@ -26,7 +26,7 @@ from .replicas import add_copy, forget, may_forget, note_dropped, others
 from .victims import Victim, victims
 
 
-class Room(NamedTuple):
+class RoomRequest(NamedTuple):
     """A request for room on a device.
 
     `spare`: copies that must stay. `account`: of the session that needs the memory. `need`: the bytes that must fit
@@ -47,7 +47,7 @@ class Room(NamedTuple):
         return self.device.planned <= self.device.backend.limit - self.need
 
 
-def leaving(room: Room) -> Iterator[Victim]:
+def leaving(room: RoomRequest) -> Iterator[Victim]:
     """Drop copies until the room is there or no victim is left.
 
     Yield each victim that is valid nowhere else, which the caller evicts or skips.
@@ -81,7 +81,7 @@ def gather(device: DeviceState, storages: Iterable[Storage]) -> None:
 
 
 def evict_idle(
-    room: Room,
+    room: RoomRequest,
     freed: Callable[[DeviceState], None],
     evict: Callable[[Copy, Storage], Instruction | None],
     begin: Callable[[Instruction], bool],

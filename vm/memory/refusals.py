@@ -27,12 +27,12 @@ from typing import Any, TypeAlias
 
 from ..model.session import VmSession
 from ..model.tensor import Copy
-from .making_room import Room
+from .making_room import RoomRequest
 
 Question: TypeAlias = tuple[Any, ...]
 
 
-class Refusals:
+class RefusedQuestions:
     """The refused questions since the outermost `with` was entered (`known`), and whether a search has `failed`."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Refusals:
             self.known.clear()
 
 
-def question(room: Room, session: VmSession, bound: Collection[Copy]) -> Question:
+def question(room: RoomRequest, session: VmSession, bound: Collection[Copy]) -> Question:
     """The question whether a session's request for room finds a victim. `bound`: copies that must stay everywhere."""
     device, spare, account, _, own = room
     below = device.tiers

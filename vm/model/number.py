@@ -16,7 +16,7 @@ from ...interpreter.schema.promotion import number_dtype
 from ...interpreter.types.meta import OperandMeta
 
 
-class Number:
+class NumberArray:
     """A zero-dimensional array that holds the latest number among a signature's operands."""
 
     __slots__ = ("_array", "_value")
@@ -36,7 +36,7 @@ class Number:
         return self._array
 
 
-def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...]) -> Number | None:
-    """A `Number` for calls of NumPy functions with one tensor and one number; None for other calls."""
+def number_of(op: OpDef, metas: tuple[OperandMeta | None, ...]) -> NumberArray | None:
+    """A `NumberArray` for calls of NumPy functions with one tensor and one number; None for other calls."""
     dtype = number_dtype(op, metas)
-    return None if dtype is None else Number(dtype)
+    return None if dtype is None else NumberArray(dtype)

@@ -48,7 +48,7 @@ class HostCall(NamedTuple):
     ended: Callable[[TensordError | None], None]
 
 
-class Called(NamedTuple):
+class HostCallAnswer(NamedTuple):
     """An answer that asks the client for a host call, by its number. `values`: None if the call has ended.
 
     `function`: the function itself, if it came with the message in this process.
@@ -126,7 +126,7 @@ class VmSession:
         self.id = id_
         self.name = name  # for reports
         self.reply = reply
-        self.ask_client = reply  # for host calls, with what is `Called`
+        self.ask_client = reply  # for host calls, with what is `HostCallAnswer`
         self.strict = strict
         self.detail = 0  # one in this many runs of a routine is timed call by call; 0 for none
         self.trusted = trusted

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..memory.ledger import has_spare
-from ..memory.making_room import Room, evict_idle, gather
+from ..memory.making_room import RoomRequest, evict_idle, gather
 from ..memory.reservation import is_first, is_stuck
 from ..model.device_state import DeviceState
 from ..model.instruction import HELD_BY_FAIRNESS, Instruction
@@ -73,7 +73,9 @@ class LateRoom:
 
         backend, spare = device.backend, {*instruction.reads, *instruction.writes}
         need = nbytes - (backend.limit - backend.allocated)
-        return evict_idle(Room(device, spare, cause.session.account, need), self.scheduler.retry, evict, self.begin)
+        return evict_idle(
+            RoomRequest(device, spare, cause.session.account, need), self.scheduler.retry, evict, self.begin
+        )
 
     def count(self, instruction: Instruction) -> int:
         """Count a replan for the oldest instruction of a device; how many it has had."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from ...interpreter.types.meta import Meta
 from ..memory.kept import full_below
 from ..memory.ledger import undecided
-from ..memory.making_room import Room, drop_replica, gather, leaving
+from ..memory.making_room import RoomRequest, drop_replica, gather, leaving
 from ..memory.planning import give_up_bytes
-from ..memory.refusals import Refusals, question
+from ..memory.refusals import RefusedQuestions, question
 from ..memory.replicas import add_copy
 from ..memory.reservation import need_alone, new_copies, scratch_of, too_large
 from ..model.account import Account
@@ -44,7 +44,7 @@ class Tiers:
         self.transfers = transfers
         self.releasing = releasing
         self.new_copy = new_copy
-        self.refusals = Refusals()
+        self.refusals = RefusedQuestions()
 
     def admit(self, instruction: Instruction) -> None:
         """Admit an instruction that may make memory, after the evictions that make room for it."""
@@ -81,7 +81,7 @@ class Tiers:
             return True
         if not device.short and device.tiers:
             gather(device, self.scheduler.storages())
-        return self._let_leave(Room(device, spare, cause.session.account, need), cause)
+        return self._let_leave(RoomRequest(device, spare, cause.session.account, need), cause)
 
     def make_share_of(
         self, device: DeviceState, spare: Collection[Copy], account: Account | None, cause: Cause, need: int
@@ -92,9 +92,9 @@ class Tiers:
             return True
         if not device.short and device.tiers:
             gather(device, self.scheduler.storages())
-        return self._let_leave(Room(device, spare, account, need, own=True), cause)
+        return self._let_leave(RoomRequest(device, spare, account, need, own=True), cause)
 
-    def _let_leave(self, room: Room, cause: Cause) -> bool:
+    def _let_leave(self, room: RoomRequest, cause: Cause) -> bool:
         """Drop or evict copies until the room is there; False if it cannot be made, or was refused just before."""
         refusals, bound = self.refusals, self.scheduler.bound
         with refusals:

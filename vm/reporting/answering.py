@@ -20,7 +20,7 @@ T = TypeVar("T")
 MOST = 10_000  # rows of one answer
 
 
-class Client(NamedTuple):
+class ClientInfo(NamedTuple):
     """A session's client, as the socket front end knows it. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
     `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
 

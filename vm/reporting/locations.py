@@ -20,7 +20,7 @@ ENDED = 64  # sessions
 TEXT = 64 << 20  # bytes of all their tables
 
 
-class Places:
+class LocationTexts:
     """Callable as `where(session id, location number)`."""
 
     def __init__(self, engine: Engine) -> None:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..plugins.loading import loaded
-from ..process import Process, resident_memory
+from ..process import MachineProcess, resident_memory
 from ..recording.starting import BOUND, OTHERS_BOUND
 from ..recording.tap import Tap
 from ..tracing.flat import Where
-from .answering import MOST, Client, answer_with, device_or_any, error_row, error_text, natural, session_or_any
+from .answering import MOST, ClientInfo, answer_with, device_or_any, error_row, error_text, natural, session_or_any
 from .invariants import CHECKS, violations
 from .live_trace import recent_parts, trace_parts
 from .membership import Membership, refuse_alone
@@ -44,16 +44,16 @@ ACTS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class About:
+class MachineFacts:
     """Facts about a machine that its engine does not know. The callables are asked at each answer.
 
     An embedded machine has sessions without clients, none of which is the command line's own.
     """
 
     where: Where
-    process: Process
+    process: MachineProcess
     address: str = "local"
-    client: Callable[[int], Client | None] = lambda _session: None  # of the session with that id
+    client: Callable[[int], ClientInfo | None] = lambda _session: None  # of the session with that id
     looks: Callable[[int], bool] = lambda _session: False  # is that session the command line's own?
     grace: float | None = None  # seconds that pending work has at the end of a daemon
     kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
@@ -69,10 +69,10 @@ class QuestionContext(NamedTuple):
 
     engine: Engine
     session: VmSession
-    about: About
+    about: MachineFacts
 
 
-def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: About) -> Any:
+def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: MachineFacts) -> Any:
     """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
     return answer_with(_ANSWERS, what, arguments, QuestionContext(engine, session, about))
 
@@ -195,9 +195,9 @@ def _freed_slices(asked: QuestionContext) -> Iterator[list[dict[str, Any]]]:
     yield [row | {"freed": dict(sums.freed.get(row["id"], {}))} for row in _session_rows(asked)]
 
 
-def _session(one: VmSession, about: About, waiting: int, *, asks: bool) -> dict[str, Any]:
+def _session(one: VmSession, about: MachineFacts, waiting: int, *, asks: bool) -> dict[str, Any]:
     process = about.process
-    who = about.client(one.id) or Client(one.name, process.pid, process.uid, "local", process.uptime())
+    who = about.client(one.id) or ClientInfo(one.name, process.pid, process.uid, "local", process.uptime())
     return {
         "id": one.id,
         **who._asdict(),

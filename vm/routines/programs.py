@@ -25,7 +25,7 @@ RECORDS = 64  # in one message: some hundred microseconds, during which no other
 REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused ones
 
 
-class Holder(Protocol):
+class ProgramSession(Protocol):
     """A session of either engine, for programs."""
 
     limits: Limits
@@ -35,7 +35,7 @@ class Holder(Protocol):
     steps: int
 
 
-def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) -> None:
+def add_part(session: ProgramSession, message: ProgramPart, infer: InferCache | None) -> None:
     """Add records to a program, which the first of them defines."""
     id_, records = message
     if id_ not in session.programs:
@@ -56,7 +56,7 @@ def add_part(session: Holder, message: ProgramPart, infer: InferCache | None) ->
         session.programs[id_] = error.reraisable()
 
 
-def add_records(session: Holder, reader: RecordsReader, records: Sequence[Any]) -> RecordsReader | Program:
+def add_records(session: ProgramSession, reader: RecordsReader, records: Sequence[Any]) -> RecordsReader | Program:
     """The reader with these records added, or the program that they end."""
     program = None
     for record in records:
@@ -69,7 +69,7 @@ def add_records(session: Holder, reader: RecordsReader, records: Sequence[Any]) 
     return reader if program is None else program
 
 
-def link(session: Holder, message: Link, devices: Collection[str]) -> None:
+def link(session: ProgramSession, message: Link, devices: Collection[str]) -> None:
     """Link a program to devices, which have these names."""
     check_new_id(session, message.id, session.routines)
     try:
@@ -79,7 +79,7 @@ def link(session: Holder, message: Link, devices: Collection[str]) -> None:
         session.routines[message.id] = error.reraisable()
 
 
-def linked(session: Holder, message: Link, devices: Collection[str]) -> SessionProgram:
+def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> SessionProgram:
     """The linked program; or the error, if it cannot be linked."""
     program = session.programs.get(message.program)
     if isinstance(program, TensordError):
@@ -100,7 +100,7 @@ def linked(session: Holder, message: Link, devices: Collection[str]) -> SessionP
     return SessionProgram(program, homes, tuple(message.captured), message.location, message.name, passes)
 
 
-def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
+def check_new_id(session: ProgramSession, id_: int, there: Collection[int]) -> None:
     """ProtocolError unless the id is new; QuotaError if no more of these can even stand for an error."""
     if id_ <= session.newest:
         raise ProtocolError(f"id {id_} is not new: ids rise, the last one was {session.newest}")
@@ -109,7 +109,7 @@ def check_new_id(session: Holder, id_: int, there: Collection[int]) -> None:
     session.newest = id_
 
 
-def check_count(session: Holder, there: Collection[int], what: str, more: int = 0) -> None:
+def check_count(session: ProgramSession, there: Collection[int], what: str, more: int = 0) -> None:
     """QuotaError if there are more of them than the session may have."""
     quota = session.limits.programs
     if len(there) + more > quota:
@@ -118,7 +118,7 @@ def check_count(session: Holder, there: Collection[int], what: str, more: int = 
         )
 
 
-def check_steps(session: Holder, more: int = 0) -> None:
+def check_steps(session: ProgramSession, more: int = 0) -> None:
     """QuotaError if the session's programs and routines have more steps than it may have."""
     quota = session.limits.steps
     if session.steps + more > quota:
@@ -128,7 +128,7 @@ def check_steps(session: Holder, more: int = 0) -> None:
         )
 
 
-def routine_of(session: Holder, id_: int) -> SessionProgram:
+def routine_of(session: ProgramSession, id_: int) -> SessionProgram:
     """The routine behind an id, or the error of its program or link."""
     routine = session.routines.get(id_)
     if isinstance(routine, TensordError):
@@ -165,7 +165,7 @@ def check_in_group(routine: SessionProgram) -> None:
         raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
 
 
-def drop(session: Holder, id_: int) -> SessionProgram | None:
+def drop(session: ProgramSession, id_: int) -> SessionProgram | None:
     """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
     program = session.programs.pop(id_, None)
     if isinstance(program, Program | RecordsReader):
@@ -186,7 +186,7 @@ def written_by(routine: SessionProgram, message: Run) -> list[int]:
     return [outside[value] for value in program.written]
 
 
-def steps_of_runs(session: Holder, messages: Sequence[Any]) -> int:
+def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
     """How many steps the runs among these messages have, at the most. Programs and links may be among them, too."""
     records: Counter[int] = Counter()
     linked: dict[int, int] = {}

@@ -21,7 +21,7 @@ from ...interpreter.wire.messages import Convention
 from ..model.directory import Published, PublishedRoutine
 from ..model.linked import SessionProgram
 from ..model.texts import SourceTexts
-from .programs import RECORDS, Holder, check_steps, routine_of
+from .programs import RECORDS, ProgramSession, check_steps, routine_of
 
 
 class WithMeta(Protocol):
@@ -36,13 +36,13 @@ Kind = TypeVar("Kind", bound=WithMeta)
 ROUTINE = "routine"  # what an answer about one begins with
 
 
-class Publisher(Holder, Protocol):
+class Publisher(ProgramSession, Protocol):
     """A session of either engine, for publishing routines."""
 
     source: SourceTexts
 
 
-def keep_convention(session: Holder, message: Convention) -> None:
+def keep_convention(session: ProgramSession, message: Convention) -> None:
     """Note how a routine is called. ProtocolError for what is no convention for its program."""
     routine = routine_of(session, message.routine)
     decode(message.convention, routine.program)

@@ -41,7 +41,7 @@ from ..model.session import VmSession
 from ..model.signature import NOTHING
 from ..model.tally import Tally
 from ..model.tensor import Binding, Copy, Storage
-from ..tracing.ring import Ring
+from ..tracing.ring import RecordRing
 from . import edges, errors
 from .dispatch import Dispatcher
 from .fences import Fences
@@ -60,7 +60,7 @@ class Scheduler:
         devices: Mapping[str, DeviceState],
         clock: Callable[[], int],
         infer: InferCache,
-        ring: Ring,
+        ring: RecordRing,
         tiers: Mapping[str, DeviceState] | None = None,
         tally: Tally | None = None,
         storages: Callable[[], Iterable[Storage]] = tuple,

@@ -11,7 +11,7 @@ from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, refuse_cancelled, tensor_of
 
 
-class Collectives:
+class SerialCollectives:
     """The handler of COLLECTIVE messages."""
 
     def __init__(self, state: SerialState) -> None:

@@ -14,7 +14,7 @@ from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
 from ..places import real_path
-from .names import NOT_KEPT, NameHandlers
+from .names import NOT_KEPT, SerialNames
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value
 
@@ -22,7 +22,7 @@ from .values import SerialSession, SerialTensor, Value
 class Durability:
     """The handlers of CHECKPOINT and RESTORE messages, which find and bind names by `names`."""
 
-    def __init__(self, state: SerialState, names: NameHandlers) -> None:
+    def __init__(self, state: SerialState, names: SerialNames) -> None:
         self.state = state
         self.names = names
 

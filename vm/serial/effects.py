@@ -32,7 +32,7 @@ from .values import (
 )
 
 
-class Effects:
+class SerialEffects:
     """The handlers of messages about side effects."""
 
     def __init__(self, state: SerialState) -> None:

@@ -38,20 +38,20 @@ from ..log import log
 from ..model.session import ReplySink
 from ..model.signature import call_text
 from ..routines.programs import add_part, link
-from .collectives import Collectives
+from .collectives import SerialCollectives
 from .durability import Durability
-from .effects import Effects
-from .files import Files
-from .names import NameHandlers
-from .node_transfers import NodeTransfers
-from .routines import Routines
+from .effects import SerialEffects
+from .files import SerialFiles
+from .names import SerialNames
+from .node_transfers import SerialNodeTransfers
+from .routines import SerialRoutines
 from .state import SerialState
 from .values import (
     CANCELLED,
     CLOSED,
     SerialSession,
+    SerialSignature,
     SerialTensor,
-    Signature,
     Value,
     alias,
     check_new,
@@ -75,10 +75,10 @@ class SerialEngine(SerialState):
     def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
         super().__init__(devices)
         self.opened = 0
-        names, effects, files = NameHandlers(self), Effects(self), Files(self)
-        self.nodes = nodes = NodeTransfers(self)
+        names, effects, files = SerialNames(self), SerialEffects(self), SerialFiles(self)
+        self.nodes = nodes = SerialNodeTransfers(self)
         durability = Durability(self, names)
-        self.routines = Routines(self, effects, self.receive)
+        self.routines = SerialRoutines(self, effects, self.receive)
         self.handlers: dict[type[NamedMessage], Callable[[SerialSession, Any], None]] = {
             messages.Call: self.call,
             messages.Release: self.release,
@@ -111,7 +111,7 @@ class SerialEngine(SerialState):
             messages.Link: lambda session, message: link(session, message, self.devices),
             messages.Run: self.routines.run,
             messages.Share: self.share,
-            messages.Collective: Collectives(self).collective,
+            messages.Collective: SerialCollectives(self).collective,
             messages.Send: nodes.send,
             messages.Recv: nodes.recv,
         }
@@ -203,14 +203,21 @@ class SerialEngine(SerialState):
             refuse_cancelled(session)
             self.run(session, signature, inputs, outputs, location)
         except TensordError as error:
-            self.reject(session, error, outputs, location, signature if isinstance(signature, Signature) else "call")
-        scalars = signature.scalars if isinstance(signature, Signature) else ()
+            self.reject(
+                session, error, outputs, location, signature if isinstance(signature, SerialSignature) else "call"
+            )
+        scalars = signature.scalars if isinstance(signature, SerialSignature) else ()
         for position, id_ in enumerate((*inputs, *outputs)):
             if released >> position & 1 and not (position < len(scalars) and scalars[position]):
                 self.drop(session, id_)
 
     def run(
-        self, session: SerialSession, signature: Signature, inputs: Sequence[Any], outputs: Sequence[int], location: int
+        self,
+        session: SerialSession,
+        signature: SerialSignature,
+        inputs: Sequence[Any],
+        outputs: Sequence[int],
+        location: int,
     ) -> None:
         """Check ids, compute, and define or overwrite the results."""
         self.ids += 1
@@ -238,7 +245,7 @@ class SerialEngine(SerialState):
     def results(
         self,
         session: SerialSession,
-        signature: Signature,
+        signature: SerialSignature,
         operands: Sequence[Any],
         targets: Sequence[SerialTensor],
         location: int,
@@ -261,14 +268,19 @@ class SerialEngine(SerialState):
         return metas, [settle(result, errors) for result in self.described(session, signature, made, location)]
 
     def run_kernel(
-        self, session: SerialSession, location: int, signature: Signature, operands: Sequence[Any], metas: OutputMetas
+        self,
+        session: SerialSession,
+        location: int,
+        signature: SerialSignature,
+        operands: Sequence[Any],
+        metas: OutputMetas,
     ) -> Sequence[Any]:
         """Arrays, with an exception in place of each result that failed alone; may raise. Tests let kernels fail."""
         del self, session, location
         return compute(signature, operands, metas)
 
     def described(
-        self, session: SerialSession, signature: Signature, made: Sequence[Any], location: int
+        self, session: SerialSession, signature: SerialSignature, made: Sequence[Any], location: int
     ) -> Sequence[Any]:
         """The op's results, with an error that names the location in place of each exception; each is reported once."""
         op = signature.op

@@ -14,7 +14,7 @@ from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
 
 
-class Files:
+class SerialFiles:
     """The handlers of FILE, LOAD, WRITE and FLUSH messages."""
 
     def __init__(self, state: SerialState) -> None:

@@ -17,7 +17,7 @@ from .values import SerialSession, SerialTensor, Value, alias, check_new, define
 NOT_KEPT: Final = "the serial engine keeps no durable names"
 
 
-class NameHandlers:
+class SerialNames:
     """The handlers of messages about names."""
 
     def __init__(self, state: SerialState) -> None:

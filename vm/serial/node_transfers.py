@@ -19,7 +19,7 @@ from .values import SerialSession, SerialTensor, Value, check_new, define, denia
 Sent: TypeAlias = tuple[Meta | None, Value]
 
 
-class NodeTransfers:
+class SerialNodeTransfers:
     """The handlers of SEND and RECV messages. `mailbox`: what was sent and not received, by transfer; `awaited`: what
     was to be received and was not sent yet. Both go with their sessions."""
 

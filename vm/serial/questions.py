@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ...interpreter.errors import ProtocolError, TensordError
 from ..plugins.loading import loaded
 from ..reporting.answering import MOST, answer_with, device_or_any, error_text, natural, properties, state_of
-from ..reporting.memory.extents import TENSOR, Extent
+from ..reporting.memory.extents import TENSOR, PoolExtent
 from ..reporting.memory.held import DEVICE, Sums, by_what
 from ..reporting.rows.eviction import NO_EVICTION
 from ..reporting.rows.tensors import name_kind, name_row, names_of
@@ -131,7 +131,7 @@ def _memory(
     return [row for part in sums.rows(most, 0, name_of) for row in part] + [sums.total(pools, still=True)]
 
 
-def extents(engine: SerialEngine) -> Iterator[Extent]:
+def extents(engine: SerialEngine) -> Iterator[PoolExtent]:
     names: dict[SerialTensor, list[str]] = {}
     holders: dict[SerialTensor, list[int]] = {}
     for session in engine.sessions.values():
@@ -144,7 +144,7 @@ def extents(engine: SerialEngine) -> Iterator[Extent]:
         by = tuple(dict.fromkeys(holders.get(tensor, ())))
         nbytes, poisoned = nbytes_of(tensor), tensor.value.array is None
         named = tuple(names.get(tensor, ()))
-        yield Extent(tensor.home, TENSOR, nbytes, 0, by[0] if by else 0, 0, by, named, poisoned=poisoned)
+        yield PoolExtent(tensor.home, TENSOR, nbytes, 0, by[0] if by else 0, 0, by, named, poisoned=poisoned)
 
 
 def _shape(tensor: SerialTensor) -> dict[str, Any]:

@@ -12,19 +12,19 @@ from ...interpreter.types.meta import Meta, Scalar
 from ...interpreter.wire.messages import Message, Run
 from ..model.linked import SessionProgram
 from ..model.unfolding import Answer
-from ..routines.op_by_op.run import Ids, Results
+from ..routines.op_by_op.run import RunIds, StepResults
 from ..routines.op_by_op.unfolding import Unfolder, metas_of
 from ..routines.programs import check_in_group, check_run, drop, routine_of, written_by
-from .effects import Effects
+from .effects import SerialEffects
 from .state import SerialState
-from .values import Errors, SerialSession, Signature, define, denial, refuse_cancelled, tensor_of
+from .values import Errors, SerialSession, SerialSignature, define, denial, refuse_cancelled, tensor_of
 
 
-class Routines:
+class SerialRoutines:
     """The handler of RUN messages, and the release of routines."""
 
     def __init__(
-        self, state: SerialState, effects: Effects, receive: Callable[[SerialSession, Iterable[Message]], None]
+        self, state: SerialState, effects: SerialEffects, receive: Callable[[SerialSession, Iterable[Message]], None]
     ) -> None:
         self.state = state
         self.effects = effects
@@ -50,8 +50,8 @@ class Routines:
             self.reject(session, message, error)
             return
         program, newest = routine.program, session.newest
-        unfolder = Unfolder(SessionRuns(self, session), message.effects, message.location, newest)
-        ids = Ids(program, (*message.inputs, *routine.captured), newest, unfolder.new)
+        unfolder = Unfolder(SerialSessionRuns(self, session), message.effects, message.location, newest)
+        ids = RunIds(program, (*message.inputs, *routine.captured), newest, unfolder.new)
         self.receive(session, unfolder.program(routine, ids, message.numbers))
         outputs = zip(program.returned, message.outputs, strict=True)
         rename(session, [(ids[variable], output) for variable, output in outputs])
@@ -84,16 +84,16 @@ class Routines:
         device = routine.devices[step.device]
         try:
             self.state.check_kernel(step.op, device)
-            session.signatures[number] = Signature(find(step.op), step.attributes, operands, device, targets)
+            session.signatures[number] = SerialSignature(find(step.op), step.attributes, operands, device, targets)
         except TensordError as error:
             session.signatures[number] = error.reraisable()
         return number
 
 
-class SessionRuns:
+class SerialSessionRuns:
     """The engine for the runs of one session: `unfolding.Engine`."""
 
-    def __init__(self, routines: Routines, session: SerialSession) -> None:
+    def __init__(self, routines: SerialRoutines, session: SerialSession) -> None:
         self.routines = routines
         self.session = session
         self.iterations = session.limits.iterations
@@ -107,7 +107,9 @@ class SessionRuns:
         """All steps of a program."""
         return (range(len(routine.program.steps)),)
 
-    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(
+        self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
+    ) -> bool:
         """False: nothing runs but ops."""
         del routine, piece, ids, numbers, location
         return False
@@ -139,7 +141,9 @@ class SessionRuns:
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         rename(self.session, pairs)
 
-    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+    def fail(
+        self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
+    ) -> None:
         """Poison what a step was to make and to write."""
         state, session = self.routines.state, self.session
         if error is not None:

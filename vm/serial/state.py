@@ -14,7 +14,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Location, decode_meta
 from ...interpreter.wire.messages import Signature as SignatureMessage
 from ..model.directory import Published
-from .values import Errors, SerialSession, SerialTensor, Signature, Value, decode_target, define, denial
+from .values import Errors, SerialSession, SerialSignature, SerialTensor, Value, decode_target, define, denial
 
 
 class SerialState:
@@ -43,7 +43,7 @@ class SerialState:
             device = self.check_kernel(op.name, device)
             wanted = None if targets is None else tuple(decode_target(meta) for meta in targets)
             decoded = tuple(decode_meta(meta) for meta in metas)
-            session.signatures[number] = Signature(op, op.freeze(dict(attributes)), decoded, device, wanted)
+            session.signatures[number] = SerialSignature(op, op.freeze(dict(attributes)), decoded, device, wanted)
         except Exception as failure:
             damage = ProtocolError(f"signature {number} of {name!r} is damaged: {failure}")
             error = failure if isinstance(failure, TensordError) else damage
@@ -111,12 +111,12 @@ class SerialState:
         error: TensordError,
         outputs: Sequence[int],
         location: int,
-        what: Signature | str,
+        what: SerialSignature | str,
         metas: OutputMetas = (),
         home: str | None = None,
     ) -> None:
         """Define the outputs of a refused message, poisoned. A cancellation leaves tensors with other holders alone."""
-        if isinstance(what, Signature):
+        if isinstance(what, SerialSignature):
             metas, home = what.outputs, what.device
         error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
         for id_, meta in itertools.zip_longest(outputs, metas[: len(outputs)]):

@@ -76,7 +76,7 @@ class SerialTensor:
         self.meta_errors: Errors = ()
 
 
-class Signature:
+class SerialSignature:
     """An op with attributes, the metas of its operands as far as known, a device, and the metas of `out=`."""
 
     def __init__(
@@ -105,7 +105,7 @@ class SerialSession:
         self.reply = reply
         self.tensors: dict[int, SerialTensor] = {}
         self.chains: dict[int, Value] = {}
-        self.signatures: dict[int, Signature | TensordError] = {}
+        self.signatures: dict[int, SerialSignature | TensordError] = {}
         self.files: SessionFiles[Value] = SessionFiles()
         self.newest = 0
         self.generation = 0
@@ -123,7 +123,7 @@ class SerialSession:
         self.reply(request, value.array, None if value.array is not None else value.first)
 
 
-def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
+def infer(signature: SerialSignature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
     """Infer the result metas from the operands' present metas; MetadataError if these do not fit."""
     metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
     wanted = tuple(target.meta for target in targets) if signature.in_place else None
@@ -132,7 +132,7 @@ def infer(signature: Signature, operands: Sequence[Any], targets: Sequence[Seria
     return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
 
 
-def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
+def compute(signature: SerialSignature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
     """Run the op's kernel. Returns arrays, with an exception in place of each result that failed alone; may raise."""
     op, attributes = signature.op, signature.attributes
     inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
@@ -144,7 +144,7 @@ def compute(signature: Signature, operands: Sequence[Any], metas: OutputMetas) -
     return [f if isinstance(f, BaseException) else made for f, made in zip(failures, results, strict=True)]
 
 
-def strides_of(signature: Signature, operands: Sequence[Any]) -> tuple[int, ...] | None:
+def strides_of(signature: SerialSignature, operands: Sequence[Any]) -> tuple[int, ...] | None:
     """The strides of a view; None for other results. ValueError if a copy were needed, and may not be made."""
     view = signature.op.view
     if view is None or signature.pending or signature.in_place:

@@ -32,13 +32,13 @@ from ...streams.cuda import kernel_cache
 from ...streams.stream import Task
 from ..log import log
 from ..plugins.loading import load
-from ..reporting.answering import Client
+from ..reporting.answering import ClientInfo
 from .access import zap
 from .access.guard import PERIOD, MemoryGuard
-from .access.listen_address import Guards, guards
+from .access.listen_address import ListenGuards, guards
 from .connections.front import Front
 from .connections.inbound import waiting
-from .connections.listener import Credentials, Listener
+from .connections.listener import Listener, PeerCredentials
 from .connections.outbound import encode, try_send
 from .connections.registry import INHERITED, ConnectionRegistry
 from .connections.unauthenticated import PERIOD as UNAUTHENTICATED_PERIOD
@@ -86,7 +86,7 @@ def run(config: Config) -> int:
 class Service:
     """The parts of one daemon."""
 
-    def __init__(self, config: Config, keepers: Guards, notifier: Notifier, heard: Signals) -> None:
+    def __init__(self, config: Config, keepers: ListenGuards, notifier: Notifier, heard: Signals) -> None:
         self.config = config
         self.heard = heard
         self.notifier = notifier
@@ -154,7 +154,7 @@ class Service:
         """Pass completions on to the loop, which is made after the streams."""
         self.loop.sink(tasks)
 
-    def open_listeners(self, keepers: Guards) -> None:
+    def open_listeners(self, keepers: ListenGuards) -> None:
         """Listen on every address; only the daemon's user can access a socket in the file system."""
         for listen_address in keepers.addresses:
             try:
@@ -200,12 +200,12 @@ class Service:
         self.registry.draining = True
         self.notifier.status("draining")
 
-    def client(self, session: int) -> Client | None:
+    def client(self, session: int) -> ClientInfo | None:
         """The client behind a session."""
         peer = self.registry.sessions.get(session)
         if peer is None:
             return None
-        return Client(
+        return ClientInfo(
             peer.name,
             peer.credentials.pid,
             peer.credentials.uid,
@@ -261,7 +261,7 @@ class Service:
 
     # -- cutting connections ---------------------------------------------------------------------------------------
 
-    def end_connection(self, listener: Listener, connection: Credentials) -> None:
+    def end_connection(self, listener: Listener, connection: PeerCredentials) -> None:
         """Cut a connection once its last messages have left."""
         self.cuts.append((time.monotonic() + LAST_WORDS, listener, connection.fd, connection.number))
 

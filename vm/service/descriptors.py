@@ -24,7 +24,7 @@ MOMENTS: Final = 64  # descriptors for short uses, beside those of a burst of co
 MORE: Final = "run ulimit -n 4096, or set LimitNOFILE= in the unit"
 
 
-class Shares(NamedTuple):
+class DescriptorShares(NamedTuple):
     """The numbers of descriptors that segments, sessions, and connections without a HELLO may have.
 
     `short`: by how much the limit is too low for a burst of connections; 0 if it is not.
@@ -43,7 +43,7 @@ def require_least() -> None:
         raise StartError(f"the limit of open files is {limit}, and the daemon needs at least {LEAST}: {MORE}")
 
 
-def share_out(listeners: int) -> Shares:
+def share_out(listeners: int) -> DescriptorShares:
     """The shares of the remaining descriptors. Called once all permanent descriptors are open."""
     taken, limit = descriptors_open(), descriptor_limit()
     spare = limit - taken
@@ -52,4 +52,4 @@ def share_out(listeners: int) -> Shares:
     burst = listeners * UNREAD + MOMENTS
     short = max(3 * burst // 2 - spare, 0)
     shared = spare if short else spare - burst
-    return Shares(shared // 2, shared // 4, shared // 8, short)
+    return DescriptorShares(shared // 2, shared // 4, shared // 8, short)

@@ -42,7 +42,7 @@ SLEEP = 1.0
 LOOK_NS = 500_000  # for which the loop polls for a fence before it sleeps
 
 
-class Timer:
+class LoopTimer:
     def __init__(self, period: float, what: Callable[[], None], now: float) -> None:
         self.period = period
         self.what = what
@@ -61,7 +61,7 @@ class Loop:
         self.asleep = False
         self.ended = False
         self.faults = 0  # failed turns in a row
-        self.timers: list[Timer] = []
+        self.timers: list[LoopTimer] = []
         self.due = 0.0  # when the earliest timer is due
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Descriptors that are rarely readable: the eventfd, the pidfds, the sockets that belong to no listener. Polling
@@ -95,7 +95,7 @@ class Loop:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def every(self, period: float, what: Callable[[], None]) -> None:
-        self.timers.append(Timer(period, what, time.monotonic()))
+        self.timers.append(LoopTimer(period, what, time.monotonic()))
         self.due = 0.0
 
     def watch_socket(self, socket: Any, what: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from .process.errors import StartError
 from .settings.config import Config
 
 
-class Peers:
+class PeerLinks:
     """The links of this daemon."""
 
     def __init__(self, config: Config) -> None:
@@ -50,9 +50,9 @@ class Peers:
         return self.links.close(timeout)
 
 
-def open_peers(config: Config) -> Peers | None:
+def open_peers(config: Config) -> PeerLinks | None:
     """The links of a daemon that exchanges values; None for a single daemon. StartError if they cannot be opened."""
-    return Peers(config) if config.node and config.cluster.values else None
+    return PeerLinks(config) if config.node and config.cluster.values else None
 
 
 def introduce(membership: Membership, config: Config, bound: list[str]) -> None:

@@ -33,7 +33,7 @@ from .process.logs import logging_to
 from .restored import found_in
 from .settings.checks import available_memory
 from .settings.config import Config, LogConfig
-from .warming import Warming
+from .warming import DaemonWarming
 
 CLOSED = 2.0  # seconds for the streams of devices that were opened for the check to end
 
@@ -151,6 +151,6 @@ def open_runtime(config: Config, sink: Sink, links: Links | None = None) -> Runt
         raise StartError(error.message) from None
 
 
-def warming_of(config: Config, runtime: Runtime) -> Warming:
+def warming_of(config: Config, runtime: Runtime) -> DaemonWarming:
     """The kernels to compile at the start; StartError if an entry names an unknown device."""
-    return Warming(runtime, [wish_of(entry) for entry in config.warm])
+    return DaemonWarming(runtime, [wish_of(entry) for entry in config.warm])

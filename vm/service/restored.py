@@ -17,7 +17,7 @@ from ...interpreter.types.device_names import counterpart
 from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
-from ..durability.restoring import Found, look
+from ..durability.restoring import FoundGeneration, look
 from ..durability.written_with import changed
 from ..engine import Engine
 from ..log import log
@@ -28,7 +28,7 @@ from .settings.config import Config
 SHOWN: Final = 5  # lines of one kind in the log
 
 
-def found_in(config: Config) -> Found | None:
+def found_in(config: Config) -> FoundGeneration | None:
     """The generation to restore; None if none is configured, or none was ever written. Changes nothing.
 
     StartError if checkpoints cannot be read, or, with `restore_strict`, if anything is damaged.
@@ -149,7 +149,7 @@ def tell(report: Mapping[str, Any], engine: Engine) -> None:
     )
 
 
-def tell_of_plugins(found: Found) -> None:
+def tell_of_plugins(found: FoundGeneration) -> None:
     """Log the plugins and own ops that differ from those with which names were written, and the names."""
     warn(
         "names were written with another plugin or op than there is here; what they do may differ",

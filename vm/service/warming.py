@@ -57,7 +57,7 @@ class Planned(NamedTuple):
     sample: SampleCall
 
 
-class Warming:
+class DaemonWarming:
     """Makes the calls. `session`: None before the first call, and after the last."""
 
     def __init__(self, runtime: Runtime, wishes: Sequence[Wish]) -> None:

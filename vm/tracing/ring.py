@@ -53,7 +53,7 @@ CAPACITY = 1 << 14
 STAMPS = 1 << 18  # of the calls inside of runs: times that are kept
 
 
-class Ring:
+class RecordRing:
     """The last `CAPACITY` finished instructions, and what they say of routines.
 
     `stamps`: by instruction, when the calls inside started and ended, as 64-bit integers.

@@ -84,12 +84,12 @@ def up(
         stack.enter_context(reached(ray, name))
         if simulate:
             stack.enter_context(stopping())  # again: Ray has put a handler of its own in the place
-        from ....vm.cluster.credentials import Credentials
+        from ....vm.cluster.credentials import ClusterCredentials
         from ....vm.cluster.on_ray import operations
         from .asking import ask
 
         directory, client = keys or usual_directory(name), user_name()
-        credentials = Credentials(clients={client: own_key(directory, client)})
+        credentials = ClusterCredentials(clients={client: own_key(directory, client)})
         with NodeProgress() as told:
             rows = operations.up(
                 wanted, credentials, ask, nodes=simulate or nodes, cpus=cpus, wait=wait, timeout=timeout, told=told

@@ -12,8 +12,8 @@ from ..drawing.figures import count, duration, plural, size
 from ..drawing.terminal import StatusLine
 
 if TYPE_CHECKING:
-    from ....vm.tracing.analysis.files.parts import Picture
-    from ....vm.tracing.analysis.files.recording import Recording
+    from ....vm.tracing.analysis.files.parts import RingSnapshot
+    from ....vm.tracing.analysis.files.recording import RecordingFile
     from ....vm.tracing.record import RunRecord
     from ...recording.recorder import ValueRecorder
 
@@ -45,7 +45,7 @@ class TraceRecorder:
     """Polls a daemon for newly finished instructions, and writes their records to a file."""
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
-        from ....vm.tracing.analysis.files.recording import Recording
+        from ....vm.tracing.analysis.files.recording import RecordingFile
 
         self.session = session
         self.named = output  # the file as people are told of it
@@ -61,9 +61,9 @@ class TraceRecorder:
         self.lost = 0
         self.shown = 0.0
         self.values: ValueRecorder | None = None
-        self.file: Recording = Recording(output, self.last.devices)
+        self.file: RecordingFile = RecordingFile(output, self.last.devices)
 
-    def ask(self, since: int, *, live: bool, routines: int | None = None) -> Picture:
+    def ask(self, since: int, *, live: bool, routines: int | None = None) -> RingSnapshot:
         """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
         of routines since that tick, or since another one."""
         from ....vm.tracing.analysis.files.parts import read_parts

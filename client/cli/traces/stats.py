@@ -18,7 +18,7 @@ from .source import about_source, load, no_records, selects, source
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
-    from ....vm.tracing.analysis.sums.stats import Row, StreamRow
+    from ....vm.tracing.analysis.sums.stats import StatsRow, StreamRow
 
 
 @click.command()
@@ -53,7 +53,7 @@ def stats(file: Path | None, *, address: str | None, chooses: Filter, limit: int
     _show_streams(found.streams)
 
 
-def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
+def _show_rows(title: str, rows: Sequence[StatsRow], limit: int) -> None:
     from ....vm.tracing.analysis.recorded.derived import rate
     from ....vm.tracing.analysis.recorded.text import duration
 
@@ -78,7 +78,7 @@ def _show_rows(title: str, rows: Sequence[Row], limit: int) -> None:
     print_table(columns, shown, caption=f"and {plural(more, 'row')} more; --limit 0 lists all" if more else "")
 
 
-def hidden(row: Row) -> str:
+def hidden(row: StatsRow) -> str:
     """Of the time in which bytes moved, the share in which the same device computed."""
     return f"{row.hidden / row.moving:.0%}" if row.moving else ""
 

@@ -16,7 +16,7 @@ from .source import Polled, UnknownError
 from .window import Window
 
 if TYPE_CHECKING:
-    from ....vm.tracing.analysis.files.parts import Picture
+    from ....vm.tracing.analysis.files.parts import RingSnapshot
     from ....vm.tracing.analysis.trace import Trace
 
 TENSORS: Final = 500
@@ -77,7 +77,7 @@ class WatchedDaemon:
         self._due = self._clock() + pause
         return Polled(self._view(_trace_of(picture), count, picture.live, *rows), pause)
 
-    def _sample(self) -> Picture:
+    def _sample(self) -> RingSnapshot:
         from ....vm.tracing.analysis.files.parts import read_parts
 
         while True:
@@ -160,7 +160,7 @@ class WatchedDaemon:
         return trace
 
 
-def _trace_of(picture: Picture) -> Trace:
+def _trace_of(picture: RingSnapshot) -> Trace:
     from ....vm.tracing.analysis.trace import Trace
 
     return Trace(picture.records, devices=picture.devices, taken=picture.taken, memory=picture.memory)

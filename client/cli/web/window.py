@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ....vm.tracing.analysis.files.parts import Picture
+    from ....vm.tracing.analysis.files.parts import RingSnapshot
     from ....vm.tracing.analysis.trace import Trace
     from ....vm.tracing.record import Record
 
@@ -20,11 +20,11 @@ class Window:
         self._kept = kept
         self._finished: OrderedDict[int, Record] = OrderedDict()
         self._live: dict[int, Record] = {}
-        self._last: Picture | None = None
+        self._last: RingSnapshot | None = None
         self._gap = 0  # the tick of the end of the last gap
         self.missed = 0
 
-    def add(self, picture: Picture) -> int:
+    def add(self, picture: RingSnapshot) -> int:
         """Take in a sample; the number of instructions that have finished since the last one."""
         finished = {record.id: record for record in picture.records if record.erased}
         self._live = {record.id: record for record in picture.records if not record.erased}

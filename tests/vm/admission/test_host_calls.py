@@ -11,7 +11,7 @@ import pytest
 from tensord.interpreter.errors import CancelledError, KernelError, MetadataError, ProtocolError, QuotaError
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.wire.messages import Atomic, Chain, Effect, Wait, encode_message
-from tensord.vm.model.session import Called
+from tensord.vm.model.session import HostCallAnswer
 
 from ...each_case import each_case
 from ..bare_engine import ONE, Bare, Client
@@ -39,11 +39,11 @@ def call(
     return outputs
 
 
-def asked(client: Client, request: int = REQUEST) -> Called:
+def asked(client: Client, request: int = REQUEST) -> HostCallAnswer:
     """What the client was last told of the call."""
     value, error = client.answers[request]
     assert error is None
-    assert isinstance(value, Called)
+    assert isinstance(value, HostCallAnswer)
     return value
 
 

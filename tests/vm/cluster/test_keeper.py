@@ -9,7 +9,7 @@ import pytest
 
 from tensord.interpreter.wire.keys import read_secret
 from tensord.vm.cluster.keeper import Keeper
-from tensord.vm.cluster.lifecycle import DaemonProcessState, Event, IllegalStep
+from tensord.vm.cluster.lifecycle import DaemonEvent, DaemonProcessState, IllegalStep
 from tensord.vm.cluster.specification import Specification
 
 from .fakes import FakeClock, FakeStart
@@ -154,12 +154,12 @@ def test_news_of_an_earlier_process_change_nothing(keeper, start, clock):
 
 
 def test_a_stopped_node_has_left(keeper, start):
-    keeper.take(Event.STOP)
+    keeper.take(DaemonEvent.STOP)
     assert start.last.asked == ["terminate"]
     start.last.told.exited(0)
     assert (keeper.state, keeper.entry()["state"]) == (DaemonProcessState.STOPPED, "left")
     with pytest.raises(IllegalStep):
-        keeper.take(Event.RESTART)
+        keeper.take(DaemonEvent.RESTART)
 
 
 def test_after_close_nothing_is_started_again(keeper, start, clock):

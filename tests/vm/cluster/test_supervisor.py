@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tensord.vm.cluster.credentials import Credentials
+from tensord.vm.cluster.credentials import ClusterCredentials
 from tensord.vm.cluster.home import Home
-from tensord.vm.cluster.lifecycle import DaemonProcessState, Event
+from tensord.vm.cluster.lifecycle import DaemonEvent, DaemonProcessState
 from tensord.vm.cluster.ports import Locks
 from tensord.vm.cluster.specification import Specification
 from tensord.vm.cluster.supervisor import Supervisor
@@ -16,7 +16,7 @@ from tensord.vm.cluster.supervisor import Supervisor
 from .fakes import FakeDaemon, FakePeers, FakeStart
 
 LIMIT = 10.0  # seconds; each of these takes milliseconds
-KEYS = Credentials(token="t" * 32, clients={"alice": "a" * 40})
+KEYS = ClusterCredentials(token="t" * 32, clients={"alice": "a" * 40})
 
 
 class Cluster:
@@ -134,7 +134,7 @@ def test_a_node_that_was_stopped_has_left_and_stays_so_when_its_supervisor_is_go
         await cluster.start("node0")
         leaving = await cluster.start("node1")
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("up", 1)))
-        leaving.wish(Event.STOP)
+        leaving.wish(DaemonEvent.STOP)
         cluster.starts["node1"].last.told.exited(0)
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("left", 1)))
         del cluster.peers.there["node1"]
@@ -227,7 +227,7 @@ def test_a_drained_daemon_ends_once_its_last_session_has(run):
         one = await cluster.start("node0")
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1)))
         cluster.daemon.sessions = 1
-        one.wish(Event.DRAIN)
+        one.wish(DaemonEvent.DRAIN)
         await cluster.until(lambda: "drain" in cluster.daemon.asked and cluster.observed[-1:])
         assert one.keeper.state is DaemonProcessState.DRAINING
         cluster.daemon.sessions = 0

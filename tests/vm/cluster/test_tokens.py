@@ -7,7 +7,7 @@ import pytest
 from tensord.interpreter.errors import NoDaemon
 from tensord.vm.cluster import tokens
 from tensord.vm.cluster.errors import ClusterError
-from tensord.vm.cluster.gcs import CallOutcome, Reply
+from tensord.vm.cluster.gcs import CallOutcome, GcsReply
 
 RIGHT = "right" * 8
 HERE = "2.60.0"
@@ -25,7 +25,9 @@ def gcs(monkeypatch, tmp_path):
 
         def __call__(self, _host, _port, token, _seconds):
             self.asked.append(token)
-            return Reply(CallOutcome.ADMITTED, self.has) if self.wants in ("", token) else Reply(CallOutcome.REFUSED)
+            return (
+                GcsReply(CallOutcome.ADMITTED, self.has) if self.wants in ("", token) else GcsReply(CallOutcome.REFUSED)
+            )
 
     played = Gcs()
     Gcs.asked = []
@@ -80,9 +82,9 @@ def test_the_right_token_is_used_wherever_it_lies(tmp_path):
 
 
 def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
-    monkeypatch.setattr(tokens, "call", lambda *_: Reply(CallOutcome.FOREIGN))
+    monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.FOREIGN))
     assert "what listens at 127.0.0.1:6379 is no Ray cluster" in refused({})
-    monkeypatch.setattr(tokens, "call", lambda *_: Reply(CallOutcome.UNKNOWN))
+    monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.UNKNOWN))
     tokens.settle(ADDRESS, {}, HERE)
     assert tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
     assert not tokens.asks_for_token(ADDRESS, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.vm.memory.making_room import Room, leaving
+from tensord.vm.memory.making_room import RoomRequest, leaving
 from tensord.vm.memory.replicas import add_copy, forget
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
@@ -57,7 +57,7 @@ def mirror(parts: Parts, tensor: Tensor, *, drain: bool = True) -> Copy:
     return copy
 
 
-def make_room(room: Room) -> bool:
+def make_room(room: RoomRequest) -> bool:
     """Let copies leave, but evict none; does what is wanted fit?"""
     for _ in leaving(room):
         pass
@@ -67,7 +67,7 @@ def make_room(room: Room) -> bool:
 def drop(sim: DeviceState, *spare: Copy) -> None:
     """Drop copies for 32 bytes that are planned beside those that are there."""
     sim.planned += 32
-    make_room(Room(sim, spare))
+    make_room(RoomRequest(sim, spare))
     sim.planned -= 32
 
 
@@ -99,7 +99,7 @@ class TestDropping:
         assert parts.at("sim:0").moved == {"d2h": [1, 48]}
 
     def test_what_fits_stays(self, x: Tensor, sim: DeviceState) -> None:
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert x.storage.copies[sim].current
         assert not sim.standby
 
@@ -123,7 +123,7 @@ class TestDropping:
         view.view = (0, (1,), (8,))
         add_copy(view, x.storage)
         transfer.kernel = fail
-        make_room(Room(sim, (), need=LIMIT))
+        make_room(RoomRequest(sim, (), need=LIMIT))
         assert not view.current
         assert list(sim.standby) == [whole]
         parts.drain()
@@ -197,18 +197,18 @@ def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: De
     forget(copy_of(y), y.storage)
     assert sim.planned == 16
     transfer = transfer_of(parts)
-    assert not make_room(Room(sim, (), need=LIMIT))
+    assert not make_room(RoomRequest(sim, (), need=LIMIT))
     assert copy.current
     parts.scheduler.doom([transfer], transfer.describe(ValueError("no")))
     sim.candidates[copy] = y.storage
-    assert make_room(Room(sim, (), need=LIMIT))
+    assert make_room(RoomRequest(sim, (), need=LIMIT))
     assert (sim.planned, copy.nbytes) == (0, 0)
 
 
 def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
     parts.drain()
     forget(copy_of(x, sim), x.storage)
-    make_room(Room(sim, ()))
+    make_room(RoomRequest(sim, ()))
     assert not sim.standby
 
 
@@ -221,20 +221,20 @@ class TestWhichGo:
 
     def test_none_while_the_plan_fits(self, parts: Parts, sim: DeviceState) -> None:
         copy = mirror(parts, parts.tensor())
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert copy.current
 
     def test_no_more_than_have_to(self, parts: Parts, sim: DeviceState) -> None:
         copies = [mirror(parts, parts.tensor()) for _ in range(4)]
         sim.backend.limit = 20
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert [copy.current for copy in copies] == [False, False, True, True]
         assert sim.planned == 16
 
     def test_none_that_is_about_to_be_used(self, parts: Parts, sim: DeviceState) -> None:
         copies = [mirror(parts, parts.tensor()) for _ in range(3)]
         sim.backend.limit = 16
-        make_room(Room(sim, {copies[0]}))
+        make_room(RoomRequest(sim, {copies[0]}))
         assert [copy.current for copy in copies] == [True, False, True]
 
     def test_one_that_will_be_written_elsewhere(self, parts: Parts, sim: DeviceState) -> None:
@@ -242,7 +242,7 @@ class TestWhichGo:
         copy = mirror(parts, x)
         parts.op(writes=[x])
         sim.backend.limit = 0
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert not copy.current
         assert not sim.standby
         parts.drain()
@@ -257,7 +257,7 @@ class TestWhichGo:
             parts.drain()
         late = mirror(parts, parts.tensor(), drain=arrived)
         sim.backend.limit = 8
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert sim not in early.storage.copies
         assert late.current
         parts.drain()
@@ -267,6 +267,6 @@ class TestWhichGo:
         copy = mirror(parts, x)
         forget(copy_of(x), x.storage)
         sim.backend.limit = 0
-        make_room(Room(sim, ()))
+        make_room(RoomRequest(sim, ()))
         assert not sim.candidates
         assert copy.current

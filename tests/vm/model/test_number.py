@@ -11,7 +11,7 @@ import numpy as np
 import tensord.interpreter.ops  # noqa: F401 - fills the registry
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
-from tensord.vm.model.number import Number, number_of
+from tensord.vm.model.number import NumberArray, number_of
 
 from ...each_case import each_case
 
@@ -58,13 +58,13 @@ def test_a_function_gives_the_same_bits_for_the_array_as_for_the_number(name: st
 
 
 def test_zeros_are_told_apart_by_their_signs() -> None:
-    number = Number(np.dtype("float64"))
+    number = NumberArray(np.dtype("float64"))
     assert math.copysign(1, number.of(0.0)) == 1
     assert math.copysign(1, number.of(-0.0)) == -1
 
 
 def test_a_number_that_is_refused_leaves_the_array_as_it_was() -> None:
-    number = Number(np.dtype("int8"))
+    number = NumberArray(np.dtype("int8"))
     assert number.of(5) == 5
     assert number.of(300) == 300
     assert number.of(5) == 5

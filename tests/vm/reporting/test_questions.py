@@ -11,10 +11,10 @@ import pytest
 
 from tensord.interpreter.errors import KernelError, ProtocolError
 from tensord.streams.faults import Fault, FaultKind
-from tensord.vm.process import Process
-from tensord.vm.reporting.answering import Client
-from tensord.vm.reporting.locations import Places
-from tensord.vm.reporting.questions import About, answer, whole
+from tensord.vm.process import MachineProcess
+from tensord.vm.reporting.answering import ClientInfo
+from tensord.vm.reporting.locations import LocationTexts
+from tensord.vm.reporting.questions import MachineFacts, answer, whole
 from tensord.vm.reporting.rows import tensors as tensor_rows
 
 from ...each_case import each_case
@@ -28,9 +28,9 @@ class Asked:
     def __init__(self, session: Any, machine: Any) -> None:
         self.session = session
         self.machine = machine
-        self.about = About(
-            Places(machine.engine),
-            Process(),
+        self.about = MachineFacts(
+            LocationTexts(machine.engine),
+            MachineProcess(),
             hung=lambda: list(machine.hung.values()),
             errors=lambda: machine.recent_errors,
         )
@@ -127,7 +127,7 @@ class TestStatusAndSessions:
     def test_sessions_without_and_with_a_client(self, asked):
         (one,) = asked.ask("sessions")
         assert (one["kind"], one["asks"], one["cancelled"], one["errors"]) == ("local", True, False, 0)
-        asked.about.client = lambda _id: Client("train.py", 12, 1000, "ipc", 3.5, pending=4, consumed=99)
+        asked.about.client = lambda _id: ClientInfo("train.py", 12, 1000, "ipc", 3.5, pending=4, consumed=99)
         asked.session.cancel()
         (one,) = asked.ask("sessions")
         assert (one["name"], one["pid"], one["kind"], one["pending"], one["consumed"]) == ("train.py", 12, "ipc", 4, 99)

@@ -18,7 +18,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
 from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
-from tensord.vm.routines.running.segment import IDLE, KEPT, STAYING, Segment
+from tensord.vm.routines.running.segment import IDLE, KEPT, STAYING, CompiledSegment
 from tensord.vm.tracing.flat import SourceLocation
 from tests.model.ops import failing_ops
 
@@ -45,7 +45,7 @@ def warm(client: Client, program: Program, inputs: tuple[int, ...]) -> int:
     return routine
 
 
-def segments_of(client: Client, routine: int) -> list[Segment]:
+def segments_of(client: Client, routine: int) -> list[CompiledSegment]:
     found: Any = client.session.routines[routine]
     return [each for each in found.segments.values() if each is not None]
 

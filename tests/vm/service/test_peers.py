@@ -16,7 +16,7 @@ import pytest
 import tensord as td
 from tensord.interpreter.wire.members import member_of
 from tensord.vm.service import certificates
-from tensord.vm.service.peers import Peers, check_peers, doubts_about_peers, introduce
+from tensord.vm.service.peers import PeerLinks, check_peers, doubts_about_peers, introduce
 from tensord.vm.service.preflight import open_runtime
 from tensord.vm.service.process.errors import StartError
 from tensord.vm.service.settings.config import Config, load
@@ -75,7 +75,7 @@ def cluster(**table: Any) -> Config:
 
 def test_tls_needs_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    for check in (check_peers, Peers):
+    for check in (check_peers, PeerLinks):
         with pytest.raises(StartError, match=r'pip install "tensord\[cluster\]", or choose encryption = "none"'):
             check(cluster())
     check_peers(cluster(encryption="none"))
@@ -85,10 +85,10 @@ def test_tls_needs_its_package(monkeypatch):
 def test_a_port_that_is_taken_is_told_and_the_next_of_a_range_is_used():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for check in (check_peers, Peers):
+        for check in (check_peers, PeerLinks):
             with pytest.raises(StartError, match=f"cannot receive values at 127.0.0.1:{port}: Address already in use"):
                 check(cluster(values=f"127.0.0.1:{port}", encryption="none"))
-        peers = Peers(cluster(values=f"127.0.0.1:{port}-{port + 20}", encryption="none"))
+        peers = PeerLinks(cluster(values=f"127.0.0.1:{port}-{port + 20}", encryption="none"))
         assert port < int(peers.links.address.rpartition(":")[2]) <= port + 20
         assert peers.close(5.0)
 

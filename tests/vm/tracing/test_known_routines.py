@@ -10,9 +10,9 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import Release, encode_message
 from tensord.vm.reporting.live_trace import trace_parts
-from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.locations import LocationTexts
 from tensord.vm.tracing import known_routines
-from tensord.vm.tracing.analysis.files.parts import Picture, read_parts
+from tensord.vm.tracing.analysis.files.parts import RingSnapshot, read_parts
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ..bare_engine import Bare, Client
@@ -24,8 +24,8 @@ def bare() -> Bare:
     return Bare()
 
 
-def picture(bare: Bare, since: int = 0, **options: Any) -> Picture:
-    return read_parts(trace_parts(bare.engine, Places(bare.engine), since, **options))
+def picture(bare: Bare, since: int = 0, **options: Any) -> RingSnapshot:
+    return read_parts(trace_parts(bare.engine, LocationTexts(bare.engine), since, **options))
 
 
 def trace_of(bare: Bare) -> Trace:

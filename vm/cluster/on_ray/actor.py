@@ -23,8 +23,8 @@ from ray.exceptions import RayError
 
 from ....interpreter.wire.addresses import default_address, pid_of
 from ..child import start_daemon
-from ..credentials import Credentials
-from ..lifecycle import DaemonProcessState, Event
+from ..credentials import ClusterCredentials
+from ..lifecycle import DaemonEvent, DaemonProcessState
 from ..members import Entry
 from ..ports import Locks, of_this_machine
 from ..specification import Specification
@@ -97,7 +97,7 @@ class SupervisorActor:
             node,
             ray.util.get_node_ip_address(),
             specification,
-            Credentials.from_plain(credentials),
+            ClusterCredentials.from_plain(credentials),
             start=start_daemon,
             ask=ask,
             peers=RayPeers(specification.cluster),
@@ -152,7 +152,7 @@ class SupervisorActor:
         return self.wanted, self.supervisor.credentials.to_plain()
 
     async def admit(self, credentials: Mapping[str, Any]) -> None:
-        self.supervisor.admit(Credentials.from_plain(credentials))
+        self.supervisor.admit(ClusterCredentials.from_plain(credentials))
 
     async def log(self, after: int, seconds: float) -> list[tuple[int, str]]:
         return await self.supervisor.log(after, seconds)
@@ -180,12 +180,12 @@ class SupervisorActor:
         """Drain, restart or stop the daemon; `seconds` that a drain lasts at the most."""
         if seconds is not None:
             self.supervisor.keeper.lifecycle.drain_for(seconds)
-        self.supervisor.wish(Event(event))
+        self.supervisor.wish(DaemonEvent(event))
 
     async def rotate(self) -> None:
         """Restart the daemon with a new pair of keys."""
         self.supervisor.keeper.home.rotate()
-        self.supervisor.wish(Event.RESTART)
+        self.supervisor.wish(DaemonEvent.RESTART)
 
     async def stopped(self, seconds: float) -> bool:
         """Has the daemon ended for good within so many seconds?"""

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 import ray
 
 from ....interpreter.version import version
-from ..credentials import Credentials
+from ..credentials import ClusterCredentials
 from ..errors import ClusterError
-from ..lifecycle import DaemonProcessState, Event
+from ..lifecycle import DaemonEvent, DaemonProcessState
 from ..specification import Specification, gpus_of
 from ..supervisor import Ask
 from . import placing
@@ -34,7 +34,7 @@ ENDING: Final = 15.0  # seconds beyond the grace period
 
 def up(
     wanted: Specification,
-    credentials: Credentials,
+    credentials: ClusterCredentials,
     query: Ask,
     *,
     nodes: int | None,
@@ -57,7 +57,7 @@ def up(
 
 def add(
     wanted: Specification,
-    credentials: Credentials,
+    credentials: ClusterCredentials,
     query: Ask,
     *,
     nodes: int,
@@ -113,7 +113,7 @@ def _start(
     node: str,
     bundle: Bundle,
     wanted: Specification,
-    credentials: Credentials,
+    credentials: ClusterCredentials,
     query: Ask,
     cpus: float,
     after: int,
@@ -198,7 +198,7 @@ def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
     leaving = chosen(namespace, nodes)
     there = rows_of(leaving)
     wrong = {node: said(row) for node, row in there.items() if not _is_row(row)}
-    wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, Event.STOP)
+    wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, DaemonEvent.STOP)
     for node, error in wrong.items():
         told(node, f"killed: {error}" if error else "stopping")
     _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, told)
@@ -208,7 +208,7 @@ def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
 def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> list[str]:
     """Have these nodes take no new sessions; end each once its sessions have ended, or after so many seconds."""
     leaving = chosen(namespace, nodes)
-    for node, error in _wish(leaving, Event.DRAIN, seconds).items():
+    for node, error in _wish(leaving, DaemonEvent.DRAIN, seconds).items():
         if error:
             raise ClusterError(error)
         told(node, "draining")
@@ -216,7 +216,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> l
     return list(leaving)
 
 
-def _wish(handles: Mapping[str, Any], event: Event, seconds: float | None = None) -> dict[str, str]:
+def _wish(handles: Mapping[str, Any], event: DaemonEvent, seconds: float | None = None) -> dict[str, str]:
     """Ask several supervisors for the same; for each node what is in the way, "" for nothing."""
     answered = answers({node: one.wish.remote(str(event), seconds) for node, one in handles.items()})
     return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
@@ -272,7 +272,7 @@ def restart(
         if rotate:
             ask(handle, "rotate")
         else:
-            ask(handle, "wish", str(Event.RESTART))
+            ask(handle, "wish", str(DaemonEvent.RESTART))
         rows[node] = _await_back(node, handle, before, timeout)
         told(node, f"serving, incarnation {rows[node]['incarnation']}")
     return rows
@@ -293,11 +293,11 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
     )
 
 
-def admit(namespace: str, change: Callable[[Credentials], Credentials]) -> Credentials:
+def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredentials]) -> ClusterCredentials:
     """Change the credentials on all nodes; ClusterError that names those that were not told."""
     handles = running(namespace)
     found = answers({node: one.specification.remote() for node, one in handles.items()})
-    known = [Credentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
+    known = [ClusterCredentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
     if not known:
         raise ClusterError("no supervisor answers: tensord cluster status")
     changed = change(max(known, key=lambda one: one.version))
@@ -308,11 +308,11 @@ def admit(namespace: str, change: Callable[[Credentials], Credentials]) -> Crede
     return changed
 
 
-def specification(namespace: str) -> tuple[Specification, Credentials]:
+def specification(namespace: str) -> tuple[Specification, ClusterCredentials]:
     """The common settings of the nodes of a cluster that is up, and its credentials."""
     for answer in answers({node: one.specification.remote() for node, one in running(namespace).items()}).values():
         if _is_row(answer):
-            return Specification.from_plain(answer[0]), Credentials.from_plain(answer[1])
+            return Specification.from_plain(answer[0]), ClusterCredentials.from_plain(answer[1])
     raise ClusterError("no supervisor answers: tensord cluster status")
 
 

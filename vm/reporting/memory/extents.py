@@ -47,7 +47,7 @@ VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
 SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM, RUNS, LEFT_OPEN)
 
 
-class Extent(NamedTuple):
+class PoolExtent(NamedTuple):
     """A piece of a device's pool.
 
     `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if unknown. `session`
@@ -96,9 +96,9 @@ class Walk:
         engine = self.engine
         return (engine.scheduler.tick, *[device.backend.allocated for device in engine.tiers.values()])
 
-    def slices(self) -> Iterator[list[Extent]]:
+    def slices(self) -> Iterator[list[PoolExtent]]:
         """All extents, in lists; after each the machine may go on."""
-        found: list[Extent] = []
+        found: list[PoolExtent] = []
         room = LOOKED_AT
         for piece in self._pieces():
             found += piece
@@ -108,7 +108,7 @@ class Walk:
                 found, room = [], LOOKED_AT
         yield found
 
-    def _pieces(self) -> Iterator[Iterable[Extent]]:
+    def _pieces(self) -> Iterator[Iterable[PoolExtent]]:
         """The extents of one thing after the other."""
         engine, shared = self.engine, self._shared
         for _ in self.idle.add_all(engine):
@@ -137,10 +137,12 @@ class Walk:
             yield self._standing_by(device)
             yield self._reusable(device)
             if kept := run_bytes(device):
-                yield [Extent(device.name, RUNS, kept, 0, 0, 0, ())]
-            yield [Extent(device.name, LEFT_OPEN, nbytes, 0, 0, 0, ()) for nbytes in device.backend.blocks_left_open()]
+                yield [PoolExtent(device.name, RUNS, kept, 0, 0, 0, ())]
+            yield [
+                PoolExtent(device.name, LEFT_OPEN, nbytes, 0, 0, 0, ()) for nbytes in device.backend.blocks_left_open()
+            ]
 
-    def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[Extent]:
+    def _values(self, storage: Storage, holders: Sequence[int], names: Sequence[str]) -> list[PoolExtent]:
         account, found = storage.account, []
         maker = 0 if account is None else account.session
         for copy in storage.copies.values() if storage.views is None else storage.current():
@@ -150,14 +152,14 @@ class Walk:
                 device, line = copy.device, storage.location
                 sort = MAPPED if copy in device.mapped else TENSOR if copy.view is None else VIEW
                 extent = (device.name, sort, nbytes, storage.made, maker, line, holders, names, "", poisoned)
-                found.append(Extent._make(extent))
+                found.append(PoolExtent._make(extent))
         return found
 
-    def _under_way(self, instruction: Instruction) -> Iterator[Extent]:
+    def _under_way(self, instruction: Instruction) -> Iterator[PoolExtent]:
         """The pieces that a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
         since, author, line = instruction.dispatched, instruction.author.id, instruction.location
         if instruction.scratch:
-            yield Extent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
+            yield PoolExtent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
         arena, use = arena_of(instruction), CHECKPOINT if instruction.label == CHECKPOINT else IN_USE
         if arena is not None and arena.buffer is None and instruction.arguments:
             self._arenas[id(owner_of(instruction.arguments[-1]))] = instruction  # later runs of its stream may reuse it
@@ -167,9 +169,9 @@ class Walk:
             self._stale.add(copy)
             if nbytes := self._bytes_of(copy):
                 sort, detail = (ARENA, instruction.label) if copy is arena else (use, "")
-                yield Extent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
+                yield PoolExtent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
 
-    def _mapped_by_clients(self) -> Iterator[Extent]:
+    def _mapped_by_clients(self) -> Iterator[PoolExtent]:
         """Stale copies that clients map."""
         readers: dict[Copy, tuple[Storage, dict[int, None]]] = {}
         for export in self.engine.residency.releasing.exports.values():
@@ -179,26 +181,30 @@ class Walk:
             account = storage.account
             maker = 0 if account is None else account.session
             if nbytes := self._bytes_of(copy):
-                yield Extent(copy.device.name, MAPPED, nbytes, storage.made, maker, storage.location, tuple(sessions))
+                yield PoolExtent(
+                    copy.device.name, MAPPED, nbytes, storage.made, maker, storage.location, tuple(sessions)
+                )
 
-    def _standing_by(self, device: DeviceState) -> Iterator[Extent]:
+    def _standing_by(self, device: DeviceState) -> Iterator[PoolExtent]:
         for copy, transfer in device.standby.items():
             nbytes = 0 if copy in device.mapped else self._bytes_of(copy)
             if nbytes:
                 author = transfer.author.id
-                yield Extent(device.name, STANDBY, nbytes, transfer.received, author, transfer.location, (author,))
+                yield PoolExtent(device.name, STANDBY, nbytes, transfer.received, author, transfer.location, (author,))
 
-    def _reusable(self, device: DeviceState) -> Iterator[Extent]:
+    def _reusable(self, device: DeviceState) -> Iterator[PoolExtent]:
         for stream, buffers in device.reusable.items():
             for buffer in buffers:
                 nbytes = self._note(device, buffer)
                 # The run whose arena is the last that was bound to the buffer.
                 run = self._arenas.get(id(owner_of(buffer.raw))) if self._arenas else None
                 if run is None:
-                    yield Extent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
+                    yield PoolExtent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
                 else:
                     author, line = run.author.id, run.location
-                    yield Extent(device.name, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label)
+                    yield PoolExtent(
+                        device.name, ARENA, nbytes, run.dispatched, author, line, (author,), detail=run.label
+                    )
 
     def _bytes_of(self, copy: Copy) -> int:
         """The bytes of a copy's buffer, as its pool counts them."""

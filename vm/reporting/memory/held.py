@@ -18,7 +18,7 @@ from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.forms import shown
 from ...tracing.flat import Where
 from ..answering import batched
-from .extents import ARENA, LOOKED_AT, Extent, Walk
+from .extents import ARENA, LOOKED_AT, PoolExtent, Walk
 from .pools import pool_row
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ About: TypeAlias = Callable[[int], "str | None"]  # the name of a session; None 
 
 
 @dataclass(slots=True)
-class Group:
+class MemoryRow:
     """The sums of one row. `oldest`, `newest`: by the engine's clock, 0 while unknown; `rest`: of how many groups."""
 
     nbytes: int = 0
@@ -52,7 +52,7 @@ class Group:
     sessions: dict[int, None] = field(default_factory=dict)
     names: dict[str, None] = field(default_factory=dict)
 
-    def add(self, extent: Extent) -> None:
+    def add(self, extent: PoolExtent) -> None:
         device, sort, nbytes, since, _, _, holders, names, _, poisoned = extent
         if nbytes:
             self.nbytes += nbytes
@@ -70,7 +70,7 @@ class Group:
         for name in names:
             self.names[name] = None
 
-    def merge(self, other: Group) -> None:
+    def merge(self, other: MemoryRow) -> None:
         """Count what another group has counted."""
         self.nbytes += other.nbytes
         self.count += other.count
@@ -93,11 +93,11 @@ class Sums:
     def __init__(self, by: str, on: str = "") -> None:
         self.by = by
         self.on = on
-        self.groups: dict[Key, Group] = {}
+        self.groups: dict[Key, MemoryRow] = {}
         self.held: Counter[str] = Counter()
         self.freed: dict[int, Counter[str]] = {}
 
-    def add(self, extents: Iterable[Extent]) -> None:
+    def add(self, extents: Iterable[PoolExtent]) -> None:
         key_of, groups = KEYS[self.by], self.groups
         for extent in extents:
             self.held[extent.device] += extent.nbytes
@@ -108,13 +108,13 @@ class Sums:
                 key = key_of(extent)
                 group = groups.get(key)
                 if group is None:
-                    group = groups[key] = Group()
+                    group = groups[key] = MemoryRow()
                 group.add(extent)
 
     def rows(self, limit: int, now: int, about: About) -> Iterator[list[dict[str, Any]]]:
         """The `limit` largest groups, and one for all others, in slices of which many are empty."""
-        largest: list[tuple[int, Key, Group]] = []
-        rest = Group()
+        largest: list[tuple[int, Key, MemoryRow]] = []
+        rest = MemoryRow()
         for _ in keep_largest(self.groups, limit, largest, rest):
             yield []
         largest.sort(key=lambda item: (-item[0], item[1]))
@@ -171,7 +171,7 @@ def merge_lines(sums: Sums, where: Where) -> Iterator[None]:
 
 
 def keep_largest(
-    groups: Mapping[Key, Group], limit: int, largest: list[tuple[int, Key, Group]], rest: Group
+    groups: Mapping[Key, MemoryRow], limit: int, largest: list[tuple[int, Key, MemoryRow]], rest: MemoryRow
 ) -> Iterator[None]:
     """The `limit` largest groups, in a heap; the others in `rest`."""
     for some in batched(groups.items(), LOOKED_AT):
@@ -185,7 +185,7 @@ def keep_largest(
         yield
 
 
-def row(by: str, key: Key, group: Group, now: int, about: About) -> dict[str, Any]:
+def row(by: str, key: Key, group: MemoryRow, now: int, about: About) -> dict[str, Any]:
     """A group as plain values. `key`: "" for bytes that have no session, name or line, and for the rest."""
     key = () if group.rest else key
     what = "" if by != SESSION else about(key[0]) if key and key[0] else ""
@@ -221,7 +221,7 @@ def earlier(one: int, other: int) -> int:
     return min(one, other) if one and other else one or other
 
 
-KEYS: Final[Mapping[str, Callable[[Extent], Key]]] = {
+KEYS: Final[Mapping[str, Callable[[PoolExtent], Key]]] = {
     SESSION: lambda extent: (extent.session,),
     NAME: lambda extent: (extent.names[0] if extent.names else "",),
     DEVICE: lambda extent: (extent.device, extent.sort, extent.detail if extent.sort == ARENA else ""),

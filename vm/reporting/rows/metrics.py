@@ -14,8 +14,8 @@ from ....interpreter.version import version
 from ...model.device_state import DeviceState
 from ...model.session import VmSession
 from ...model.tally import Tally, Times
-from ...process import Process, resident_memory
-from ..answering import Client, batched
+from ...process import MachineProcess, resident_memory
+from ..answering import ClientInfo, batched
 from .devices import cached, lost, transfers
 from .eviction import eviction_row, total
 
@@ -26,18 +26,18 @@ SESSIONS: Final = 64  # rows per slice
 EXPORTS: Final = 512  # looked at per slice
 
 
-class About(Protocol):
-    """What the machine knows besides its engine (`questions.About`)."""
+class MetricsFacts(Protocol):
+    """What the machine knows besides its engine (`questions.MachineFacts`)."""
 
-    process: Process
+    process: MachineProcess
     kernels: str
     errors_by_type: Mapping[str, int]
-    client: Callable[[int], Client | None]
+    client: Callable[[int], ClientInfo | None]
     looks: Callable[[int], bool]
     hung: Callable[[], Iterable[Mapping[str, Any]]]
 
 
-def metrics_slices(engine: Engine, about: About) -> Iterator[list[dict[str, Any]]]:
+def metrics_slices(engine: Engine, about: MetricsFacts) -> Iterator[list[dict[str, Any]]]:
     """The figures of the machine, and behind them a row for each session that is no look, in slices."""
     by_device: Counter[str] = Counter()
     by_reader: Counter[int] = Counter()
@@ -52,7 +52,7 @@ def metrics_slices(engine: Engine, about: About) -> Iterator[list[dict[str, Any]
         yield [_session(one, about, waiting[one.id], by_reader[one.id]) for one in sessions]
 
 
-def _machine(engine: Engine, about: About, exported: Counter[str], pending: int) -> dict[str, Any]:
+def _machine(engine: Engine, about: MetricsFacts, exported: Counter[str], pending: int) -> dict[str, Any]:
     scheduler, directory = engine.scheduler, engine.directory
     sessions = list(directory.sessions.values())
     durable = engine.admission.durable.checkpoints
@@ -118,7 +118,7 @@ def _device(engine: Engine, device: DeviceState, exported: int) -> dict[str, Any
     }
 
 
-def _session(session: VmSession, about: About, waiting: int, exported: int) -> dict[str, Any]:
+def _session(session: VmSession, about: MetricsFacts, waiting: int, exported: int) -> dict[str, Any]:
     client = about.client(session.id)
     return {
         "id": session.id,

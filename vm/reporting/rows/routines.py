@@ -15,7 +15,7 @@ from ...admission.segments import why_alone
 from ...model.linked import SessionProgram
 from ...model.session import VmSession
 from ...routines.compiling.recipe import ARENA, BufferSlice, Recipe
-from ...routines.running.segment import Segment
+from ...routines.running.segment import CompiledSegment
 
 
 def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def pass_rows(routine: SessionProgram, ran: SessionProgram) -> list[dict[str, An
     """The effect of each pass, in the order of their names: how many `of` something there were before, and are now.
     Of those in segments, for the segments that were compiled."""
     rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
-    recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, Segment)]
+    recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, CompiledSegment)]
     if not recipes:
         return rows
     calls = sum(len(recipe.calls) for recipe in recipes)
@@ -73,7 +73,7 @@ def piece_row(session: VmSession, routine: SessionProgram, piece: range, *, sour
     """One piece: a segment, or a step that runs by itself."""
     segment = routine.segments.get(piece.start)
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
-    if isinstance(segment, Segment):
+    if isinstance(segment, CompiledSegment):
         recipe = segment.recipe
         fusions = [list(fusion.steps) for fusion in recipe.fusions]
         row |= {"how": "segment", "device": segment.plan.device.name, "calls": len(recipe.calls)}
@@ -102,7 +102,7 @@ def kernel_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
             yield {"steps": list(fusion.steps), "compiled": kernel.is_ready(), "source": text}
 
 
-def graph_row(segment: Segment) -> dict[str, Any]:
+def graph_row(segment: CompiledSegment) -> dict[str, Any]:
     """The graph of a segment's launches, or why it has none; empty where there are no graphs."""
     if segment.graph is not None:
         return segment.graph.row()
@@ -116,7 +116,7 @@ def value_rows(routine: SessionProgram) -> list[list[str]]:
     program = routine.program
     found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
     for segment in routine.segments.values():
-        if isinstance(segment, Segment):
+        if isinstance(segment, CompiledSegment):
             for value, place in segment.recipe.places.items():
                 if value >= program.inputs:
                     found[value] = inside(segment, value, place)
@@ -144,7 +144,7 @@ def reason_outside(program: Program, value: int) -> str:
     return "a result" if value in program.results else "its step runs by itself"
 
 
-def inside(segment: Segment, value: int, place: BufferSlice) -> list[str]:
+def inside(segment: CompiledSegment, value: int, place: BufferSlice) -> list[str]:
     """Memory mode and reason of a value of a segment."""
     recipe = segment.recipe
     if value in recipe.bases:

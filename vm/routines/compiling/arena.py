@@ -16,7 +16,7 @@ ALIGNMENT: Final = 64
 TOGETHER: Final = 256  # parts: the time grows with the square of their number
 
 
-class Part:
+class ArenaPart:
     """Bytes of one value, or of several one after the other. It lives from step `first` until step `last`."""
 
     __slots__ = ("address", "first", "last", "offset", "size")
@@ -38,7 +38,7 @@ class Arena:
         self.alignment = alignment
         self.now = 0
         self.size = 0
-        self._parts: list[Part] = []
+        self._parts: list[ArenaPart] = []
         self._addresses: list[int] = []
         self._end = 0
 
@@ -47,11 +47,11 @@ class Arena:
         size = max(-(-nbytes // self.alignment), 1) * self.alignment
         address = self._end
         self._end += size
-        self._parts.append(Part(address, size, self.now))
+        self._parts.append(ArenaPart(address, size, self.now))
         self._addresses.append(address)
         return address
 
-    def part_of(self, address: int) -> Part:
+    def part_of(self, address: int) -> ArenaPart:
         """The part that an address lies in."""
         return self._parts[bisect_right(self._addresses, address) - 1]
 
@@ -89,9 +89,9 @@ class Arena:
         return part.offset + address - part.address
 
 
-def place(parts: Sequence[Part], least: int) -> None:
+def place(parts: Sequence[ArenaPart], least: int) -> None:
     """Give parts their offsets, from `least` on, in this order: each the lowest that is free as long as it lives."""
-    placed: list[Part] = []  # by offset
+    placed: list[ArenaPart] = []  # by offset
     for part in parts:
         offset = least
         for other in placed:

@@ -11,7 +11,7 @@ from ...model.plan import Plan
 from .segments import Piece, is_view
 
 
-class Layout(NamedTuple):
+class ViewLayout(NamedTuple):
     """Offset and strides of a view in the memory of its root, in bytes."""
 
     root: int
@@ -29,9 +29,9 @@ class LeavingView(NamedTuple):
     meta: Meta
 
 
-def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, Layout]:
+def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, ViewLayout]:
     """The layout of each value that is a view; a value that strides cannot express is copied, and is no view."""
-    found: dict[int, Layout] = {}
+    found: dict[int, ViewLayout] = {}
     for position, plan in zip(steps, plans, strict=True):
         if is_view(program, position):
             step = program.steps[position]
@@ -41,20 +41,20 @@ def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[in
     return found
 
 
-def layout_of(program: Program, found: dict[int, Layout], base: int, value: int, plan: Plan) -> Layout | None:
+def layout_of(program: Program, found: dict[int, ViewLayout], base: int, value: int, plan: Plan) -> ViewLayout | None:
     """How a view of a value lies; None if it has to be a copy."""
     under, meta, view = program.metas[base], program.metas[value], plan.op.view
     if under is None or meta is None or view is None:
         return None
-    root, offset, strides = found.get(base) or Layout(base, 0, under.strides)
+    root, offset, strides = found.get(base) or ViewLayout(base, 0, under.strides)
     try:
         layout = view(under, (offset, strides), meta, dict(plan.attributes))
     except ValueError:  # a copy may not be made
         return None
-    return None if layout is None else Layout(root, *layout)
+    return None if layout is None else ViewLayout(root, *layout)
 
 
-def leaving_views(program: Program, steps: Piece, layouts: dict[int, Layout]) -> list[LeavingView]:
+def leaving_views(program: Program, steps: Piece, layouts: dict[int, ViewLayout]) -> list[LeavingView]:
     """The views that are used beyond the segment."""
     found = []
     for value, (root, offset, strides) in layouts.items():

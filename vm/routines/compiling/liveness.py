@@ -8,7 +8,7 @@ from typing import Final
 from ....interpreter.programs.facts import made_by
 from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.program import Program
-from .layouts import Layout
+from .layouts import ViewLayout
 from .segments import Piece
 
 NEVER: Final = 1 << 60  # the last use of what is used beyond the segment
@@ -32,7 +32,7 @@ def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dic
 
 
 def outside_of(
-    program: Program, steps: Piece, layouts: Mapping[int, Layout]
+    program: Program, steps: Piece, layouts: Mapping[int, ViewLayout]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
     """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
 

@@ -25,7 +25,7 @@ from ....interpreter.types.meta import Meta, Scalar
 from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
 from ...model.linked import LinkedBlock, SessionProgram
 from ...model.unfolding import Answer
-from .run import Ids, Results, Run
+from .run import RunIds, StepResults, UnfoldedRun
 
 PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
 PLACES: Final = 16  # bits of a draw's number that say its place in its block
@@ -43,14 +43,14 @@ class Failed(Exception):  # noqa: N818 - it is caught in this module, and no err
         self.answer = answer
 
 
-class Construct:
+class RunningConstruct:
     """A step with blocks in one run, from its first message to its last one.
 
     `given`: ids and numbers, in the places of its operands; `effects`: the place of its first side effect.
     """
 
     def __init__(
-        self, run: Run, routine: SessionProgram, position: int, given: Sequence[Any], effects: int, where: int
+        self, run: UnfoldedRun, routine: SessionProgram, position: int, given: Sequence[Any], effects: int, where: int
     ) -> None:
         step = self.step = routine.program.steps[position]
         if position not in routine.nested:
@@ -68,7 +68,7 @@ class Construct:
         self.begun = False  # has a block of a loop run that may write?
         self.written: Sequence[int] = ()
 
-    def unfold(self, ids: Ids, variables: Sequence[int]) -> Generator[Message]:
+    def unfold(self, ids: RunIds, variables: Sequence[int]) -> Generator[Message]:
         """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
         self.written = [ids[variable] for variable in variables[len(results) :]]
@@ -85,7 +85,7 @@ class Construct:
                 error, answer = self.stopped(why), None
             homes = [(meta, self.routine.devices[home]) for meta, home in results]
             made = [(ids[variable], *each) for variable, each in zip(variables, homes, strict=False)]
-            run.engine.fail(error, answer, Results(made, self.written, self.begun), self.step.op, self.where)
+            run.engine.fail(error, answer, StepResults(made, self.written, self.begun), self.step.op, self.where)
         finally:
             run.open.pop()
         if not run.open:
@@ -94,7 +94,7 @@ class Construct:
     def stop(self, why: TensordError) -> None:
         """The session ends in the middle of the step: poison what a loop writes, for those who hold it, too."""
         if self.begun:
-            results = Results((), self.written, begun=True)
+            results = StepResults((), self.written, begun=True)
             self.run.engine.fail(self.stopped(why), None, results, self.step.op, self.where)
 
     def stopped(self, why: TensordError) -> TensordError:
@@ -165,7 +165,7 @@ class Construct:
         ):  # a test that writes is no mere question
             self.begun = True
         captured = [self.given[place] for place in block.values[len(inputs) :]]
-        ids = Ids(program, (*inputs, *captured), run.new.newest, run.new)
+        ids = RunIds(program, (*inputs, *captured), run.new.newest, run.new)
         numbers = self.numbers(block)
         yield from run.program(routine, ids, numbers, self.effects + block.effects)
         yield PAUSE

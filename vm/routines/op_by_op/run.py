@@ -13,7 +13,7 @@ from ...model.linked import SessionProgram
 from ...model.unfolding import Answer
 
 
-class Results:
+class StepResults:
     """The results of a step: ids, metas and homes of new tensors, and the ids of those that it writes.
 
     `begun`: may a loop have written some of them? Then a cancellation does not spare those that others hold.
@@ -29,7 +29,7 @@ class Results:
         self.begun = begun
 
 
-class Engine(Protocol):
+class RunEngine(Protocol):
     """An engine, for the runs of one session."""
 
     iterations: int
@@ -40,7 +40,9 @@ class Engine(Protocol):
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """The steps of a program in order: those that may run as one instruction together."""
 
-    def admit(self, routine: SessionProgram, piece: range, ids: Ids, numbers: Sequence[Scalar], location: int) -> bool:
+    def admit(
+        self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
+    ) -> bool:
         """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
@@ -56,16 +58,18 @@ class Engine(Protocol):
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Give tensors other ids, all at once: (old, new)."""
 
-    def fail(self, error: TensordError | None, answer: Answer | None, results: Results, op: str, location: int) -> None:
+    def fail(
+        self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
+    ) -> None:
         """Poison what a step was to make and to write, with an error of its own, or what an answer has failed with."""
 
 
-class Run(Protocol):
+class UnfoldedRun(Protocol):
     """A run. `effects`: chain, callback and request of each side effect; `open`: the steps with blocks that it is in
     the middle of, the outermost first; `drawn`: the number of the block that runs, for its random draws;
     `iterations`: rounds of its loops."""
 
-    engine: Engine
+    engine: RunEngine
     effects: Sequence[Sequence[Any]]
     new: NewIds
     open: list[Any]
@@ -73,7 +77,7 @@ class Run(Protocol):
     iterations: int
 
     def program(
-        self, routine: SessionProgram, ids: Ids, numbers: Sequence[Scalar], effects: int = 0
+        self, routine: SessionProgram, ids: RunIds, numbers: Sequence[Scalar], effects: int = 0
     ) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction."""
 
@@ -91,7 +95,7 @@ class NewIds:
         return self.newest
 
 
-class Ids:
+class RunIds:
     """The id of each variable of a program, by the number of its first value: of what comes from outside, then new
     ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between. `results`: the
     ids of what the run returns, if they are to be used from the start."""

@@ -20,21 +20,21 @@ from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
 from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Collective, Message
 from ...model.linked import SessionProgram, Template
-from .control_flow import PAUSE, Construct
-from .run import Engine, Ids, NewIds
+from .control_flow import PAUSE, RunningConstruct
+from .run import NewIds, RunEngine, RunIds
 
 RIDERS = 64  # operands that a call has bits for
 
 
 class Unfolder:
-    """One run, while it is unfolded: see `Run`."""
+    """One run, while it is unfolded: see `UnfoldedRun`."""
 
-    def __init__(self, engine: Engine, effects: Sequence[Sequence[Any]], location: int, newest: int) -> None:
+    def __init__(self, engine: RunEngine, effects: Sequence[Sequence[Any]], location: int, newest: int) -> None:
         self.engine = engine
         self.effects = effects
         self.location = location
         self.new = NewIds(newest)
-        self.open: list[Construct] = []
+        self.open: list[RunningConstruct] = []
         self.drawn = 0
         self.iterations = 0
 
@@ -44,7 +44,7 @@ class Unfolder:
             construct.stop(why)
 
     def program(
-        self, routine: SessionProgram, ids: Ids, numbers: Sequence[Scalar], effects: int = 0
+        self, routine: SessionProgram, ids: RunIds, numbers: Sequence[Scalar], effects: int = 0
     ) -> Iterator[Message]:
         """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
         for constants; `effects`: the place of its first side effect."""
@@ -60,7 +60,7 @@ class Unfolder:
                 yield from self.steps(routine, piece, ids, numbers, effects)
 
     def steps(
-        self, routine: SessionProgram, steps: range, ids: Ids, numbers: Sequence[Scalar], effects: int
+        self, routine: SessionProgram, steps: range, ids: RunIds, numbers: Sequence[Scalar], effects: int
     ) -> Iterator[Message]:
         program, templates, span = routine.program, routine.templates, self.location & ~LINE
         if program.constants:
@@ -81,7 +81,7 @@ class Unfolder:
                 yield (COLLECTIVE, *Collective(step.op, read, made, (), step.attributes, where))
             elif step.blocks:
                 place = effects + program.effects[position]
-                construct = Construct(self, routine, position, given, place, where)
+                construct = RunningConstruct(self, routine, position, given, place, where)
                 yield from construct.unfold(ids, outputs)
             else:
                 effect = self.effects[effects + program.effects[position]]
@@ -117,7 +117,7 @@ def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None,
     return operands, None if step.into is None else tuple([metas[value] for value in step.into])
 
 
-def template_of(routine: SessionProgram, position: int, engine: Engine) -> Template:
+def template_of(routine: SessionProgram, position: int, engine: RunEngine) -> Template:
     """A step as a message to be."""
     program = routine.program
     step, variables = program.steps[position], program.variables

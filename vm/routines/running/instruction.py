@@ -23,10 +23,10 @@ from ...model.instruction import Instruction
 from ...model.session import VmSession
 from ...model.signature import call_text
 from ..compiling.recipe import BufferSlice, KernelStep, ResultsFailed
-from .parts import Part, parts_of, results_of
-from .refusals import Refusal, in_call, note_checks
+from .parts import RunPart, parts_of, results_of
+from .refusals import DataRefusal, in_call, note_checks
 from .replay import Replay, Stamps, timed
-from .segment import Segment
+from .segment import CompiledSegment
 
 
 class RunInstruction(Instruction):
@@ -44,7 +44,7 @@ class RunInstruction(Instruction):
         session: VmSession,
         device: DeviceState,
         location: int,
-        segment: Segment,
+        segment: CompiledSegment,
         numbers: Sequence[Scalar],
     ) -> None:
         super().__init__(id_, session, Opcode.RUN, segment.plan.label, device, location)
@@ -58,7 +58,7 @@ class RunInstruction(Instruction):
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
         self.stamps: Stamps | None = None  # if its calls are to be timed
-        self.late: list[tuple[int, TensordError | Refusal]] = []
+        self.late: list[tuple[int, TensordError | DataRefusal]] = []
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class RunInstruction(Instruction):
         self.poison.update({result: error for result in results if result not in self.poison})
         self.origins.append(error)
 
-    def fail_part(self, part: Part, error: BaseException) -> None:
+    def fail_part(self, part: RunPart, error: BaseException) -> None:
         """An op has failed for a reason outside its kernel; perhaps after the run, as errors surface late."""
         call, recipe = part.call, self.segment.recipe
         self.spread(call)
@@ -289,7 +289,7 @@ class RunInstruction(Instruction):
 
     def fail_late(self, error: BaseException) -> None:
         """As declared; the data of one call alone may be refused."""
-        if isinstance(error, Refusal):
+        if isinstance(error, DataRefusal):
             without_frames(error)  # they hold this very instruction
             without_frames(error.error)
             self.late.append((error.place, error))
@@ -299,10 +299,10 @@ class RunInstruction(Instruction):
     def settle_late_errors(self) -> None:
         if not self.late or self.error is not None:
             return
-        recipe, refused = self.segment.recipe, dict[int, Refusal]()
+        recipe, refused = self.segment.recipe, dict[int, DataRefusal]()
         late: dict[int, TensordError] = {}
         for place, error in self.late:
-            if isinstance(error, Refusal):
+            if isinstance(error, DataRefusal):
                 refused.setdefault(place, error)
             else:
                 late.setdefault(place, error)

@@ -28,11 +28,11 @@ class Parted(Protocol):
     def call(self, call: KernelStep, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel."""
 
-    def fail_part(self, part: Part, error: BaseException) -> None:
+    def fail_part(self, part: RunPart, error: BaseException) -> None:
         """An op has failed for a reason outside its kernel."""
 
 
-class Part:
+class RunPart:
     """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
 
     def __init__(
@@ -74,13 +74,13 @@ class Part:
 
 def parts_of(
     run: Parted, program: Program, fusions: Sequence[Fusion], call: KernelStep, bound: tuple[Any, Any]
-) -> Iterator[Part]:
+) -> Iterator[RunPart]:
     """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
     todo, fusion = [bound], fusion_of(fusions, call)
     steps = (call.step,) if fusion is None else fusion.steps
     for step in steps:
         label = COPY if call.kernel is fill else program.steps[step].op
-        yield Part(run, call, step, label, call.work // len(steps), todo)
+        yield RunPart(run, call, step, label, call.work // len(steps), todo)
 
 
 def fusion_of(fusions: Sequence[Fusion], call: KernelStep) -> Fusion | None:

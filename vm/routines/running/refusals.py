@@ -12,7 +12,7 @@ from typing import Any
 from ....interpreter.ops.positions import LATE, Check
 
 
-class Refusal(Exception):  # noqa: N818 - what a call does with its data
+class DataRefusal(Exception):  # noqa: N818 - what a call does with its data
     """What is wrong with the data of one call, by its place."""
 
     def __init__(self, place: int, error: BaseException) -> None:
@@ -29,7 +29,7 @@ def in_call(place: int, check: Check) -> Check:
         try:
             judge(least, most)
         except Exception as error:
-            raise Refusal(place, error) from None
+            raise DataRefusal(place, error) from None
 
     return least, most, judge_call
 

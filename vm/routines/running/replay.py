@@ -18,7 +18,7 @@ from ....interpreter.schema.opdef import BoundKernel
 from ....interpreter.schema.promotion import DType, number_dtype
 from ....interpreter.types.meta import Scalar
 from ....streams.device import Device
-from ...model.number import Number
+from ...model.number import NumberArray
 from ..compiling.recipe import ARENA, BufferSlice, KernelStep, Recipe, fill
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
@@ -29,7 +29,7 @@ Arguments: TypeAlias = list[Any]
 Spots: TypeAlias = list[tuple[Arguments, int]]
 
 
-class Given:
+class PassedNumber:
     """A number as some calls take it: in an array of their dtype, or as it is (None). `spots`: where it goes."""
 
     __slots__ = ("_last", "_number", "slot", "spots")
@@ -37,7 +37,7 @@ class Given:
     def __init__(self, slot: int, dtype: DType | None) -> None:
         self.slot = slot
         self.spots: Spots = []
-        self._number = None if dtype is None else Number(dtype)
+        self._number = None if dtype is None else NumberArray(dtype)
         self._last: Any = None
 
     def put(self, value: Scalar) -> None:
@@ -68,7 +68,7 @@ class Replay:
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
         self._views: list[list[tuple[BufferSlice, Spots]]] = [[] for _ in range(self.slots)]
-        numbers: dict[tuple[int, Any], Given] = {}
+        numbers: dict[tuple[int, Any], PassedNumber] = {}
         bound: dict[BufferSlice, Any] = {}
         calls = [self._bind(call, numbers, bound) for call in recipe.calls]
         self._numbers = [given for given in numbers.values() if given.slot not in constants]
@@ -78,7 +78,7 @@ class Replay:
         self.slices = sliced(calls, [call.work + CALL for call in recipe.calls])
 
     def _bind(
-        self, call: KernelStep, numbers: dict[tuple[int, Any], Given], bound: dict[BufferSlice, Any]
+        self, call: KernelStep, numbers: dict[tuple[int, Any], PassedNumber], bound: dict[BufferSlice, Any]
     ) -> tuple[Any, Arguments]:
         arguments: Arguments = [None] * len(call.arguments)
         for index, argument in enumerate(call.arguments):
@@ -87,7 +87,7 @@ class Replay:
                 dtype = None if plain else number_dtype(call.plan.op, call.plan.metas)
                 given = numbers.get((slot, dtype))
                 if given is None:
-                    given = numbers[slot, dtype] = Given(slot, dtype)
+                    given = numbers[slot, dtype] = PassedNumber(slot, dtype)
                 given.spots.append((arguments, index))
             elif argument.slot == ARENA:
                 array = bound.get(argument)

@@ -43,7 +43,7 @@ class Operand(NamedTuple):
         return cls(variable, meta, packed, captured or meta.nbytes <= STAYING)
 
 
-class Segment:
+class CompiledSegment:
     """A compiled segment of one routine, with replays that wait for a run.
 
     `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of

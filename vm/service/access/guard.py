@@ -51,7 +51,7 @@ PATIENCE: Final = 3  # checks that find unread bytes before a connection is susp
 CLOSED: Final = -1  # in place of an inode, if the descriptor is closed already
 
 
-class Watched:
+class WatchedConnection:
     """A watched connection.
 
     `looks`: checks since its last complete message; `busy`: those that found unread bytes. A `silent` connection has
@@ -91,7 +91,7 @@ class MemoryGuard:
         self._cut = cut or cut_connection
         self._trim = trim or give_back
         self._last: int | None = None
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, WatchedConnection] = {}
         self._ending: dict[int, int] = {}  # ended connections that libzmq has not closed yet: descriptor -> inode
         self._heard: set[int] = set()
         # `heard(fd)` is called for every message, so it is a method of the set itself.
@@ -99,7 +99,7 @@ class MemoryGuard:
 
     def accepted(self, fd: int) -> None:
         if inode := self._inode(fd):
-            self._watched[fd] = Watched(inode)
+            self._watched[fd] = WatchedConnection(inode)
 
     def closed(self, fd: int) -> None:
         """Stop watching a connection, and await its closing by libzmq, which has freed the received parts by then."""

@@ -34,14 +34,14 @@ class ListenAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class ListenGuards:
     """The addresses to listen on, and the gatekeeper that authenticates their peers."""
 
     addresses: tuple[ListenAddress, ...]
     gatekeeper: zap.Gatekeeper
 
 
-def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> Guards:
+def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> ListenGuards:
     """The addresses to listen on, and their gatekeeper. `secret`: the daemon's key file; `allow`: the clients' keys.
 
     StartError if an address is reachable from other machines and there are no keys, or if the keys are unusable.
@@ -53,7 +53,7 @@ def guards(listen: Iterable[str], secret: Path | None, allow: Path | None) -> Gu
         found = tuple(_listen_address(address, pair) for address in dict.fromkeys(listen))
     except MetadataError as error:
         raise StartError(error.message) from None
-    return Guards(found, zap.Gatekeeper(AllowList(allow) if allow else None))
+    return ListenGuards(found, zap.Gatekeeper(AllowList(allow) if allow else None))
 
 
 def _listen_address(address: str, pair: keys.Pair | None) -> ListenAddress:

@@ -12,7 +12,7 @@ BURST: Final = 20  # lines at once
 PERIOD: Final = 1.0  # seconds until one more is allowed
 
 
-class Refusals:
+class RefusalLog:
     """Logs refusals. After `BURST` lines, there is one every `PERIOD` seconds, with the number of unlogged ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

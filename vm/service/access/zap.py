@@ -31,7 +31,7 @@ from zmq.utils import z85
 from ....interpreter.wire.keys import is_key
 from ...log import log
 from ..process.errors import StartError
-from .refusals import Refusals
+from .refusals import RefusalLog
 
 
 class AllowList:
@@ -107,7 +107,7 @@ class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never l
         self.about = about
 
 
-class Refusal(NamedTuple):
+class RefusedPeer(NamedTuple):
     """A refused peer. `host`: its address without a port; `about`: further fields for the log."""
 
     since: float
@@ -128,9 +128,9 @@ class Gatekeeper:
     ) -> None:
         self.allowed = allowed
         self.clock = clock
-        self.refused: deque[Refusal] = deque()  # not logged yet
+        self.refused: deque[RefusedPeer] = deque()  # not logged yet
         self.uid = os.getuid() if uid is None else uid
-        self.refusals = Refusals()
+        self.refusals = RefusalLog()
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
         """The reply to a request; 400 refuses the peer, 500 answers a malformed request. Never raises.
@@ -144,7 +144,7 @@ class Gatekeeper:
         try:
             user = self._admit(frames[2], frames[3], frames[5], frames[6:])
         except PeerRefused as refused:
-            self.refused.append(Refusal(self.clock(), _text(frames[3]), str(refused), refused.about))
+            self.refused.append(RefusedPeer(self.clock(), _text(frames[3]), str(refused), refused.about))
             self.tell_overdue()
             return _reply(number, b"400", str(refused))
         except Exception:
@@ -152,7 +152,7 @@ class Gatekeeper:
             return _reply(number, b"500", "internal error")
         return _reply(number, b"200", "OK", user)
 
-    def refusal_of(self, origin: str) -> Refusal | None:
+    def refusal_of(self, origin: str) -> RefusedPeer | None:
         """Remove and return the refusal that has ended a connection from `origin`, for the listener to log, or None.
 
         Of several refusals of one host, this is the first, since libzmq ends the connections in that order.

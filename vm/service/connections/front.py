@@ -27,9 +27,9 @@ from ...admission.turns import turn_of
 from ...engine import Engine
 from ...log import log
 from ...model.session import ReplySink
-from ..access.refusals import Refusals
+from ..access.refusals import RefusalLog
 from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
-from .listener import Credentials, Listener
+from .listener import Listener, PeerCredentials
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import ConnectionState, Peer, PendingAnswer, fields, session_of
 from .registry import LEAVES, ConnectionRegistry
@@ -46,7 +46,7 @@ class Front:
     """All connections of the daemon."""
 
     def __init__(
-        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, Credentials], None]
+        self, engine: Engine, registry: ConnectionRegistry, end_connection: Callable[[Listener, PeerCredentials], None]
     ) -> None:
         self.engine = engine
         self.registry = registry
@@ -70,7 +70,7 @@ class Front:
             SEGMENT: self.segment,
             RETURN: self.returned,
         }
-        self.refusals = Refusals()
+        self.refusals = RefusalLog()
         self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
         self.happened: Callable[[], bool] = lambda: True  # whether the loop has other work
         registry.sink, registry.tell = self.sink, self.tell

@@ -23,8 +23,8 @@ from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.monitor import FAILURES, SocketEvent, read_events
 from ..access.guard import connection_of
 from ..access.listen_address import ListenAddress
-from ..access.refusals import Refusals
-from ..access.zap import Refusal
+from ..access.refusals import RefusalLog
+from ..access.zap import RefusedPeer
 
 NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
@@ -37,7 +37,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
 _numbers = itertools.count(1)  # numbers for connections of all listeners, in order, and for monitors
 
 
-class Credentials(NamedTuple):
+class PeerCredentials(NamedTuple):
     """The process behind a connection, as reported by the kernel; the defaults on tcp, where the kernel cannot."""
 
     uid: int = -1
@@ -71,8 +71,8 @@ class Listener:
         self.monitor = open_monitor(context, socket)
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
-        self.refusals = Refusals()
-        self.refusal_of: Callable[[str], Refusal | None] = lambda _origin: None  # the gatekeeper's
+        self.refusals = RefusalLog()
+        self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None  # the gatekeeper's
         self._failure: SocketEvent | None = None  # of the connection that ends next
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
@@ -83,7 +83,7 @@ class Listener:
             raise
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
-    def credentials(self, frame: Any) -> Credentials:
+    def credentials(self, frame: Any) -> PeerCredentials:
         """The sender of a frame, as reported by libzmq, and on ipc by the kernel."""
         fd = frame.get(zmq.SRCFD)
         uid, pid = -1, 0
@@ -91,7 +91,7 @@ class Listener:
             _, uid_text, _, pid_text = str(frame.get("Peer-Address")).rsplit(":", 3)
             uid, pid = int(uid_text), int(pid_text)
         key = str(frame.get("User-Id")).removeprefix("key:") if self.keyed else ""
-        return Credentials(uid, pid, fd, self.connections.get(fd, 0), key)
+        return PeerCredentials(uid, pid, fd, self.connections.get(fd, 0), key)
 
     def receive(self) -> tuple[bytes, list[Any]]:
         """A message: its sender's routing id, and its frames up to `most`. zmq.Again if there is none."""

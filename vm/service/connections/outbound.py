@@ -31,7 +31,7 @@ from ....interpreter.wire.frames import (
     encode_error,
 )
 from ....interpreter.wire.segments import place_of
-from ...model.session import Again, Called
+from ...model.session import Again, HostCallAnswer
 from .listener import NOW
 from .peer import ConnectionState, Peer, PendingAnswer
 
@@ -129,7 +129,7 @@ def encode_answer(peer: Peer, answer: PendingAnswer, payloads: list[Any]) -> lis
         return [request, ARRAY, encode_array(peer, value, payloads)]
     if type(value) is Again:
         return [request, AGAIN, [encode_one(peer, one, payloads) for one in value.values]]
-    if type(value) is Called:
+    if type(value) is HostCallAnswer:
         values = None if value.values is None else [encode_one(peer, one, payloads) for one in value.values]
         return [request, CALL, [value.number, values]]
     if type(value) is list and value and all(isinstance(one, np.ndarray | TensordError) for one in value):

@@ -20,7 +20,7 @@ from weakref import WeakSet
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.segments import MemorySegment
-from .listener import Credentials, Listener
+from .listener import Listener, PeerCredentials
 
 if TYPE_CHECKING:
     from ...model.session import VmSession
@@ -35,7 +35,7 @@ class ConnectionState(Enum):
     CLOSED = "closed"
 
 
-class Event(Enum):
+class ConnectionEvent(Enum):
     """An event in the life of a connection."""
 
     GREETED = "greeted"
@@ -44,10 +44,16 @@ class Event(Enum):
     ENDED = "ended"
 
 
-TRANSITIONS: dict[ConnectionState, dict[Event, ConnectionState]] = {
-    ConnectionState.HANDSHAKE: {Event.GREETED: ConnectionState.OPEN, Event.ENDED: ConnectionState.CLOSED},
-    ConnectionState.OPEN: {Event.LOST: ConnectionState.AWAY, Event.ENDED: ConnectionState.CLOSED},
-    ConnectionState.AWAY: {Event.RESUMED: ConnectionState.OPEN, Event.ENDED: ConnectionState.CLOSED},
+TRANSITIONS: dict[ConnectionState, dict[ConnectionEvent, ConnectionState]] = {
+    ConnectionState.HANDSHAKE: {
+        ConnectionEvent.GREETED: ConnectionState.OPEN,
+        ConnectionEvent.ENDED: ConnectionState.CLOSED,
+    },
+    ConnectionState.OPEN: {ConnectionEvent.LOST: ConnectionState.AWAY, ConnectionEvent.ENDED: ConnectionState.CLOSED},
+    ConnectionState.AWAY: {
+        ConnectionEvent.RESUMED: ConnectionState.OPEN,
+        ConnectionEvent.ENDED: ConnectionState.CLOSED,
+    },
     ConnectionState.CLOSED: {},
 }
 
@@ -77,7 +83,7 @@ class Peer:
 
     listener: Listener
     identity: bytes
-    credentials: Credentials
+    credentials: PeerCredentials
     limits: Limits
     since: float
     state: ConnectionState = ConnectionState.HANDSHAKE
@@ -110,7 +116,7 @@ class Peer:
     segments: dict[int, MemorySegment] = field(default_factory=dict)
     mappings: WeakSet[MemorySegment] = field(default_factory=WeakSet)  # including closed segments in which arrays lie
 
-    def on(self, event: Event) -> None:
+    def on(self, event: ConnectionEvent) -> None:
         """Make the transition; ProtocolError, with the state unchanged, if there is none."""
         after = TRANSITIONS[self.state].get(event)
         if after is None:

@@ -9,7 +9,7 @@ from functools import partial
 from ....interpreter.concurrency.finalisers import FINALISER
 
 
-class ProcessEnd:
+class SharingProcess:
     """A process that has GPU memory of this process open. A pidfd of its own identifies it, since a `pid` is reused."""
 
     __del__ = FINALISER

@@ -25,10 +25,10 @@ from ...log import log
 from ...model.session import ReplySink, VmSession
 from ...places import open_below_place, open_peer_place
 from .inbound import decode_header
-from .listener import Credentials, Listener
+from .listener import Listener, PeerCredentials
 from .outbound import acknowledge, send
-from .peer import ConnectionState, Event, Peer, fields, session_of
-from .process_end import ProcessEnd
+from .peer import ConnectionEvent, ConnectionState, Peer, fields, session_of
+from .process_end import SharingProcess
 
 LEAVES = "closed by its client"
 DIED = "its process has died"
@@ -116,7 +116,7 @@ class ConnectionRegistry:
         else:
             self.open(listener, identity, credentials, hello)
 
-    def open(self, listener: Listener, identity: bytes, credentials: Credentials, hello: Hello) -> None:
+    def open(self, listener: Listener, identity: bytes, credentials: PeerCredentials, hello: Hello) -> None:
         """Open a new session."""
         self.refuse_crowd(listener)
         if self.draining and hello.name is not None:
@@ -140,7 +140,7 @@ class ConnectionRegistry:
             session.files.open = partial(open_peer_place, credentials.pid)
         elif self.files:
             session.files.open = partial(open_below_place, self.files)
-        peer.on(Event.GREETED)
+        peer.on(ConnectionEvent.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)
         self.welcome(peer)
@@ -156,7 +156,7 @@ class ConnectionRegistry:
             session.gpu.refusal = f"since its configuration says gpu_memory = {self.gpu_memory!r}"
             return
         session.gpu.refusal = ""
-        session.gpu.watch = partial(ProcessEnd, peer.pidfd, peer.credentials.pid)
+        session.gpu.watch = partial(SharingProcess, peer.pidfd, peer.credentials.pid)
 
     def refuse_crowd(self, listener: Listener) -> None:
         """QuotaError if the sessions have reached the limit of their number, or of their descriptors."""
@@ -174,7 +174,7 @@ class ConnectionRegistry:
             )
 
     def resume(
-        self, listener: Listener, identity: bytes, credentials: Credentials, token: bytes, received: int
+        self, listener: Listener, identity: bytes, credentials: PeerCredentials, token: bytes, received: int
     ) -> None:
         """Resume a session on another connection, and resend the replies that the client has not received."""
         peer = self.resumable.get(token)
@@ -182,7 +182,7 @@ class ConnectionRegistry:
             raise ConnectionLost("this session is not known any more; its lease may be over")
         if peer.state is ConnectionState.OPEN:  # the loss of the old connection is not handled yet
             self.lose(peer)
-        peer.on(Event.RESUMED)
+        peer.on(ConnectionEvent.RESUMED)
         peer.identity, peer.credentials = identity, credentials._replace(pid=peer.credentials.pid)
         self.peers[listener, identity] = peer
         tell(peer, "session resumed")
@@ -252,7 +252,7 @@ class ConnectionRegistry:
 
     def lose(self, peer: Peer) -> None:
         """Note that the connection of a resumable session is lost."""
-        peer.on(Event.LOST)
+        peer.on(ConnectionEvent.LOST)
         self.gone.pop(peer, None)
         peer.unsent.clear()  # sent again on resumption
         peer.drop_packed()  # not counted as received, so the client resends them
@@ -289,7 +289,7 @@ class ConnectionRegistry:
         """End a connection and its session: cancel its live instructions, and release its tensors."""
         if peer.state is ConnectionState.CLOSED:
             return
-        peer.on(Event.ENDED)
+        peer.on(ConnectionEvent.ENDED)
         self.gone.pop(peer, None)
         self.dead.pop(peer, None)
         session = session_of(peer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from ..access.refusals import Refusals
+from ..access.refusals import RefusalLog
 from .listener import Listener
 from .registry import ConnectionRegistry
 
@@ -20,7 +20,7 @@ class UnauthenticatedPeers:
         self.registry = registry
         self.listeners = listeners
         self.most = most
-        self.refusals = Refusals()
+        self.refusals = RefusalLog()
         self._seen: set[int] = set()  # numbers of connections
         for listener in listeners:
             listener.accepted.append(self.accepted)

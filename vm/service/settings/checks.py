@@ -148,7 +148,7 @@ def wish_list(value: object) -> tuple[Any, ...]:
         try:
             check_callable(wish_of(entry))
         except TensordError as error:
-            raise Said(f"{entry!r}: {error.message}") from None
+            raise SentenceError(f"{entry!r}: {error.message}") from None
     return tuple(value)
 
 
@@ -185,12 +185,12 @@ def bandwidth(value: object) -> float:
 
 
 def _said(check: Callable[[Any], object], value: Any) -> None:
-    """Run a check of another module, and raise its message as a `Said`."""
+    """Run a check of another module, and raise its message as a `SentenceError`."""
     try:
         check(value)
     except MetadataError as error:
-        raise Said(error.message) from None
+        raise SentenceError(error.message) from None
 
 
-class Said(ValueError):  # noqa: N818 - a check's own sentence
+class SentenceError(ValueError):
     """A failed check whose message is a whole sentence instead of the allowed values."""

@@ -216,7 +216,7 @@ def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -
         raise StartError(f"{where}: there is no such key; {_similar(kind, key)}")
     try:
         found = check(value)
-    except checks.Said as error:
+    except checks.SentenceError as error:
         raise StartError(f"{where}: {error}") from None
     except ValueError as error:
         raise StartError(f"{where}: must be {error}, not {_short(value)}") from None

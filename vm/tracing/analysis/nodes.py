@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .checks.verify import Problem
 
 
-class Clock(NamedTuple):
+class NodeClock(NamedTuple):
     """By how many nanoseconds a node's clock is ahead of the first node's, and how wrong that may be."""
 
     ahead: int
@@ -37,7 +37,7 @@ class NodesTrace(Trace):
     """The trace of several nodes. `nodes`: that of each, on its own clock; `clocks`: how these differ."""
 
     nodes: Mapping[str, Trace] = MappingProxyType({})
-    clocks: Mapping[str, Clock] = MappingProxyType({})
+    clocks: Mapping[str, NodeClock] = MappingProxyType({})
 
     def verify(self) -> list[Problem]:
         """All contradictions between records of a node; ids are those that the node has given."""
@@ -56,7 +56,7 @@ class Numbers(NamedTuple):
     ticks: Mapping[int, int]
 
 
-def joined(traces: Mapping[str, Trace], clocks: Mapping[str, Clock]) -> NodesTrace:
+def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> NodesTrace:
     """One trace of those of the nodes, the first of which has the clock."""
     counts = steps_of(traces.values())
     later = shift(traces, clocks)
@@ -113,7 +113,7 @@ def steps_of(traces: Iterable[Trace]) -> list[int]:
     return [10 ** len(str(number)) for number in highest]
 
 
-def shift(traces: Mapping[str, Trace], clocks: Mapping[str, Clock]) -> int:
+def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
     """What is added to all times, so that each is above 0, which stands for none."""
     first = min(
         (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .checks.verify import Problem
-    from .graphs.graph import Graph, Selection
+    from .graphs.graph import Graph, GraphSelection
 
 
 class Trace(Records):
@@ -89,7 +89,7 @@ class Trace(Records):
         format: str = "dot",  # noqa: A002 - as on the command line
         *,
         inside: bool = False,
-        **selection: Unpack[Selection],
+        **selection: Unpack[GraphSelection],
     ) -> str:
         """Draw the DAG of the instructions, with its critical path. Chains of a large one are folded.
 

@@ -15,7 +15,7 @@ from tensord.client.cli.web.source import UnknownError
 from tensord.client.cli.web.watched import WatchedDaemon
 from tensord.client.cli.web.window import Window
 from tensord.interpreter.errors import ConnectionLost, NoDaemon, ProtocolError
-from tensord.vm.tracing.analysis.files.parts import Picture, read_parts
+from tensord.vm.tracing.analysis.files.parts import RingSnapshot, read_parts
 
 
 class Machine:
@@ -227,7 +227,7 @@ def test_a_question_without_a_page_asks_for_what_is_new_but_not_more_often_than_
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
-def sample(machine: Machine, since: int, most: int) -> Picture:
+def sample(machine: Machine, since: int, most: int) -> RingSnapshot:
     return read_parts([machine.session._core.answers.query("recent", since, most)])
 
 

@@ -8,7 +8,7 @@ import pytest
 from tensord.interpreter.errors import DeviceMemoryError
 from tensord.interpreter.wire.messages import Release
 from tensord.vm.model.directory import Leaving
-from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.locations import LocationTexts
 from tensord.vm.reporting.memory import holdings
 from tensord.vm.reporting.rows import tensors as tensor_rows
 from tests.vm.bare_engine import Bare
@@ -182,7 +182,7 @@ def test_what_was_released_while_the_answer_was_collected_is_nobody_elses() -> N
     client = bare.client()
     large, small = client.upload([1.0] * 100), client.upload([1.0])
     released = client.call("square", large, meta=((100,), "float64"))
-    rows = holdings.slices(bare.engine, Places(bare.engine))
+    rows = holdings.slices(bare.engine, LocationTexts(bare.engine))
     next(rows)
     client.send(Release((released,)))
     client.call("negative", small)

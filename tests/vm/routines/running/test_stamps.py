@@ -13,8 +13,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Query
-from tensord.vm.process import Process
-from tensord.vm.reporting.questions import About, answer
+from tensord.vm.process import MachineProcess
+from tensord.vm.reporting.questions import MachineFacts, answer
 from tensord.vm.routines.running.replay import Stamps, timed
 from tensord.vm.tracing import ring
 from tensord.vm.tracing.record import Record
@@ -39,7 +39,13 @@ def bare(request) -> Bare:
 
 
 def asks(client: Client, every: Any, *, everywhere: bool = False) -> Any:
-    return answer(client.bare.engine, client.session, "detail", (every, everywhere), About(lambda *_: None, Process()))  # type: ignore[arg-type]
+    return answer(
+        client.bare.engine,
+        client.session,
+        "detail",
+        (every, everywhere),
+        MachineFacts(lambda *_: None, MachineProcess()),  # type: ignore[arg-type]
+    )
 
 
 def stamps_of(bare: Bare) -> list[int]:
@@ -110,7 +116,7 @@ class TestWhich:
             session,
             what,
             given,
-            About(lambda *_: None, Process()),  # type: ignore[arg-type]
+            MachineFacts(lambda *_: None, MachineProcess()),  # type: ignore[arg-type]
         )
         client = bare.client()
         assert client.ask(Query("detail", (4, False), 0)) == 4

@@ -12,7 +12,7 @@ import zmq
 import tensord as td
 from tensord.interpreter.wire import keys
 from tensord.interpreter.wire.monitor import SocketEvent
-from tensord.vm.service.access.refusals import BURST, PERIOD, Refusals
+from tensord.vm.service.access.refusals import BURST, PERIOD, RefusalLog
 from tensord.vm.service.connections.listener import Listener
 
 from ....daemon import Daemon
@@ -22,7 +22,7 @@ from ....puppet import eventually
 
 def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: pytest.LogCaptureFixture) -> None:
     now = 100.0
-    refusals = Refusals(lambda: now)
+    refusals = RefusalLog(lambda: now)
     for n in range(BURST + 7):
         refusals.tell("refused", peer=f"127.0.0.1:{n}")
     assert len(caplog.records) == BURST

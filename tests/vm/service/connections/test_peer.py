@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.wire.limits import Limits
-from tensord.vm.service.connections.listener import Credentials
+from tensord.vm.service.connections.listener import PeerCredentials
 from tensord.vm.service.connections.peer import Peer
 
 
@@ -16,7 +16,7 @@ from tensord.vm.service.connections.peer import Peer
 def peer() -> Peer:
     """A peer whose session holds nothing. Three messages have come, of which the first and the last have uploads."""
     listener: Any = None
-    found = Peer(listener, b"", Credentials(0, 0, 0), Limits(), 0.0)
+    found = Peer(listener, b"", PeerCredentials(0, 0, 0), Limits(), 0.0)
     session: Any = SimpleNamespace(payload=0, live={})
     found.session, found.taken = session, 3
     found.uploads.extend([(1, 100), (3, 50)])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tensord.vm.tracing.analysis.graphs.graph import Mark
-from tensord.vm.tracing.analysis.nodes import Clock, joined
+from tensord.vm.tracing.analysis.nodes import NodeClock, joined
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.link_labels import OFFER, RECV, SEND, LinkLabel
@@ -49,7 +49,7 @@ def traces():
     }
 
 
-CLOCKS = {"node0": Clock(0, 0), "node1": Clock(AHEAD, 30)}
+CLOCKS = {"node0": NodeClock(0, 0), "node1": NodeClock(AHEAD, 30)}
 
 
 def test_numbers_of_the_second_node_lie_above_those_of_the_first(traces):
@@ -69,13 +69,13 @@ def test_times_are_on_the_clock_of_the_first_node(traces):
     assert trace.require(12).started == 912
     assert trace.require(1).started == 110
     assert trace.taken == 1_000
-    assert trace.clocks["node1"] == Clock(AHEAD, 30)
+    assert trace.clocks["node1"] == NodeClock(AHEAD, 30)
     assert trace.nodes["node1"].require(2).started == AHEAD + 912
     assert [one.id for one in trace.records] == [11, 1, 7, 12, 13]  # by time, in the order of each node
 
 
 def test_no_time_falls_below_the_first_one(traces):
-    early = joined(traces, {"node0": Clock(0, 0), "node1": Clock(2 * AHEAD, 0)})
+    early = joined(traces, {"node0": NodeClock(0, 0), "node1": NodeClock(2 * AHEAD, 0)})
     assert min(one.received for one in early.records) == 1
     assert early.require(1).received - early.require(11).received == 50 + AHEAD
 
@@ -122,6 +122,6 @@ def test_routines_and_runs_are_those_of_their_nodes():
         runs = [RunRecord(1, 1, 2, 0, "")]
         return Trace([ran(2, 10, 20, 30, device=f"{node}/cpu:0", part=part)], routines=[routine], runs=runs)
 
-    trace = joined({"node0": of("node0"), "node1": of("node1")}, {"node0": Clock(0, 0), "node1": Clock(0, 5)})
+    trace = joined({"node0": of("node0"), "node1": of("node1")}, {"node0": NodeClock(0, 0), "node1": NodeClock(0, 5)})
     found = [run for id_ in (2, 12) if (run := trace.run_of(trace.require(id_))) is not None]
     assert list(map(trace.run_name, found)) == ["step of node0 #2", "step of node1 #12"]

@@ -16,7 +16,7 @@ from ...record import OperandKind, Record
 from ..recorded.derived import ran
 from ..recorded.device_times import on_devices
 from ..recorded.records import Records
-from ..recorded.work import Work
+from ..recorded.work import DeviceWork
 
 FORCED: Final = ("evict ", "replan ", "return ")  # transfers that make room, or undo that
 
@@ -88,7 +88,7 @@ class Evidence:
     def __init__(self, trace: Records) -> None:
         self.trace = on_devices(trace)
         self.records = [record for record in self.trace.records if record.started and record.finished]
-        self.work = Work(self.records)
+        self.work = DeviceWork(self.records)
 
     @property
     def length(self) -> int:

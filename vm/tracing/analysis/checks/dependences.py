@@ -93,7 +93,7 @@ class Barriers:
         self._live.get(record.session, {}).pop(record.id, None)
 
 
-class Launches:
+class LaunchProgress:
     """The launches at admission, and how far each device is known to have got.
 
     A launch counts for its device from its admission to the end of a fence that covers it. A record that reads what a

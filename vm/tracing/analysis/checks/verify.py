@@ -25,7 +25,7 @@ from ....model.reason import Reason
 from ...record import EdgeRecord, OperandKind, Record
 from ..inside.insides import Insides
 from ..recorded.records import Records
-from .dependences import AccessLists, Barriers, Key, Launches, is_fence
+from .dependences import AccessLists, Barriers, Key, LaunchProgress, is_fence
 
 LIVE = frozenset({"WAITING", "READY", "DOOMED", "DISPATCHED", "EXECUTED"})
 FINAL = frozenset({"DONE", "FAILED", "SKIPPED", "CANCELLED"})
@@ -203,7 +203,7 @@ def _ticks(trace: Records) -> Iterator[Problem]:
 
 def _unfenced(trace: Records) -> Iterator[Problem]:
     """Check that each record that depends on a launch, and does not follow it on its stream, waits for a fence."""
-    launches = Launches()
+    launches = LaunchProgress()
     for _tick, phase, index in _events(trace):
         record = trace.records[index]
         if phase != _ADMITTED:

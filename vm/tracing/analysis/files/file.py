@@ -61,7 +61,7 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
     with Path(path).open("rb") as file:
         if file.peek(len(MARK)).startswith(MARK):
             return _recorded(path, kind)
-        return _Reader(file, str(path)).read(kind)
+        return _TraceReader(file, str(path)).read(kind)
 
 
 def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
@@ -71,7 +71,7 @@ def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
     with Recording(path) as recording:
         if not recording.has_trace:
             raise ProtocolError(f"{path} is a recording without a trace: `tensord trace replay` runs it")
-        return _Reader(recording.trace(), str(path)).read(kind)
+        return _TraceReader(recording.trace(), str(path)).read(kind)
 
 
 def save(trace: Records, path: str | Path) -> None:
@@ -86,7 +86,7 @@ def load_newest(path: str | Path, kind: type[_Records], largest: int) -> tuple[_
     """Read a trace, or of a file with more bytes than `largest` the records in its last ones, and how many it has. Such
     a part is checked but for the checksum of the whole, and lacks routines. Raises as `load` does."""
     with Path(path).open("rb") as file:
-        reader = _Reader(file, str(path))
+        reader = _TraceReader(file, str(path))
         if file.seek(0, SEEK_END) > largest:
             return reader.read_newest(kind, largest)
         file.seek(0)
@@ -154,7 +154,7 @@ def _writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class _Reader:
+class _TraceReader:
     """Reads one file, and counts its lines for error messages."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:

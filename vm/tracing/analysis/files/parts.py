@@ -82,7 +82,7 @@ _EDGES = 10  # the place of the edges in the long form
 _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
 
-class Picture(NamedTuple):
+class RingSnapshot(NamedTuple):
     """The state of a machine's ring at one moment. `tick` is the `since` of the query for the next picture; `retired`
     counts the instructions that have finished since the machine began. Of a sample: how many instructions were live,
     and the nanoseconds that it took the machine to make it."""
@@ -126,7 +126,7 @@ class Picture(NamedTuple):
         return Memory(self.used, self.holdings)
 
 
-def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
+def read_parts(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
     """Assemble a picture from its slices. Raises ProtocolError if they are damaged."""
     try:
         return _read(parts)
@@ -137,7 +137,7 @@ def read_parts(parts: Iterable[Sequence[Any]]) -> Picture:
         ) from error
 
 
-def _read(parts: Iterable[Sequence[Any]]) -> Picture:
+def _read(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
     head: Mapping[str, Any] = {}
     lines: dict[tuple[int, int], str] = {}
     spans: dict[tuple[int, int], tuple[str, ...]] = {}
@@ -183,7 +183,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> Picture:
     known, runs = routines.routines(), routines.runs(where)
     sample = (int(head.get("live", 0)), int(head.get("spent", 0)))
     counts = (taken, tick, since, retired, capacity, enabled)
-    return Picture(records, devices, *counts, used, tuple(holdings), known, runs, *sample)
+    return RingSnapshot(records, devices, *counts, used, tuple(holdings), known, runs, *sample)
 
 
 def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:

@@ -25,7 +25,7 @@ _READ = 1 << 20
 _BATCH = 256  # records per write, and the most that are lost for want of room
 
 
-class Recording:
+class RecordingFile:
     """Writes `path`. A context manager: an unfinished file is removed.
 
     `nbytes` and `records` count what has been written. Methods raise OSError, with the path.

@@ -63,7 +63,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class FoldedGraph:
     """Nodes, and the edges between different ones. `critical`: the ids of nodes on the critical path, `steps`: pairs of
     them of which one follows the other there."""
 
@@ -74,7 +74,7 @@ class Picture:
     steps: frozenset[tuple[int, int]] = frozenset()
 
 
-def unfolded(graph: Graph) -> Picture:
+def unfolded(graph: Graph) -> FoldedGraph:
     return _picture(graph, [single(graph, record) for record in graph.nodes])
 
 
@@ -88,7 +88,7 @@ def took(record: Record) -> str:
     return duration(ran(record)) if ran(record) else ""
 
 
-def fold(graph: Graph) -> Picture:
+def fold(graph: Graph) -> FoldedGraph:
     """A node for each chain of at least `SHORTEST` instructions, and for each of the others."""
     following = _links(graph)
     ahead = set(following.values())
@@ -102,12 +102,12 @@ def fold(graph: Graph) -> Picture:
     return _picture(graph, nodes)
 
 
-def by_line(graph: Graph) -> Picture:
+def by_line(graph: Graph) -> FoldedGraph:
     """A node for what each line has issued on each device."""
     return _grouped(graph, lambda record: (record.location, record.device), _line)
 
 
-def by_span(graph: Graph) -> Picture:
+def by_span(graph: Graph) -> FoldedGraph:
     """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
     return _grouped(
         graph,
@@ -116,7 +116,7 @@ def by_span(graph: Graph) -> Picture:
     )
 
 
-def by_run(graph: Graph) -> Picture:
+def by_run(graph: Graph) -> FoldedGraph:
     """A node for each run of a routine, and for each other instruction."""
     runs: dict[str, list[Record]] = defaultdict(list)
     nodes = []
@@ -132,19 +132,19 @@ def by_run(graph: Graph) -> Picture:
     return _picture(graph, nodes)
 
 
-def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[[Record], str]) -> Picture:
+def _grouped(graph: Graph, key: Callable[[Record], Hashable], name_of: Callable[[Record], str]) -> FoldedGraph:
     groups: dict[Hashable, list[Record]] = defaultdict(list)
     for record in graph.nodes:
         groups[key(record)].append(record)
     return _picture(graph, [Node(tuple(group), name_of(group[0])) for group in groups.values()])
 
 
-def _picture(graph: Graph, nodes: list[Node]) -> Picture:
+def _picture(graph: Graph, nodes: list[Node]) -> FoldedGraph:
     nodes.sort(key=lambda node: node.first.admitted)
     owner = {record.id: node.id for node in nodes for record in node.records}
     path = [node for node, _ in groupby(owner[id_] for id_ in reversed(graph.critical) if id_ in owner)]
     edges = tuple(_joined(graph.edges, owner))
-    return Picture(tuple(nodes), edges, graph.until, frozenset(path), frozenset(pairwise(path)))
+    return FoldedGraph(tuple(nodes), edges, graph.until, frozenset(path), frozenset(pairwise(path)))
 
 
 def _line(record: Record) -> str:

@@ -23,10 +23,10 @@ from ..recorded.records import Records
 from ..recorded.text import plural
 
 if TYPE_CHECKING:
-    from ..inside.steps import Inner, Opened, Opener
+    from ..inside.steps import Inner, OpenedRun, Opener
 
 
-class Selection(TypedDict, total=False):
+class GraphSelection(TypedDict, total=False):
     """The keywords of `Graph.select`."""
 
     session: int | None
@@ -168,7 +168,7 @@ def build(trace: Records) -> Graph:
     return Graph(trace.records, tuple(edges), trace.until, runs)
 
 
-def _between_steps(edge: Dependence, opened: Mapping[int, Opened]) -> Dependence:
+def _between_steps(edge: Dependence, opened: Mapping[int, OpenedRun]) -> Dependence:
     """The edge, with the steps that it is about in the place of their runs."""
     source, target = edge.source, edge.target
     if source in opened:

@@ -16,7 +16,7 @@ from ...record import Record
 from ..inside.steps import inner_dict
 from ..recorded.derived import as_dict
 from ..recorded.text import name, printable
-from .fold import Node, Picture, took, unfolded
+from .fold import FoldedGraph, Node, took, unfolded
 from .graph import Dependence, Graph, Mark
 
 # Light fills that black text can be read on, one per device in turn.
@@ -68,17 +68,17 @@ _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
 
 
-def to_dot(graph: Graph | Picture, *, legend: bool = True) -> str:
+def to_dot(graph: Graph | FoldedGraph, *, legend: bool = True) -> str:
     """Graphviz: `dot -Tsvg`."""
     return "\n".join(_dot(_picture(graph), legend=legend)) + "\n"
 
 
-def to_mermaid(graph: Graph | Picture, *, legend: bool = True) -> str:
+def to_mermaid(graph: Graph | FoldedGraph, *, legend: bool = True) -> str:
     """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
     return "\n".join(_mermaid(_picture(graph), legend=legend)) + "\n"
 
 
-def _picture(graph: Graph | Picture) -> Picture:
+def _picture(graph: Graph | FoldedGraph) -> FoldedGraph:
     return unfolded(graph) if isinstance(graph, Graph) else graph
 
 
@@ -98,7 +98,7 @@ def _node(record: Record, graph: Graph) -> dict[str, object]:
     return fields | {"run": graph.runs.get(record.id, ""), "inside": inner_dict(graph.inner.get(record.id))}
 
 
-def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
+def _dot(picture: FoldedGraph, *, legend: bool) -> Iterator[str]:
     yield "digraph trace {"
     yield "  rankdir=TB;"
     yield '  node [style=filled fontname="Helvetica,Arial,sans-serif" fontsize=10 margin="0.2,0.08"];'
@@ -132,7 +132,7 @@ def _dot(picture: Picture, *, legend: bool) -> Iterator[str]:
     yield "}"
 
 
-def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
+def _mermaid(picture: FoldedGraph, *, legend: bool) -> Iterator[str]:
     yield "flowchart TD"
     for number, (device, nodes) in enumerate(_by_device(picture)):
         yield f"  classDef device{number} fill:{_fill(number)},stroke:#666666,color:#000000"
@@ -170,7 +170,7 @@ def _mermaid(picture: Picture, *, legend: bool) -> Iterator[str]:
         yield f"  legend[{_mermaid_quoted(LEGEND)}]:::legend"
 
 
-def _by_device(picture: Picture) -> Iterable[tuple[str, list[Node]]]:
+def _by_device(picture: FoldedGraph) -> Iterable[tuple[str, list[Node]]]:
     devices: dict[str, list[Node]] = {}
     for node in picture.nodes:
         devices.setdefault(node.first.device, []).append(node)

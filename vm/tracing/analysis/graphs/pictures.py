@@ -23,7 +23,7 @@ from typing import Final
 
 from ..recorded.derived import as_dict
 from ..recorded.text import printable
-from .fold import Picture, by_line, by_run, by_span, fold, unfolded
+from .fold import FoldedGraph, by_line, by_run, by_span, fold, unfolded
 from .graph import Graph
 from .graph_export import FILLS, LEGEND, arrows, to_dot, to_mermaid
 from .page_template import PAGE
@@ -31,7 +31,7 @@ from .page_template import PAGE
 CROWDED: Final = 500  # nodes; a picture of more is unreadable, so that parts are folded
 
 # What one node stands for: the picture in which it does.
-FOLDS: Final[Mapping[str, Callable[[Graph], Picture]]] = {
+FOLDS: Final[Mapping[str, Callable[[Graph], FoldedGraph]]] = {
     "instruction": unfolded,
     "chain": fold,
     "run": by_run,
@@ -48,7 +48,7 @@ def drawn(graph: Graph, wanted: str) -> str:
     return page_of(graph) if wanted == "html" else TEXTS[wanted](picture_of(graph))
 
 
-def picture_of(graph: Graph, node: str = "") -> Picture:
+def picture_of(graph: Graph, node: str = "") -> FoldedGraph:
     """The graph with such nodes, of `FOLDS`; by default chains are folded if it has more than `CROWDED` nodes."""
     return FOLDS[node or ("chain" if len(graph.nodes) > CROWDED else "instruction")](graph)
 
@@ -74,7 +74,7 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
     return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], PAGE)
 
 
-def _plain(picture: Picture) -> dict[str, object]:
+def _plain(picture: FoldedGraph) -> dict[str, object]:
     """A picture for the script."""
     nodes, edges = list(_nodes(picture)), list(arrows(picture.edges))
     return {"nodes": nodes, "edges": edges, "critical": sorted(picture.critical), "steps": sorted(picture.steps)}
@@ -85,7 +85,7 @@ def _filled(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value or value is False}
 
 
-def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
+def _nodes(picture: FoldedGraph) -> Iterator[tuple[object, ...]]:
     """Each node: its id, layer, place in the layer, colour, the lines of its text, and the ids of its records."""
     at = places(picture)
     devices = {device: number for number, device in enumerate(sorted({n.first.device for n in picture.nodes}))}
@@ -98,7 +98,7 @@ def _nodes(picture: Picture) -> Iterator[tuple[object, ...]]:
 _SWEEPS = 4
 
 
-def places(picture: Picture) -> dict[int, tuple[int, float]]:
+def places(picture: FoldedGraph) -> dict[int, tuple[int, float]]:
     """Node -> (layer, position in the layer); nodes of a layer are at least 1 apart."""
     sources: dict[int, set[int]] = {node.id: set() for node in picture.nodes}
     targets: dict[int, set[int]] = defaultdict(set)

@@ -49,7 +49,7 @@ def inner_dict(inner: Inner | None) -> dict[str, object] | None:
     return None if inner is None else inner._asdict() | {"run": inner.run.id}
 
 
-class Opened(NamedTuple):
+class OpenedRun(NamedTuple):
     """A run's steps, in order; for each copy that they read or write, the ids of the first and last such step."""
 
     steps: tuple[tuple[Record, Inner], ...]
@@ -75,7 +75,7 @@ class Opener:
         self.insides = Insides(trace)
         self._forms: dict[PartRecord, SegmentSteps | None] = {}
 
-    def opened(self, record: Record) -> Opened | None:
+    def opened(self, record: Record) -> OpenedRun | None:
         """The steps inside of an instruction; None if it is no run, or its program is not in the trace."""
         part = record.part
         form = None if part is None else self.form(part)
@@ -87,9 +87,9 @@ class Opener:
             step = step_record(form, record, n, times.get(n, (0, 0)))
             steps.append((step, Inner(record, n, form.memory.get(n, ""), form.fusions.get(n, 0))))
         if form.segment is None:
-            return Opened(tuple(steps), {}, {})
+            return OpenedRun(tuple(steps), {}, {})
         copies = copies_of(record, form.segment)
-        return Opened(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
+        return OpenedRun(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
 
     def form(self, part: PartRecord) -> SegmentSteps | None:
         """The form of these steps of a routine; None if its program is not known."""

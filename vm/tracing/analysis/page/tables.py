@@ -26,7 +26,7 @@ def kind_of(record: Record) -> str:
     return category if category in _SAME else KINDS.get(category, "other")
 
 
-class Tables:
+class PageTables:
     """Texts and streams by number. The text 0 is empty. `origin`: what times are counted from, in nanoseconds."""
 
     def __init__(self, origin: int) -> None:
@@ -94,6 +94,6 @@ def own_edges(records: Sequence[Record]) -> Iterator[Dependence]:
             yield Dependence(source, record.id, reason, copy, Mark.ELIDED if elided else Mark.WAITED)
 
 
-def rows_of(tables: Tables, records: Iterable[Record], critical: Iterable[int]) -> list[Row]:
+def rows_of(tables: PageTables, records: Iterable[Record], critical: Iterable[int]) -> list[Row]:
     marked = set(critical)
     return [tables.row(record, critical=record.id in marked) for record in records]

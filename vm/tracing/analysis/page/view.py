@@ -17,7 +17,7 @@ from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..waits.critical import with_critical_path
 from .sums import Row, advice_on, curves, explanations, held, parties
-from .tables import Tables, own_edges, rows_of
+from .tables import PageTables, own_edges, rows_of
 
 VERSION: Final = 1
 MOST: Final = 200_000  # records of a view
@@ -45,7 +45,7 @@ def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> 
     shown = on_devices(trace if total <= MOST else trace.only(trace.records[-MOST:]))
     graph = build(shown)
     critical = with_critical_path(shown, graph.select()).critical
-    tables = Tables(origin_of(shown))
+    tables = PageTables(origin_of(shown))
     records = rows_of(tables, shown.records, critical)
     judged = {"advice": advice_on(shown), "why": explanations(shown, graph)}
     rows: Row = {"tensors": held(shown), "sessions": parties(shown)}
@@ -57,7 +57,7 @@ def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> 
 def live_view(trace: Records, source: str, origin: int, known: DaemonState) -> Row:
     """What has been new of a daemon since the last view. `origin`: of the first one."""
     shown = on_devices(trace)
-    tables = Tables(origin)
+    tables = PageTables(origin)
     records = rows_of(tables, shown.records, ())
     edges = [tables.edge(edge) for edge in own_edges(shown.records)]
     finished = sum(1 for record in shown.records if record.erased)
@@ -73,7 +73,7 @@ def origin_of(trace: Records) -> int:
     return min((time for record in trace.records for time in times(record) if time), default=trace.until)
 
 
-def _document(trace: Records, tables: Tables, about: Row, known: DaemonState) -> Row:
+def _document(trace: Records, tables: PageTables, about: Row, known: DaemonState) -> Row:
     """All but the records with their edges, and other rows."""
     counts = {"records": len(trace), "dropped": trace.dropped, "taken": trace.until - tables.origin, "origin": 0}
     return {

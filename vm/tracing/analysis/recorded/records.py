@@ -14,7 +14,7 @@ from .text import plural
 T = TypeVar("T", bound="Records")
 
 
-class Runs:
+class RecordedRuns:
     """The runs of a trace that were several instructions. A run that is said twice counts as said last."""
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
@@ -80,7 +80,7 @@ class Records:
         self.memory = memory
         self._by_id = {record.id: record for record in self.records}
         self.routines = {routine.number: routine for routine in routines}
-        self.runs = Runs(runs)
+        self.runs = RecordedRuns(runs)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -26,7 +26,7 @@ def nothing(_record: Record) -> int:
     return 0
 
 
-class Work:
+class DeviceWork:
     """The times in which each device computed, in order, none of which touch."""
 
     def __init__(self, records: Iterable[Record]) -> None:

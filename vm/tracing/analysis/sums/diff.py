@@ -12,7 +12,7 @@ from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..recorded.text import kind_of
 from .sites import Ops, matched
-from .stats import Row, row
+from .stats import StatsRow, row
 
 Key: TypeAlias = tuple[str, str]  # op and location
 _LINE: Final = re.compile(r"(?<=:)\d+$")  # of what a session found to repeat: "run auto:train.py:31"
@@ -26,8 +26,8 @@ class Change:
     op: str
     location: str
     was: str
-    before: Row
-    after: Row
+    before: StatsRow
+    after: StatsRow
 
     @property
     def kind(self) -> str:
@@ -58,9 +58,11 @@ def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, 
     lines = same_lines(before, after) if lines is None else lines
     pairs = {key: (key[0], lines[key[1]]) for key in old if key[1] in lines and (key[0], lines[key[1]]) in new}
     both = [Change(op, location, was[1], old[was], new[op, location]) for was, (op, location) in pairs.items()]
-    gone = [Change(op, "", was, row, Row(op)) for (op, was), row in old.items() if (op, was) not in pairs]
+    gone = [Change(op, "", was, row, StatsRow(op)) for (op, was), row in old.items() if (op, was) not in pairs]
     met = set(pairs.values())
-    more = [Change(op, location, "", Row(op), row) for (op, location), row in new.items() if (op, location) not in met]
+    more = [
+        Change(op, location, "", StatsRow(op), row) for (op, location), row in new.items() if (op, location) not in met
+    ]
     return sorted((*both, *gone, *more), key=lambda change: (change.slower, change.more), reverse=True)
 
 
@@ -87,7 +89,7 @@ def key_of(record: Record) -> Key:
     return _LINE.sub("*", kind_of(record)), record.location
 
 
-def by_op_and_line(records: Iterable[Record]) -> dict[Key, Row]:
+def by_op_and_line(records: Iterable[Record]) -> dict[Key, StatsRow]:
     """The sums, releases left out."""
     groups: dict[Key, list[Record]] = defaultdict(list)
     for record in filter(is_shown, records):

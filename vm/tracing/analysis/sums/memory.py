@@ -138,7 +138,7 @@ def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> D
     return DeviceMemory(device, curve, peak, at, standing, other)
 
 
-class Sample(NamedTuple):
+class MemorySample(NamedTuple):
     """A measurement: nanoseconds, bytes in use, and how many of them the instruction had just got for its results."""
 
     time: int
@@ -165,7 +165,9 @@ def in_use(trace: Records, device: str, stays: Sequence[Stay]) -> list[tuple[int
     return curve + [(last.time, last.used) for last in samples[-1:]]
 
 
-def worked_out(sample: Sample, after: Sample, changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def worked_out(
+    sample: MemorySample, after: MemorySample, changes: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
     """The bytes in use from one sample to the next, never less than the next one must have found."""
     used, least = sample.used, after.used - after.got
     for time, change in changes:
@@ -173,16 +175,16 @@ def worked_out(sample: Sample, after: Sample, changes: Iterable[tuple[int, int]]
         yield time, used
 
 
-def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[Sample]:
+def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[MemorySample]:
     """The measurements of records, by time, and the bytes in use when the trace was taken."""
     got: dict[int, int] = defaultdict(int)
     for stay in stays:
         got[stay.begin] += stay.nbytes
     points = measured(trace, device)
     for time, record in points:
-        yield Sample(time, record.used, got[time])
+        yield MemorySample(time, record.used, got[time])
     if device in trace.memory.used and (points or trace.memory.used[device]):
-        yield Sample(max(trace.until, points[-1][0] if points else 0), trace.memory.used[device], 0)
+        yield MemorySample(max(trace.until, points[-1][0] if points else 0), trace.memory.used[device], 0)
 
 
 def measured(trace: Records, device: str) -> list[tuple[int, Record]]:

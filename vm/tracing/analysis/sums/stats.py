@@ -25,13 +25,13 @@ from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
 from ..recorded.text import compiles, kind_of, place
-from ..recorded.work import Hidden, Work, moves, nothing
+from ..recorded.work import DeviceWork, Hidden, moves, nothing
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
 
 
 @dataclass(slots=True)
-class Row:
+class StatsRow:
     """The records with one key. Times in nanoseconds, sizes in bytes.
 
     `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `moving`: the
@@ -74,11 +74,11 @@ class Stats:
     """Rows with the longest total first; streams by name. `spans`: by name (`span_names`), `paths`: each by itself.
     `sessions`: by the session that caused what ran."""
 
-    ops: list[Row]
-    locations: list[Row]
-    spans: list[Row]
-    paths: list[Row]
-    sessions: list[Row]
+    ops: list[StatsRow]
+    locations: list[StatsRow]
+    spans: list[StatsRow]
+    paths: list[StatsRow]
+    sessions: list[StatsRow]
     streams: list[StreamRow]
 
 
@@ -87,7 +87,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     times of their device, as far as these are known (`device_times`)."""
     trace = on_devices(trace)
     records = [trace.find(record.id) or record for record in records]
-    hidden = Work(trace.records).hides
+    hidden = DeviceWork(trace.records).hides
     return Stats(
         ops=rows(records, lambda record: [kind_of(record)], hidden),
         locations=rows(records, lambda record: [record.location] if record.location else [], hidden),
@@ -98,7 +98,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     )
 
 
-def span_rows(records: Sequence[Record], hidden: Hidden) -> list[Row]:
+def span_rows(records: Sequence[Record], hidden: Hidden) -> list[StatsRow]:
     """The records by the name of each span that they were issued in."""
     names = names_of(path for record in records for path in paths_of(record.span))
     paths = Counter(names.values())
@@ -108,7 +108,9 @@ def span_rows(records: Sequence[Record], hidden: Hidden) -> list[Row]:
     return found
 
 
-def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Hidden = nothing) -> list[Row]:
+def rows(
+    records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Hidden = nothing
+) -> list[StatsRow]:
     """The records by key, the longest total first."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
@@ -118,9 +120,9 @@ def rows(records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hid
     return sorted(found, key=lambda one: (-one.total, one.key))
 
 
-def row(key: str, records: Sequence[Record], hidden: Hidden = nothing) -> Row:
+def row(key: str, records: Sequence[Record], hidden: Hidden = nothing) -> StatsRow:
     times = sorted(ran(record) for record in records if record.finished)
-    found = Row(key, len(records), sum(times))
+    found = StatsRow(key, len(records), sum(times))
     if times:
         found.mean = found.total / len(times)
         found.p99 = times[max(0, -(-99 * len(times) // 100) - 1)]

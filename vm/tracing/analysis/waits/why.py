@@ -25,7 +25,7 @@ from .run_notes import Notes
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class SourceWait:
     """One source that an instruction waited for, with the source's own story.
 
     `edges`: the edges to the source. `behind`: the source was ahead on the same stream. At least one of the two holds.
@@ -48,7 +48,7 @@ class Story:
     unfinished phase is counted until `until`, the time of recording."""
 
     record: Record
-    waits: tuple[Wait, ...]
+    waits: tuple[SourceWait, ...]
     told: bool
     until: int = 0
 
@@ -71,9 +71,10 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PathStep:
     """A step of the critical path: `record` started `gap` nanoseconds after the end of the step before it, and ran for
-    `ran` nanoseconds. `edges` and `behind` say how the next step depends on it, as in `Wait`; the last has neither."""
+    `ran` nanoseconds. `edges` and `behind` say how the next step depends on it, as in `SourceWait`; the last has
+    neither."""
 
     record: Record
     gap: int
@@ -84,7 +85,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LineSum:
-    """The steps of the critical path that one line has issued: how many, of which ops, and the sums of `Span`."""
+    """The steps of the critical path that one line has issued: how many, of which ops, and the sums of `PathStep`."""
 
     location: str
     count: int
@@ -100,7 +101,7 @@ class Explanation:
     evictions that made room meanwhile, the last one first."""
 
     story: Story
-    spans: tuple[Span, ...]
+    spans: tuple[PathStep, ...]
     met: tuple[Dependence, ...]
     notes: Notes
     evictions: tuple[Record, ...] = ()
@@ -122,7 +123,7 @@ class Explanation:
     @cached_property
     def lines(self) -> tuple[LineSum, ...]:
         """The critical path by line, what took longest first; the sums add up to `total`."""
-        groups: dict[str, list[Span]] = {}
+        groups: dict[str, list[PathStep]] = {}
         for span in reversed(self.spans):
             groups.setdefault(span.record.location, []).append(span)
         found = []
@@ -227,15 +228,15 @@ class _Teller:
         self._told.add(record.id)
         return Story(record, tuple(self._wait(record, one, depth) for one in found), told=True, until=until)
 
-    def _wait(self, record: Record, one: _Blocker, depth: int) -> Wait:
+    def _wait(self, record: Record, one: _Blocker, depth: int) -> SourceWait:
         if one.record is None:
-            return Wait(one.source, one.edges, one.behind, None, 0, critical=False)
+            return SourceWait(one.source, one.edges, one.behind, None, 0, critical=False)
         critical = self._steps.get(record.id) == one.source
         waited = between(record.received, one.ended)
-        return Wait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
+        return SourceWait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
 
 
-def _critical_path(blockers: Blockers, record: Record) -> Iterator[Span]:
+def _critical_path(blockers: Blockers, record: Record) -> Iterator[PathStep]:
     begin = record.received
     end = max(begin, blockers.order.ended(record))
     how: tuple[tuple[EdgeRecord, ...], bool] = ((), False)
@@ -247,7 +248,7 @@ def _critical_path(blockers: Blockers, record: Record) -> Iterator[Span]:
         # Stamps of different threads may contradict each other by a little; the spans still add up.
         started = min(max(record.started or end, begin), end)
         released = min(max(released, begin), started)
-        yield Span(record, started - released, end - started, *how)
+        yield PathStep(record, started - released, end - started, *how)
         # A damaged trace may hold cycles.
         if latest is None or latest.record is None or latest.source in seen:
             return

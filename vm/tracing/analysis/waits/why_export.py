@@ -15,7 +15,7 @@ from ..recorded.derived import of
 from ..recorded.stream_order import is_live
 from ..recorded.text import compiles, duration, edge_name, place, plural, printable, remark, status, title
 from .run_notes import NotedCall, Notes
-from .why import Explanation, LineSum, Span, Story, Wait, waited_on_stream
+from .why import Explanation, LineSum, PathStep, SourceWait, Story, waited_on_stream
 
 # A barrier over a full ring waits for thousands; the latest ones explain the wait.
 _WIDEST = 20
@@ -82,7 +82,7 @@ def to_json(explanation: Explanation) -> str:
     return json.dumps(found) + "\n"
 
 
-def _span(span: Span) -> dict[str, object]:
+def _span(span: PathStep) -> dict[str, object]:
     record = span.record
     what = {"op": record.op or record.opcode, "location": record.location}
     return {"id": record.id, **what, "gap": span.gap, "ran": span.ran, "compiling": compiles(record)}
@@ -152,7 +152,7 @@ def _branches(story: Story, notes: Notes, mine: int) -> Iterator[str]:
         yield f"└─ and {len(story.waits) - len(shown)} more that finished earlier"
 
 
-def _branch(record: Record, wait: Wait, notes: Notes, mine: int) -> str:
+def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
     if wait.story is None:
         return f"{_reasons(record, wait, None, notes)}: #{wait.source}, which the trace has lost"
     source = wait.story.record
@@ -168,7 +168,7 @@ def _spent(story: Story) -> str:
     return _headline(story, story.record.caused_by).removeprefix(f"{title(story.record)}  {place(story.record)}")
 
 
-def _reasons(record: Record, wait: Wait, source: Record | None, notes: Notes) -> str:
+def _reasons(record: Record, wait: SourceWait, source: Record | None, notes: Notes) -> str:
     reasons = [_reason(edge, record, source) + notes.edge(edge, record, source) for edge in wait.edges[:_WIDEST]]
     if wait.behind:
         reasons.append(_behind(source))
@@ -240,7 +240,7 @@ def _within(record: Record, notes: Notes) -> Iterator[str]:
             yield f"{'':>10} {duration(call.ran):>10}    in it: {call.text}"
 
 
-def _step(span: Span, before: Span | None, mine: int) -> str:
+def _step(span: PathStep, before: PathStep | None, mine: int) -> str:
     gap, ran = (duration(ns) if ns else "" for ns in (span.gap, span.ran))
     after = "" if before is None else f"after #{before.record.id}: {_after(before)}"
     earlier = span.record.finished - span.record.started - span.ran if span.record.finished and span.ran else 0
@@ -255,7 +255,7 @@ def _step(span: Span, before: Span | None, mine: int) -> str:
     return f"{gap:>10} {ran:>10}  {what}"
 
 
-def _after(before: Span) -> str:
+def _after(before: PathStep) -> str:
     reasons = list(dict.fromkeys(edge_name(edge.reason, edge.copy) for edge in before.edges))[:3]
     return ", ".join(reasons) or _behind(before.record)
 
@@ -287,7 +287,7 @@ def _story(story: Story) -> dict[str, object]:
     }
 
 
-def _wait(wait: Wait) -> dict[str, object]:
+def _wait(wait: SourceWait) -> dict[str, object]:
     return {
         "source": wait.source,
         "edges": [edge._asdict() for edge in wait.edges],

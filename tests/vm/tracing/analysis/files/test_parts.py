@@ -15,7 +15,7 @@ from tensord.interpreter.wire.messages import Sync
 from tensord.vm.model.texts import WIDEST, Texts, size_of
 from tensord.vm.reporting import live_trace, locations
 from tensord.vm.reporting.live_trace import SLICE, recent_parts, trace_parts
-from tensord.vm.reporting.locations import Places
+from tensord.vm.reporting.locations import LocationTexts
 from tensord.vm.tracing.analysis.files.parts import read_parts
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.flat import LONG, SourceLocation
@@ -42,7 +42,7 @@ def travelled(parts):
 
 def test_it_is_the_same_trace_and_verifies(machine):
     whole = machine.trace()
-    again = Trace.from_parts(travelled(trace_parts(machine.engine, Places(machine.engine))))
+    again = Trace.from_parts(travelled(trace_parts(machine.engine, LocationTexts(machine.engine))))
     assert again.records == whole.records
     assert (again.devices, again.dropped) == (whole.devices, whole.dropped)
     assert again.taken >= whole.taken
@@ -51,7 +51,7 @@ def test_it_is_the_same_trace_and_verifies(machine):
 
 
 def test_since_gives_what_was_erased_later(machine, sim_session):
-    where = Places(machine.engine)
+    where = LocationTexts(machine.engine)
     first = read_parts(trace_parts(machine.engine, where))
     assert first.finished == len(first.records)
     sim_session.asarray([1.0])
@@ -64,7 +64,7 @@ def test_since_gives_what_was_erased_later(machine, sim_session):
 
 
 def test_a_sample_has_the_newest_records_after_a_tick(machine, sim_session):
-    where = Places(machine.engine)
+    where = LocationTexts(machine.engine)
     finished = machine.trace().records
     sample = read_parts(travelled(recent_parts(machine.engine, where, 0, 3)))
     newest = sorted(finished, key=lambda record: record.erased)[-3:]
@@ -83,7 +83,7 @@ def test_a_sample_has_the_oldest_live_instructions_and_says_how_many_there_are(m
     x = sim_session.asarray(np.zeros(4), device="sim:0")
     results = [x + 1 for _ in range(10)]
     sim_session._core.outbox.flush()
-    sample = read_parts(travelled(recent_parts(machine.engine, Places(machine.engine), 1 << 62, 4)))
+    sample = read_parts(travelled(recent_parts(machine.engine, LocationTexts(machine.engine), 1 << 62, 4)))
     device.resume("compute")
     assert [record.op for record in sample.records] == ["add"] * 4
     assert [record.id for record in sample.records] == sorted(record.id for record in sample.records)
@@ -98,7 +98,7 @@ def test_of_many_edges_a_sample_has_the_first(machine, sim_session, monkeypatch)
     results = [x + 1 for _ in range(10)]
     sim_session._core.outbox.flush()
     done = sim_session._core.outbox.ask(Sync)
-    sample = read_parts(travelled(recent_parts(machine.engine, Places(machine.engine), 1 << 62, 100)))
+    sample = read_parts(travelled(recent_parts(machine.engine, LocationTexts(machine.engine), 1 << 62, 100)))
     device.resume("compute")
     assert [len(record.edges) for record in sample.records if record.op == "sync"] == [2]
     assert len(results) == 10
@@ -109,7 +109,7 @@ def test_a_sample_says_how_long_it_took_without_what_happened_between_its_slices
     clock = iter(range(0, 10_000, 5))
     monkeypatch.setattr(machine.engine.scheduler, "clock", lambda: next(clock))
     slices = []
-    for part in recent_parts(machine.engine, Places(machine.engine), 0, 100):
+    for part in recent_parts(machine.engine, LocationTexts(machine.engine), 0, 100):
         next(clock)  # the daemon does something else
         slices.append(part)
     assert read_parts(slices).spent == 15  # of one slice, in which the clock is read a second time, and of the end
@@ -123,7 +123,7 @@ def test_slices_are_bounded_and_long_lists_of_edges_are_cut(machine, sim_session
     results = [x + 1 for _ in range(SLICE)]
     sim_session._core.outbox.flush()
     done = sim_session._core.outbox.ask(Sync)  # a sync: an edge from every one of them
-    slices = list(trace_parts(machine.engine, Places(machine.engine)))
+    slices = list(trace_parts(machine.engine, LocationTexts(machine.engine)))
     device.resume("compute")
     assert len(slices) >= 2
     assert max(map(len, slices)) <= SLICE
@@ -141,7 +141,7 @@ def test_what_retires_between_two_slices_is_in_it_once_as_finished(machine, sim_
     x = sim_session.asarray(np.zeros(4), device="sim:0")
     results = [x + number for number in range(20)]
     sim_session._core.outbox.flush()
-    slices = trace_parts(machine.engine, Places(machine.engine))
+    slices = trace_parts(machine.engine, LocationTexts(machine.engine))
     taken = [next(slices), next(slices)]
     device.resume("compute")
     sim_session.sync()
@@ -156,7 +156,7 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
     first = make_session("local:ended", devices=["cpu:0"])
     second = make_session("local:ended", devices=["cpu:0"])
     machine = machine_of(first)
-    where = Places(machine.engine)
+    where = LocationTexts(machine.engine)
     second.asarray([1.0])
     second.sync()
     ended = second._core.transport._session
@@ -174,7 +174,7 @@ def test_the_tables_of_ended_sessions_are_bounded(machine):
         lines.keep(1, text)
         return SimpleNamespace(id=id_, locations=lines, spans=Texts(0))
 
-    where = Places(machine.engine)
+    where = LocationTexts(machine.engine)
     for number in range(1000, 1000 + 2 * locations.ENDED):
         where.ended(ended(number, "here"))
     known = [number for number in range(1000, 1000 + 2 * locations.ENDED) if where(number, 1).line]
@@ -210,5 +210,5 @@ def test_what_is_no_picture_is_a_protocol_error(parts):
 
 def test_a_machine_without_tracing_says_so(make_session, machine_of):
     machine = machine_of(make_session(tracing=False))
-    found = read_parts(trace_parts(machine.engine, Places(machine.engine)))
+    found = read_parts(trace_parts(machine.engine, LocationTexts(machine.engine)))
     assert (found.enabled, found.records, found.trace(Trace).dropped) == (False, [], 0)
