@@ -1,4 +1,4 @@
-"""What is in an open file of tensors, whatever its format: its first bytes say which one it is."""
+"""The contents of an open file of tensors, in any format: its first bytes identify the format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FORMATS: Final = "tensord reads safetensors, .npz and .npy files"
 
 
 def describe(file: TensorFile, *, raw: bool = False, limits: FileLimits | None = None) -> FileHeader:
-    """The tensors in a file, and where their bytes are. Reads headers alone; nothing is unpickled or evaluated.
+    """The tensors in a file, and the places of their bytes. Reads only headers; nothing is unpickled or evaluated.
 
-    `raw`: tensors of dtypes that tensord has not, bfloat16 for one, become unsigned integers of the same size; without
+    `raw`: tensors of dtypes that tensord lacks, such as bfloat16, become unsigned integers of the same size; without
     it, such a tensor is an entry without a meta, whose error is raised when it is asked for.
 
-    Raises MetadataError for a file that is none of the formats, or a malformed one, QuotaError for one beyond the
-    limits, FileError if it cannot be read or changes meanwhile.
+    Raises MetadataError for an unknown format or a malformed file, QuotaError for one beyond the limits, FileError if
+    it cannot be read or changes meanwhile.
     """
     limits = limits or FileLimits()
     head = file.peek(0, min(file.size, 9))

@@ -1,11 +1,11 @@
-"""A file that is on the disk whole or not at all, also after a loss of power.
+"""A file that is complete on the disk or absent, also after a loss of power.
 
-It is written beside its place under another name, flushed (`fsync`), renamed, and then the directory is flushed: only
-that makes the new name last. Until the rename whatever was there is untouched, and an error removes what was written.
+It is written under another name in the same directory, flushed (`fsync`), renamed, and then the directory is flushed,
+which makes the new name durable. Until the rename an existing file is untouched, and an error removes the new one.
 
 A flush that fails is final: Linux drops the pages that it could not write and reports the error once, so a second flush
 of the same file would succeed over lost bytes (Rebello et al., "Can Applications Recover from fsync Failures?", ATC
-2020; PostgreSQL's fsyncgate). The file is given up then; whoever still needs it writes it anew.
+2020; PostgreSQL's fsyncgate). The file is then given up, and has to be written again.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Any, Final, Self
 from ..errors import FileError, MetadataError
 from .tensor_file import PIECE, Identity, flat, printable
 
-UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; those that a crash has left behind may be removed
-AHEAD: Final = 1 << 23  # bytes after which the system is told to begin
+UNFINISHED: Final = ".tensord-"  # prefix of unfinished files; a crash may leave some, which may be removed
+AHEAD: Final = 1 << 23  # bytes after which the system is asked to start writing
 
 
 class Whole(ABC):
-    """Something that is written, and is there whole or not at all.
+    """Something that is being written, and is complete or absent in the end.
 
-    As a context manager it commits what is still open, or abandons it if an exception comes through.
+    As a context manager it commits what is still open, or abandons it if an exception leaves the block.
     """
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Can more be written?"""
+        """Return whether more can be written."""
 
     @abstractmethod
     def commit(self) -> object:
-        """Make it last."""
+        """Make it durable."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Give it up and remove what was written. Nothing happens if it was committed, or given up before."""
+        """Give it up and remove what was written. Nothing happens if it was committed or given up before."""
 
     def __enter__(self) -> Self:
         return self
@@ -55,12 +55,12 @@ class Whole(ABC):
 class DurableFile(Whole):
     """A file that is being written, from its beginning to its end, into an open directory.
 
-    `name` is that of a file, without folders; a link of that name is replaced, not followed. The file has
-    the mode of the file before, or the one that the umask says. `unfinished`: how its name begins until it is
-    committed. The directory's descriptor stays the caller's and has to stay open meanwhile.
+    `name`: a file name, without folders; a link of that name is replaced, not followed. The file has the mode of the
+    existing file, or the one that the umask says. `unfinished`: the prefix of its name until it is committed. The
+    directory's descriptor belongs to the caller and has to stay open meanwhile.
 
-    Any error is a FileError with the name, or with what is `shown` for it, such as the user's whole path. After it the
-    file is given up.
+    Any error is a FileError with the name, or with `shown`, such as the user's whole path. After it the file is given
+    up.
     """
 
     def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED, shown: str = "") -> None:
@@ -72,7 +72,7 @@ class DurableFile(Whole):
         self._name = name
         self._fd = -1
         self.size = 0  # bytes that were written
-        self._begun = 0  # and of how many the system was told to begin
+        self._begun = 0  # bytes that the system was asked to start writing
         try:
             before = self._mode_before()
             if before is None or stat.S_ISREG(before) or stat.S_ISLNK(before):
@@ -84,7 +84,7 @@ class DurableFile(Whole):
             raise FileError(f"{self.name}: is there and is no regular file, so it is not replaced")
 
     def _mode_before(self) -> int | None:
-        """The mode of what is there, with its kind."""
+        """The mode of the existing file, including its type."""
         with suppress(FileNotFoundError):
             return os.stat(self._name, dir_fd=self._directory, follow_symlinks=False).st_mode
         return None
@@ -93,7 +93,7 @@ class DurableFile(Whole):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self._unfinished, flags, 0o666 if mode is None else mode, dir_fd=self._directory)
         if mode is not None:
-            os.fchmod(self._fd, mode)  # whatever the umask says
+            os.fchmod(self._fd, mode)  # regardless of the umask
 
     def write(self, values: Any) -> None:
         """Append the bytes of a contiguous buffer."""
@@ -111,20 +111,20 @@ class DurableFile(Whole):
             raise self._failed("cannot be written", error) from error
 
     def write_ahead(self) -> None:
-        """Let the system begin to write what it has, so that the flush finds little left; nothing is waited for.
+        """Ask the system to start writing, so that the flush finds little left; does not wait.
 
-        Linux does so when it is told that pages will not be needed. Those that it is still writing stay in its cache.
+        Linux does so when it is told that pages will not be needed. Pages that it is still writing stay in its cache.
         """
         self._check_open()
-        with suppress(OSError):  # the flush says what went wrong
+        with suppress(OSError):  # the flush reports the error
             os.posix_fadvise(self._fd, self._begun, self.size - self._begun, os.POSIX_FADV_DONTNEED)
         self._begun = self.size
 
     def commit(self) -> Identity:
-        """Make the file last, in place of what was there; its identity.
+        """Make the file durable, in place of an existing one; returns its identity.
 
-        Should the directory's flush fail alone, the file is there and whole, but a loss of power may bring back the one
-        before it.
+        If only the directory's flush fails, the file is there and complete, but a loss of power may bring back the
+        previous one.
         """
         identity = self.place()
         try:
@@ -134,7 +134,7 @@ class DurableFile(Whole):
         return identity
 
     def place(self) -> Identity:
-        """As `commit`, but for the directory's flush: the caller's, who has several files to place."""
+        """Like `commit`, without the directory's flush: for a caller that places several files."""
         self._check_open()
         try:
             os.fsync(self._fd)
@@ -151,7 +151,7 @@ class DurableFile(Whole):
         return identity
 
     def abandon(self) -> None:
-        """Give the file up and remove what was written. Nothing happens if it was committed, or given up before."""
+        """Give the file up and remove it. Nothing happens if it was committed or given up before."""
         fd, self._fd = self._fd, -1
         with suppress(OSError):
             os.unlink(self._unfinished, dir_fd=self._directory)
@@ -166,7 +166,7 @@ class DurableFile(Whole):
 
     @property
     def is_open(self) -> bool:
-        """Can more be written?"""
+        """Return whether more can be written."""
         return self._fd >= 0
 
     def _check_open(self) -> None:
@@ -185,7 +185,7 @@ def place_whole(directory: int, name: str, content: bytes, *, unfinished: str = 
 
 
 def is_file_name(name: str) -> bool:
-    """Is it the name of one file, and of no other folder than it is looked for in?"""
+    """Return whether it is the name of one file, and leads to no other folder."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What is known of a file of tensors before any of their bytes is read."""
+"""The facts about a file of tensors that are known before its tensors' bytes are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Limits of what is read of a file before memory is spent on an excess.
+    """Limits of what is read of a file, checked before memory is used.
 
     `header`: bytes of a safetensors header, or of an archive's directory. `entries`: tensors in a file. `name`:
     characters of a tensor's name.
@@ -39,10 +39,10 @@ class FileLimits:
 
 
 class FilePiece(NamedTuple):
-    """Bytes that lie together in a file.
+    """Contiguous bytes in a file.
 
-    `offset`: where in the file they begin; `length`: how many bytes of the file they take; `size`: how many they are,
-    once inflated; `deflated`: are they compressed; `crc`: CRC-32 of those `size` bytes, None where the file has none.
+    `offset`: their begin in the file; `length`: their bytes in the file; `size`: their bytes once inflated; `deflated`:
+    whether they are compressed; `crc`: CRC-32 of those `size` bytes, None if the file has none.
     """
 
     offset: int
@@ -55,9 +55,9 @@ class FilePiece(NamedTuple):
 class TensorEntry(NamedTuple):
     """A tensor of a file.
 
-    `meta`: its shape and dtype, None if it cannot be had, and then `error` says why. Its bytes are those of `piece`
-    behind the first `skip`. `fortran`: the first axis of the bytes varies fastest; `swapped`: they are not in this
-    machine's byte order.
+    `meta`: its shape and dtype, None if the tensor cannot be used; `error` then says why. Its bytes are those of
+    `piece` after the first `skip`. `fortran`: the first axis of the bytes varies fastest; `swapped`: they are not in
+    this machine's byte order.
     """
 
     name: str
@@ -75,18 +75,19 @@ class TensorEntry(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where in the file its bytes begin; of no meaning for deflated ones."""
+        """The offset of its bytes in the file; meaningless for deflated ones."""
         return self.piece.offset + self.skip
 
     @property
     def is_direct(self) -> bool:
-        """Are the bytes in the file those of a C-ordered array of this machine?"""
+        """Return whether the bytes in the file are those of a C-ordered array of this machine."""
         return not (self.piece.deflated or self.fortran or self.swapped)
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """What is in a file. `metadata`: the texts in a safetensors file; `entries`: by name, in the order of the file."""
+    """The contents of a file. `metadata`: the texts in a safetensors file; `entries`: by name, in the order of the
+    file."""
 
     name: str
     format: Format
@@ -95,7 +96,7 @@ class FileHeader:
     metadata: Mapping[str, str]
 
     def entry(self, name: str) -> TensorEntry:
-        """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be had."""
+        """The entry of that name. MetadataKeyError if there is none, MetadataError if it cannot be used."""
         found = self.entries.get(name)
         if found is None:
             raise MetadataKeyError(f"{self.name}: has no tensor {name[:SHOWN]!r} (it has: {some_of(self.entries)})")
@@ -105,7 +106,7 @@ class FileHeader:
 
 
 def check_name(file: TensorFile, name: str, limits: FileLimits) -> None:
-    """MetadataError unless a tensor may be called that: names stand in tables, logs and errors."""
+    """MetadataError unless the name is valid for a tensor: names appear in tables, logs and errors."""
     if not is_printable(name):
         raise file.malformed(f"a tensor's name is printable text, and {name[:SHOWN]!r} is not")
     if len(name) > limits.name:
@@ -121,8 +122,8 @@ def check_count(file: TensorFile, count: int, limits: FileLimits) -> None:
 
 
 def raw_meta(shape: Shape, itemsize: int, nbytes: int) -> Meta:
-    """The meta of elements that tensord has no dtype for, as raw bits: unsigned integers of the same size.
+    """The meta of elements whose dtype tensord lacks, as raw bits: unsigned integers of the same size.
 
-    Where there is none of that size, all bytes in a row. Raises ValueError as `Meta.of` does.
+    If there is no integer of that size, the meta of all bytes in a row. Raises ValueError as `Meta.of` does.
     """
     return Meta.of(shape, f"uint{8 * itemsize}") if itemsize in RAW_SIZES else Meta.of((nbytes,), "uint8")

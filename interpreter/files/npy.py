@@ -1,8 +1,7 @@
-"""The header of an .npy array: a literal of Python that says dtype, order and shape. Versions 1, 2 and 3.
+"""The header of an .npy array: a Python literal with dtype, order and shape. Versions 1, 2 and 3.
 
-The format is NumPy's (numpy.lib.format). A header is parsed only if all of it are literals, and as literals; it is
-limited to the length that NumPy limits it to. An .npz file is a zip archive whose members are .npy arrays, stored or
-deflated.
+The format is NumPy's (numpy.lib.format). A header is parsed only if it consists of literals, and as literals; it is
+limited to NumPy's length. An .npz file is a zip archive whose members are .npy arrays, stored or deflated.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ VERSIONS: Final = {1: (2, "latin-1"), 2: (4, "latin-1"), 3: (4, "utf-8")}  # byt
 LONGEST: Final = 10_000  # characters of a header, as in NumPy
 FIELDS: Final = ["descr", "fortran_order", "shape"]
 ALONE: Final = "array"  # the name of the tensor in an .npy file
-# No operator, no name but these two, no escape: only brackets can be nested, and Python's tokenizer takes 200 of them.
+# No operator, only these two names, no escape: only brackets can be nested, and Python's tokenizer accepts 200 of them.
 LITERALS: Final = re.compile(
     r"""(?:[\s{}()\[\],:]|'[^'\\\n]*'|"[^"\\\n]*"|\d{1,20}(?![\w.])|True\b|False\b)*""", re.ASCII
 )
@@ -34,11 +33,11 @@ DESCR: Final = re.compile(r"([<>|=])([a-zA-Z])(\d{0,9})(\[\w+\])?", re.ASCII)
 NATIVE: Final = "<" if sys.byteorder == "little" else ">"
 NAMES: Final = {dtype.str[1:]: name for name, dtype in DTYPES.items()}  # f4 -> float32
 TEXTS: Final = "SU"
-CHARACTER: Final = {"U": 4}  # bytes of what the number in a descr counts
+CHARACTER: Final = {"U": 4}  # bytes of the unit that the number in a descr counts
 
 
 def read_npy(file: TensorFile, *, raw: bool) -> dict[str, TensorEntry]:
-    """The one entry of an .npy file. MetadataError if it is malformed, or if there are bytes behind its array."""
+    """The only entry of an .npy file. MetadataError if it is malformed, or if bytes follow its array."""
     piece = FilePiece(0, file.size, file.size)
     return {ALONE: array_entry(file, ALONE, piece, file.peek, raw=raw)}
 
@@ -46,9 +45,9 @@ def read_npy(file: TensorFile, *, raw: bool) -> dict[str, TensorEntry]:
 def array_entry(
     file: TensorFile, name: str, piece: FilePiece, peek: Callable[[int, int], bytes], *, raw: bool
 ) -> TensorEntry:
-    """The entry of an array that fills a piece of a file; `peek(offset, count)` gives bytes of the piece.
+    """The entry of an array that fills a piece of a file; `peek(offset, count)` returns bytes of the piece.
 
-    Raises MetadataError if it is malformed. What is sound and cannot be had is an entry without a meta.
+    Raises MetadataError if it is malformed. A valid array that cannot be used is an entry without a meta.
     """
     try:
         text, skip = _header_text(peek, piece.size)
@@ -56,12 +55,12 @@ def array_entry(
         meta, swapped, why = _meta(descr, shape, piece.size - skip, raw=raw)
     except ValueError as error:
         raise file.malformed(f"array {name[:SHOWN]!r}: {error}") from None
-    ordered = meta is None or meta.ndim < 2  # either order is the same
+    ordered = meta is None or meta.ndim < 2  # both orders are the same
     return TensorEntry(name, meta, piece, skip, fortran and not ordered, swapped, why)
 
 
 def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int]:
-    """The header's text, and where it ends."""
+    """The header's text, and its end."""
     at = len(MAGIC) + 2
     version = tuple(peek(len(MAGIC), 2)) if size >= at else ()
     if len(version) != 2 or version[0] not in VERSIONS or version[1]:
@@ -104,7 +103,7 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
 
 
 def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, bool, str]:
-    """The meta, or why there is none, and whether its bytes are in the other order."""
+    """The meta, or the reason why there is none, and whether its bytes are in the other order."""
     if type(descr) is not str:
         return None, False, "is an array of records, which tensord has not"
     match = DESCR.fullmatch(descr)
@@ -127,11 +126,11 @@ def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
 
 
 SUFFIX: Final = ".npy"
-USUAL: Final = 128  # bytes of the header of an array; many longer ones would take longer than many arrays do
+USUAL: Final = 128  # bytes of an array's header; reading many longer ones would take longer than many arrays
 
 
 def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, TensorEntry]:
-    """The entries of an archive, in the order of their bytes. Of a deflated member the beginning is inflated.
+    """The entries of an archive, in the order of their bytes. Only the beginning of a deflated member is inflated.
 
     A member that is no array is an entry without a meta. Raises as `read_directory` and `array_entry` do.
     """

@@ -1,7 +1,7 @@
-"""Entries of a file as they travel: the client has described the file, and the machine checks each entry anew.
+"""Entries of a file in messages: the client has described the file, and the machine checks each entry again.
 
-It checks that the bytes lie in the file and are as many as the tensor has. That they mean what the client says is the
-client's affair: it makes tensors of its own session of a file that it can read.
+It checks that the bytes lie in the file and are as many as the tensor has. Whether they mean what the client says is
+the client's concern: it makes tensors of its own session from a file that it can read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .header import FilePiece, TensorEntry
 from .tensor_file import TensorFile
 
 FIELDS: Final = 10
-MOST: Final = 64  # entries, or values, in one message, which the machine handles in one go
+MOST: Final = 64  # entries, or values, in one message, which the machine handles at once
 LONGEST_NAME: Final = 4096  # characters
-LONGEST_SKIP: Final = 1 << 16  # bytes in front of a tensor's own: an .npy header
-EXPANSION: Final = 1032  # deflate makes no more bytes than that of one; see zlib's manual
+LONGEST_SKIP: Final = 1 << 16  # bytes before a tensor's own: an .npy header
+EXPANSION: Final = 1032  # the most bytes that deflate makes of one; see zlib's manual
 
 
 def checked_place(place: Any) -> tuple[int, str]:
@@ -33,14 +33,14 @@ def checked_place(place: Any) -> tuple[int, str]:
 
 
 def checked_path(place: Any) -> str:
-    """The path of a file of the machine's. ProtocolError for anything else."""
+    """The path of a file of the machine's host. ProtocolError for anything else."""
     if not is_path(place):
         raise ProtocolError("a file's place is [path, raw], for this connection")
     return str(place[0])
 
 
 def is_path(place: Any) -> bool:
-    """Is a file named by its path, and is it said whether dtypes that tensord lacks are to be raw bits?"""
+    """Return whether a place is a path, with the flag whether dtypes that tensord lacks become raw bits."""
     if type(place) not in (tuple, list) or len(place) != 2:
         return False
     path, raw = place
@@ -57,13 +57,13 @@ def encode_entry(entry: TensorEntry) -> tuple[Any, ...]:
 
 
 def meta_of(record: Any) -> Meta | None:
-    """The meta of an entry as it travels; None for one whose tensor cannot be had."""
+    """The meta of an encoded entry; None for one whose tensor cannot be used."""
     found = None if len(record) < FIELDS else decode_meta(record[1])
     return found if isinstance(found, Meta) else None
 
 
 def lacking(record: Any) -> tuple[str, str] | None:
-    """(name, why) of an entry whose tensor cannot be had; None for any other."""
+    """(name, reason) of an entry whose tensor cannot be used; None for any other."""
     if type(record) in (tuple, list) and len(record) == 2 and all(type(one) is str for one in record):
         name, why = record
         return name[:LONGEST_NAME], why[:LONGEST_NAME]
@@ -71,7 +71,7 @@ def lacking(record: Any) -> tuple[str, str] | None:
 
 
 def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
-    """An entry from the wire. ProtocolError if it is none, or reaches beyond the file."""
+    """An entry from the wire. ProtocolError if it is malformed, or reaches beyond the file."""
     if type(record) not in (tuple, list) or len(record) != FIELDS:
         raise ProtocolError(f"an entry of a file has {FIELDS} fields")
     name, wire, offset, length, size, deflated, crc, skip, fortran, swapped = record

@@ -1,9 +1,9 @@
 """Open files of tensors that this process keeps as long as anybody needs their bytes.
 
-Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, as segments are
+Over ipc a client names a descriptor of its own, and the file is opened anew as /proc/PID/fd/FD, like segments
 (`interpreter.wire.segments`): first as a mere path (O_PATH), which touches nothing, since opening a FIFO or a device
-may block or have effects. The client has to have it open for what it asks; that is looked at once it was opened, so a
-client that changes the descriptor meanwhile is not found out: it has the daemon's user id anyway (decision 0008).
+may block or have effects. The client must have the file open in the requested mode; that is checked after opening, so a
+client that changes the descriptor meanwhile is not noticed: it has the daemon's user id anyway (decision 0008).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ACCESS: Final = os.O_ACCMODE | getattr(os, "O_PATH", 0)
 class OpenFile(TensorFile):
     """A file with a descriptor of its own, which is closed with the last reference to this object, or by `close`.
 
-    `changed`: what was found wrong with the file first; from then on nothing is read of it.
+    `changed`: the first problem that was found with the file; after that nothing is read from it.
     """
 
     __slots__ = ("__weakref__", "_drop", "changed")
@@ -42,7 +42,7 @@ class OpenFile(TensorFile):
             raise
 
     def check(self) -> None:
-        """FileError if the file is not what it was, now or ever since."""
+        """FileError if the file has changed, now or earlier."""
         if self.changed is not None:
             raise self.changed.reraisable()
         try:
@@ -52,7 +52,7 @@ class OpenFile(TensorFile):
             raise
 
     def close(self) -> None:
-        """Close it now: nothing is read of it any more."""
+        """Close it now: nothing more is read from it."""
         drop, self._drop = self._drop, NOTHING
         self.fd = -1
         drop()
@@ -67,9 +67,9 @@ class OpenFile(TensorFile):
 
 
 class OutputFile:
-    """A file that is written piece by piece, at any place. Its descriptor is closed with the last reference.
+    """A file that is written piece by piece, at any offset. Its descriptor is closed with the last reference.
 
-    After an error nothing more is written; the file has to be written anew (`durable_file`).
+    After an error nothing more is written; the file then has to be written again (`durable_file`).
     """
 
     __slots__ = ("__weakref__", "_drop", "failure", "fd", "name")
@@ -88,7 +88,7 @@ class OutputFile:
                 done += os.pwritev(self.fd, [view[done : done + PIECE]], offset + done)
 
     def flush(self) -> None:
-        """Have all that was written on the disk. FileError if that fails, or anything has failed before."""
+        """Flush everything that was written to the disk. FileError if that fails, or anything has failed before."""
         with self._noting("flushed"):
             os.fsync(self.fd)
 
@@ -106,7 +106,7 @@ class OutputFile:
 
 
 def unopened(error: TensordError) -> OutputFile:
-    """Stands for a file that cannot be opened for writing: writes and flushes raise the error."""
+    """Stands in for a file that cannot be opened for writing: writes and flushes raise the error."""
     return OutputFile(-1, "", error)
 
 
@@ -124,9 +124,9 @@ def open_path(path: str | os.PathLike[str]) -> OpenFile:
 
 
 def open_below(directories: Iterable[Path], path: str) -> OpenFile:
-    """A regular file below one of these directories, wherever links lead.
+    """A regular file below one of these directories, after following links.
 
-    FileError if it lies elsewhere, or cannot be opened; the error does not tell which.
+    FileError if it lies elsewhere, or cannot be opened; the error does not say which.
     """
     where = Path("/")
     with suppress(OSError, ValueError, RuntimeError):
@@ -137,7 +137,7 @@ def open_below(directories: Iterable[Path], path: str) -> OpenFile:
 
 
 def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
-    """A file that this process has open already, with a descriptor of its own."""
+    """A file that this process has open already, with a new descriptor."""
     try:
         mine = os.dup(fd)
     except OSError as error:
@@ -148,7 +148,7 @@ def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFi
 def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
     """A regular file that another process has open, for writing or for reading.
 
-    FileError if it cannot be opened, MetadataError if it is none.
+    FileError if it cannot be opened, MetadataError if it is not regular.
     """
     shown = printable(name)
     path = -1
@@ -156,7 +156,7 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(path).st_mode):
             raise MetadataError(f"{shown}: is no regular file; tensors lie in regular files alone")
-        how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # whoever has a lease on it
+        how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # even with a lease on it
         mine = os.open(f"/proc/self/fd/{path}", how)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -177,7 +177,7 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
 
 
 def has_open(pid: int, fd: int, *, writes: bool) -> bool:
-    """May the other process itself read, or write, by that descriptor?"""
+    """Return whether the other process itself may read, or write, by that descriptor."""
     modes = (os.O_WRONLY if writes else os.O_RDONLY, os.O_RDWR)
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{int(pid)}/fdinfo/{int(fd)}").read_text(encoding="ascii").splitlines():

@@ -1,6 +1,6 @@
-"""The bytes of a piece of a file in their order, inflated if they are deflated, and checked at their end.
+"""The bytes of a piece of a file in order, inflated if they are deflated, and checked at their end.
 
-What is kept is bounded: some compressed bytes that were read and not inflated yet, and a piece of the result.
+Memory is bounded: some compressed bytes that are not inflated yet, and a piece of the result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..types.sizes import exact_size
 from .header import FilePiece
 from .tensor_file import TensorFile, flat
 
-FIRST: Final = 1 << 12  # compressed bytes that are read at first: for a header they are enough
+FIRST: Final = 1 << 12  # compressed bytes that are read first: enough for a header
 INPUT: Final = 1 << 16  # and later
 OUTPUT: Final = 1 << 20  # bytes that are inflated at a time
 
@@ -20,8 +20,8 @@ OUTPUT: Final = 1 << 20  # bytes that are inflated at a time
 class PieceReader:
     """Reads a piece from its beginning to its end.
 
-    With its last byte the checksum is compared, and whether the compressed bytes end there, too. FileError says what is
-    wrong with the bytes; whoever asks for more bytes than the piece has gets a ValueError.
+    With its last byte the checksum is compared, and whether the compressed bytes end there, too. FileError describes
+    the defect of the bytes; a request for more bytes than the piece has is a ValueError.
     """
 
     def __init__(self, file: TensorFile, piece: FilePiece) -> None:
@@ -29,7 +29,7 @@ class PieceReader:
         self._piece = piece
         self._left = piece.size
         self._crc = 0
-        self._at = piece.offset  # of what is read next
+        self._at = piece.offset  # the next offset to read
         self._end = piece.offset + piece.length
         self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if piece.deflated else None
         self._input = b""
@@ -55,7 +55,7 @@ class PieceReader:
             self._finish()
 
     def skip(self, count: int) -> None:
-        """Read so many bytes for nothing but the checksum; few, since they are read at once."""
+        """Read bytes only for the checksum; few, since they are read at once."""
         self.read_into(bytearray(count))
 
     def _inflate_into(self, view: memoryview) -> None:
@@ -69,11 +69,11 @@ class PieceReader:
             done += len(inflated)
 
     def _inflate(self, most: int) -> bytes:
-        """Some of the next bytes, and no more than that many; none at the end of what is compressed."""
+        """At most `most` of the next bytes; empty at the end of the compressed bytes."""
         inflater = self._inflater
         assert inflater is not None  # noqa: S101 - for the type checker: nobody else asks
         while not inflater.eof:
-            try:  # even without input: zlib may hold bytes that had no room
+            try:  # even without input: zlib may hold bytes that did not fit
                 inflated = inflater.decompress(self._input, most)
             except zlib.error as error:
                 raise self._damaged(f"cannot be inflated: {error}") from None

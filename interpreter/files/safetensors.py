@@ -1,8 +1,8 @@
-"""The header of a safetensors file: the length of a JSON text, that text, and behind it the tensors without a gap.
+"""The header of a safetensors file: the length of a JSON text, that text, and then the tensors without gaps.
 
-The format, and what has to be refused, is the specification's (https://github.com/huggingface/safetensors, "Format"):
-no duplicate keys, no holes and no overlaps between tensors, nothing behind the last one. An object of fields that the
-format does not have is refused as well: nobody knows what they would mean for the bytes.
+The specification (https://github.com/huggingface/safetensors, "Format") defines the format, and what has to be refused:
+no duplicate keys, no holes and no overlaps between tensors, nothing after the last one. An object with fields that the
+format does not have is refused, too, since their meaning for the bytes is unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DTYPES: Final = {
     "I64": "int64",
     "U64": "uint64",
 }
-# Bits of an element, of the dtypes that tensord has not.
+# Bits of an element, of the dtypes that tensord lacks.
 OTHER_BITS: Final = {
     "BF16": 16,
     "F8_E5M2": 8,
@@ -53,10 +53,11 @@ OTHER_BITS: Final = {
     "F4": 4,
 }
 # A tensor takes an object, two lists and some commas. A header with many more would make objects of many times its
-# size, so it is refused before it is parsed.
+# size, so
+# it is refused before it is parsed.
 OBJECTS: Final = 4
 COMMAS: Final = 16
-OTHERS: Final = 1024  # tensors' worth of parts in the metadata, and in long shapes
+OTHERS: Final = 1024  # parts in the metadata and in long shapes, counted in tensors
 
 
 def read_safetensors(
@@ -130,7 +131,7 @@ def _metadata(file: TensorFile, value: Any) -> dict[str, str]:
 
 
 def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> TensorEntry:
-    """The entry of a tensor; `data`: where in the file the tensors begin."""
+    """The entry of a tensor; `data`: the offset in the file at which the tensors begin."""
     try:
         begin, nbytes, meta, why = _fields(value, raw=raw)
     except ValueError as error:
@@ -139,7 +140,7 @@ def _entry(file: TensorFile, name: str, value: Any, data: int, *, raw: bool) -> 
 
 
 def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
-    """Where a tensor's bytes begin, how many they are, and its meta, or why it has none."""
+    """The begin and number of a tensor's bytes, and its meta, or the reason why it has none."""
     if type(value) is not dict or value.keys() != FIELDS:
         raise ValueError("a tensor is described by an object with dtype, shape and data_offsets, and nothing else")
     shape = _naturals(value["shape"], 0, MAX_NDIM, "shape")
@@ -185,7 +186,7 @@ def _place(entry: TensorEntry) -> tuple[int, int]:
 
 
 def _check_cover(file: TensorFile, entries: list[TensorEntry], begin: int) -> None:
-    """Each byte behind the header belongs to exactly one tensor."""
+    """Check that each byte after the header belongs to exactly one tensor."""
     at = begin
     for name, _, piece, *_ in entries:
         if piece.offset != at:

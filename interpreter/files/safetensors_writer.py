@@ -1,6 +1,6 @@
 """Writes a safetensors file: its header first, then the values in pieces, so that no tensor needs memory of its own.
 
-Order and alignment are those of the package `safetensors`: large elements first, then by name, behind a header that is
+Order and alignment are those of the package `safetensors`: large elements first, then by name, after a header that is
 padded with spaces to a multiple of 8. So each tensor is aligned to its elements, and equal tensors make equal files.
 """
 
@@ -26,12 +26,12 @@ RANKS: Final = {name: rank for rank, name in enumerate(DTYPES.values())}  # the 
 class SafetensorsWriter(Whole):
     """A safetensors file that is being written into an open directory; see DurableFile for `name` and `shown`.
 
-    `metas` are the tensors by name, `metadata` texts by name. `entries` are the tensors in the order in which their
-    values have to be written: C-ordered and little-endian.
+    `metas`: the tensors by name, `metadata`: texts by name. `entries`: the tensors in the order in which their values
+    have to be written, C-ordered and little-endian.
 
-    Raises MetadataError for a dtype that the format has not (complex128), for names and texts that it does not take,
-    and for values of another size than the metas; QuotaError for what `limits` would not let be read; FileError if
-    writing fails. After an error of writing the file is given up.
+    Raises MetadataError for a dtype that the format lacks (complex128), for invalid names and texts, and for values
+    whose size differs from the metas; QuotaError for a file that `limits` would not let be read; FileError if writing
+    fails. After an error of writing the file is given up.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class SafetensorsWriter(Whole):
 
     @property
     def fd(self) -> int:
-        """The file's descriptor, for others who write values where `entries` say."""
+        """The file's descriptor, for others that write values at the offsets of `entries`."""
         return self._file.fd
 
     def filled(self) -> None:
-        """All values were written by others."""
+        """Note that others have written all values."""
         self._left = 0
 
     def commit(self) -> Identity:
-        """Make the file last, in place of what was there; its identity."""
+        """Make the file durable, in place of an existing one; returns its identity."""
         if self._left:
             self.abandon()
             raise MetadataError(f"{self._file.name}: {self._left} bytes of its tensors were not written")
@@ -84,14 +84,14 @@ class SafetensorsWriter(Whole):
 
     @property
     def is_open(self) -> bool:
-        """Can more be written?"""
+        """Return whether more can be written."""
         return self._file.is_open
 
 
 def header_of(
     metas: Mapping[str, Meta], metadata: Mapping[str, str], limits: FileLimits
 ) -> tuple[bytes, tuple[TensorEntry, ...]]:
-    """The bytes in front of the values, and the entries in their order. Raises as SafetensorsWriter says."""
+    """The bytes before the values, and the entries in their order. Raises as SafetensorsWriter does."""
     _check(metas, metadata, limits)
     fields: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     ordered = sorted(metas.items(), key=lambda item: (-RANKS[DTYPE_NAMES[item[1].dtype]], item[0]))

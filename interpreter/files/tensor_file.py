@@ -1,7 +1,7 @@
-"""An open file that holds tensors, and the one way in which bytes of it are read: `preadv`, in bounded pieces.
+"""An open file that holds tensors, and the only way to read bytes of it: `preadv`, in bounded pieces.
 
 A file is never mapped: a truncation would kill this process with SIGBUS. It may be written while it is read; so its
-identity is compared before and after, and an end that comes too early is an error like any other.
+identity is compared before and after, and an early end is an ordinary error.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Identity(NamedTuple):
 
     @staticmethod
     def of(status: os.stat_result) -> Identity:
-        """That of a file with this status."""
+        """The identity of a file with this status."""
         return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class TensorFile:
-    """An open descriptor of a regular file, under the name that people know it by. The descriptor stays the caller's.
+    """An open descriptor of a regular file, under the name that people know. The descriptor belongs to the caller.
 
-    `identity` and `size` (bytes) are the file's as of the construction. Raises MetadataError for what is no regular
-    file, FileError for a descriptor that is not open. No method moves the descriptor's position, and all but `peek` may
-    be called by several threads at a time.
+    `identity` and `size` (bytes) are the file's as of the construction. Raises MetadataError for a file that is not
+    regular, FileError for a descriptor that is not open. No method moves the descriptor's position, and all but `peek`
+    are thread-safe.
     """
 
     __slots__ = ("_block", "_block_at", "fd", "identity", "name", "size")
@@ -58,7 +58,7 @@ class TensorFile:
         """FileError if the file was written since the construction.
 
         To be called before bytes are read and after. A write that keeps the size and falls into the same tick of the
-        file system's clock goes unnoticed; a digest notices.
+        file system's clock goes unnoticed; a digest notices it.
         """
         before, now = self.identity, Identity.of(self._status())
         if now == before:
@@ -85,7 +85,7 @@ class TensorFile:
             done += count
 
     def read(self, offset: int, count: int) -> bytes:
-        """So many bytes from `offset` on. FileError if the file ends before that."""
+        """`count` bytes from `offset` on. FileError if the file ends before that."""
         read = bytearray(count)
         self.read_into(read, offset)
         return bytes(read)
@@ -99,7 +99,7 @@ class TensorFile:
         return self._block[begin : begin + count]
 
     def malformed(self, why: str) -> MetadataError:
-        """The error for a file that is none of its format, or that holds what tensord does not take."""
+        """The error for a file that violates its format, or holds something that tensord does not accept."""
         return MetadataError(f"{self.name}: {why}")
 
     def excessive(self, why: str) -> QuotaError:

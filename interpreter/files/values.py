@@ -1,7 +1,7 @@
-"""The values of an entry: a range of its bytes, all of them in their order, as an array, or as a digest.
+"""The values of an entry: a range of its bytes, all bytes in order, an array, or a digest.
 
-Where `TensorEntry.is_direct`, bytes go straight from the file to where they are needed, in ranges of any order. Other
-entries are read whole, from the beginning to the end, and then put in order.
+If `TensorEntry.is_direct`, bytes go straight from the file to their destination, in ranges of any order. Other entries
+are read whole, from beginning to end, and then reordered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .header import SHOWN, TensorEntry
 from .pieces import PieceReader
 from .tensor_file import TensorFile, flat
 
-CHUNK: Final = 1 << 20  # bytes beside the array
+CHUNK: Final = 1 << 20  # bytes besides the array
 
 
 class EntryReader:
-    """Reads the bytes of an entry in their order, without the header in front of them; else as PieceReader."""
+    """Reads the bytes of an entry in order, without the header before them; otherwise like PieceReader."""
 
     def __init__(self, file: TensorFile, entry: TensorEntry) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class EntryReader:
         self._reader.skip(entry.skip)
 
     def read_into(self, target: Any) -> None:
-        """Fill a writable, contiguous buffer with the next bytes. FileError for bytes that no bool has, too."""
+        """Fill a writable, contiguous buffer with the next bytes. FileError also for bytes that no bool has."""
         view = flat(target)
         self._reader.read_into(view)
         _check(self._file, self._entry, view)
@@ -39,8 +39,8 @@ class EntryReader:
 def read_range(file: TensorFile, entry: TensorEntry, target: Any, offset: int = 0) -> None:
     """Fill a writable, contiguous buffer with the bytes of an entry from `offset` on, as they are in the file.
 
-    Checksums are not looked at. Raises ValueError for a range that the entry has not, or if it is deflated; FileError
-    if the file ends too early, cannot be read, or has bytes that no bool has.
+    Checksums are not compared. Raises ValueError for a range outside of the entry, or if it is deflated; FileError if
+    the file ends too early, cannot be read, or has bytes that no bool has.
     """
     view = flat(target)
     if entry.piece.deflated:
@@ -52,9 +52,9 @@ def read_range(file: TensorFile, entry: TensorEntry, target: Any, offset: int = 
 
 
 def read_array(file: TensorFile, entry: TensorEntry, out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """The entry as a C-ordered array of this machine's byte order, whatever it is in the file; checksums are compared.
+    """The entry as a C-ordered array of this machine's byte order, however it is stored; checksums are compared.
 
-    `out`: such an array to be filled. Takes a MiB beside the array. Raises MetadataError if the entry cannot be had,
+    `out`: such an array to be filled. Needs a MiB besides the array. Raises MetadataError if the entry cannot be used,
     FileError as the readers do, MemoryError if there is no memory for the array.
     """
     meta = entry.meta
@@ -64,7 +64,7 @@ def read_array(file: TensorFile, entry: TensorEntry, out: NDArray[Any] | None = 
     if array.shape != meta.shape or array.dtype != meta.dtype:
         raise ValueError(f"out is {array.dtype}{list(array.shape)}, not {meta}")
     reader = EntryReader(file, entry)
-    if entry.fortran and array.size:  # an empty one may have dimensions that nobody can walk along
+    if entry.fortran and array.size:  # an empty one may have dimensions that are too large to iterate over
         _read_transposed(reader, array.T)
     else:
         reader.read_into(array)
@@ -100,7 +100,8 @@ def _read_transposed(reader: EntryReader, target: NDArray[Any]) -> None:
 
 
 def _check(file: TensorFile, entry: TensorEntry, view: memoryview) -> None:
-    """A bool of another byte than 0 and 1 is counted as several by NumPy, and reaches beyond what was counted."""
+    """FileError for bools with other bytes than 0 and 1: NumPy counts such a byte as several, and would overrun its
+    result."""
     is_bool = entry.meta is not None and entry.meta.dtype == np.bool_
     if is_bool and len(view) and np.frombuffer(view, np.uint8).max() > 1:
         raise file.failed(f"is damaged: tensor {entry.name[:SHOWN]!r} holds bools that are neither 0 nor 1")

@@ -1,11 +1,11 @@
-"""The members of a zip archive, from its directory, checked against what stands in front of each of them.
+"""The members of a zip archive, from its directory, checked against the header of each member.
 
-An archive says everything twice, and hostile ones say different things: sizes, names, compression. Here both have to
-agree, members may not overlap, and nothing may stand behind the directory; so each byte of the file is inflated once at
-the most. Deflate makes at most 1032 bytes of one, and a size beyond that is a lie before anything is inflated.
+An archive states everything twice, and a hostile one may contradict itself: sizes, names, compression. Here both have
+to agree, members may not overlap, and nothing may follow the directory; so each byte of the file is inflated at most
+once. Deflate makes at most 1032 bytes of one, so a larger size is refused before anything is inflated.
 
 Source: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 to 4.5; archives of several disks, encrypted members and all methods
-but stored and deflated are refused.
+except stored and deflated are refused.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ END_64: Final = struct.Struct("<4sQ2H2L4Q")
 LOCATOR: Final = struct.Struct("<4sLQL")
 EXTRA: Final = struct.Struct("<2H")
 ZIP64: Final = 1  # of extra fields, the one with long numbers
-FULL: Final = 0xFFFF_FFFF  # stands for a number that is in that field
+FULL: Final = 0xFFFF_FFFF  # stands for a number in that field
 STORED, DEFLATED = 0, 8
 ENCRYPTED: Final = 1 << 0 | 1 << 6 | 1 << 13
-BEHIND: Final = 1 << 3  # sizes and checksum stand behind the member, and are not in front of it
+BEHIND: Final = 1 << 3  # sizes and checksum follow the member instead of preceding it
 UTF_8: Final = 1 << 11
-KNOWN: Final = 1 << 1 | 1 << 2 | BEHIND | UTF_8  # the first two say how well it was compressed
-MOST: Final = 1032  # bytes that one byte inflates to
+KNOWN: Final = 1 << 1 | 1 << 2 | BEHIND | UTF_8  # the first two describe the quality of compression
+MOST: Final = 1032  # the most bytes that one byte inflates to
 
 
 class ZipMember(NamedTuple):
@@ -42,7 +42,7 @@ class ZipMember(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """A member's record in the directory. `offset`: of the header in front of the member."""
+    """A member's record in the directory. `offset`: of the member's header."""
 
     name: bytes
     flags: int
@@ -54,10 +54,10 @@ class _Record(NamedTuple):
 
 
 def read_directory(file: TensorFile, limits: FileLimits) -> list[ZipMember]:
-    """The members of an archive, in the order in which they lie in it.
+    """The members of an archive, in the order of their bytes.
 
-    Raises MetadataError if the archive is malformed, contradicts itself or needs what is not read, QuotaError if its
-    directory is beyond the limits.
+    Raises MetadataError if the archive is malformed, contradicts itself or needs an unsupported feature, QuotaError if
+    its directory exceeds the limits.
     """
     offset, length, count = _directory(file)
     check_count(file, count, limits)
@@ -76,7 +76,7 @@ def read_directory(file: TensorFile, limits: FileLimits) -> list[ZipMember]:
 
 
 def _directory(file: TensorFile) -> tuple[int, int, int]:
-    """Offset and length of the directory, and how many members it has."""
+    """Offset and length of the directory, and its number of members."""
     at = file.size - END.size
     if at < 0 or not (end := file.read(at, END.size)).startswith(b"PK\x05\x06"):
         raise file.malformed("has no zip directory at its very end; was it cut short, or has it a comment?")
@@ -92,7 +92,7 @@ def _directory(file: TensorFile) -> tuple[int, int, int]:
 
 
 def _directory_64(file: TensorFile, at: int, locator: bytes, short: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The same, where the numbers may be too long; `short`: what the end of the archive says."""
+    """The same for numbers that may be too long; `short`: the numbers at the end of the archive."""
     _, disk, place, disks = LOCATOR.unpack(locator)
     if place != at or disk or disks > 1:
         raise file.malformed("its zip64 locator leads nowhere")
@@ -128,7 +128,7 @@ def _records(file: TensorFile, directory: bytes, count: int) -> list[_Record]:
 
 
 def _long(file: TensorFile, record: _Record, extra: bytes, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers, of which those that are FULL stand in the zip64 field among the extra ones."""
+    """The numbers; those that are FULL are taken from the zip64 field among the extra ones."""
     wanted, at = numbers.count(FULL), 0
     while wanted and len(extra) - at >= EXTRA.size:
         kind, size = EXTRA.unpack_from(extra, at)
@@ -143,7 +143,7 @@ def _long(file: TensorFile, record: _Record, extra: bytes, numbers: tuple[int, .
 
 
 def _member(file: TensorFile, record: _Record, most: int) -> ZipMember:
-    """The member, whose bytes end before `most`, as the directory and its own header say."""
+    """The member, whose bytes end before `most`, from the directory and its own header."""
     shown = _shown(record)
     if record.flags & ENCRYPTED:
         raise file.malformed(f"member {shown} is encrypted")
@@ -157,7 +157,7 @@ def _member(file: TensorFile, record: _Record, most: int) -> ZipMember:
 
 
 def _begin(file: TensorFile, record: _Record, most: int) -> int:
-    """Where the member's bytes begin, behind its own header, which has to say what the directory says."""
+    """The begin of the member's bytes, after its own header, which has to agree with the directory."""
     begin = record.offset + LOCAL.size
     if begin > most:
         raise file.malformed(f"member {_shown(record)} begins behind the directory")

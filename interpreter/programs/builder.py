@@ -1,7 +1,7 @@
-"""Making a program, step by step. Each step is checked as a call is: op, attributes, metas, scopes, sizes.
+"""Makes a program step by step. Each step is checked as a call is: op, attributes, metas, scopes, sizes.
 
-The one way to make a program: a capture, the parser of texts and the records of a client all go through here. So a
-`Program` is always sound, and nothing is checked again when it runs.
+It is the only way to make a program: a capture, the parser of texts and the records of a client all use it. So a
+`Program` is always valid, and nothing is checked again when it runs.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ TEXT = 1 << 16  # characters of a print's texts
 
 
 class ProgramSize:
-    """How large a program is by now, with all of its blocks; each of them counts as a step.
+    """The size of a program so far, with all of its blocks; each of them counts as a step.
 
-    `limit`: of steps, numbers, and tensors from outside.
+    `limit`: of steps, numbers, and outside tensors.
     """
 
     def __init__(self, limit: int) -> None:
@@ -72,13 +72,13 @@ class ProgramSize:
 
 
 class Builder:
-    """Makes one program. Parameters come first; numbers and captured tensors at any time, since a capture learns of
-    them as it goes: `finish` numbers the values anew, so that captured tensors come before the results of steps.
+    """Makes one program. Parameters come first; numbers and captured tensors at any time, since a capture finds them as
+    it proceeds: `finish` renumbers the values, so that captured tensors come before the results of steps.
 
     `block` begins a block, with a builder of its own; `construct` takes programs that such builders have made.
 
-    Every method raises MetadataError for what an op does not take, ProtocolError for what no program may have, and
-    QuotaError for what is too large.
+    Every method raises MetadataError for invalid operands of an op, ProtocolError for anything that no program may
+    contain, and QuotaError beyond a limit.
     """
 
     def __init__(self, infer: InferCache | None = None, limit: int = STEPS, around: Builder | None = None) -> None:
@@ -100,7 +100,8 @@ class Builder:
         return self.size.weight()
 
     def block(self) -> Builder:
-        """The builder of a block for a later `construct`. QuotaError if it is too deep inside, or one too many."""
+        """The builder of a block for a later `construct`. QuotaError if it is nested too deeply, or there are too many
+        blocks."""
         if self.depth > DEEPEST:
             raise QuotaError(f"blocks are nested at most {DEEPEST} levels deep")
         if self.size.steps >= self.size.limit:
@@ -108,12 +109,13 @@ class Builder:
         self.size.steps += 1
         return Builder(self._infer, around=self)
 
-    # -- what comes from outside ---------------------------------------------------------------------------------------
+    # -- parameters, captured tensors, numbers
+    # --------------------------------------------------------------------------
 
     def number(
         self, kind: str, op: str, operands: Sequence[int] = (), value: Scalar | None = None, name: str = ""
     ) -> int:
-        """Add a number; its slot."""
+        """Add a number; returns its slot."""
         if type(kind) is not str or kind not in SCALAR_TYPES:
             raise ProtocolError(f"{shown(kind)} is no type of a number")
         if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
@@ -145,13 +147,13 @@ class Builder:
             raise MetadataTypeError(f"{op} of {' and '.join(taken)} is {' or '.join(kinds)}, not {kind}", op=op)
 
     def parameter(self, meta: Meta, device: int = 0, name: str = "") -> int:
-        """Add a parameter that is a tensor; its value."""
+        """Add a parameter that is a tensor; returns its value."""
         if self.captures or self.steps:
             raise ProtocolError("parameters come before captured tensors and steps")
         return self._source(self.parameters, meta, device, name)
 
     def captured(self, meta: Meta, device: int = 0, name: str = "") -> int:
-        """Add a captured tensor; its value."""
+        """Add a captured tensor; returns its value."""
         self._outside.append(value := self._source(self.captures, meta, device, name))
         return value
 
@@ -176,7 +178,7 @@ class Builder:
         into: Sequence[int] | None = None,
         location: Any = None,
     ) -> range:
-        """Add an op; the values of its results. With `into` it overwrites those values' variables."""
+        """Add an op; returns the values of its results. With `into` it overwrites those values' variables."""
         op = find(name)
         check_slot(device, "device")
         frozen = op.freeze(attributes)
@@ -191,7 +193,7 @@ class Builder:
         return self._add(Step(name, tuple(operands), frozen, device, targets, len(self.metas), outputs, location))
 
     def move(self, value: int, device: int, location: Any = None) -> int:
-        """Add a move: the same value with another home, or a copy with the same one; its value."""
+        """Add a move: the same value with another home, or a copy with the same one; returns its value."""
         meta = self._tensor_meta(value)
         check_slot(device, "device")
         return self._add(Step(MOVE, (value,), (), device, None, len(self.metas), (meta,), location))[0]
@@ -199,7 +201,7 @@ class Builder:
     def collective(
         self, kind: str, values: Sequence[int], attributes: Attributes | None = None, location: Any = None
     ) -> range:
-        """Add a collective on values of different homes; the values of its results, one on each home."""
+        """Add a collective on values of different homes; returns the values of its results, one on each home."""
         if kind not in COLLECTIVES:
             raise ProtocolError(f"there is no collective {shown(kind)} in a program")
         metas = [self._tensor_meta(value) for value in values]
@@ -222,7 +224,7 @@ class Builder:
         chain: int = 0,
         location: Any = None,
     ) -> None:
-        """Add a print of texts and values: None in `parts` is where the next value goes."""
+        """Add a print of texts and values: None in `parts` stands for the next value."""
         texts = [part for part in (*parts, sep) if part is not None]
         if sep is None or not all(type(text) is str for text in texts):
             raise ProtocolError("a print has texts, and places of values")
@@ -248,7 +250,8 @@ class Builder:
     def host_call(
         self, callback: int, values: Sequence[int], metas: Sequence[Any], device: int = 0, location: Any = None
     ) -> range:
-        """Add a host call: the client's function number `callback` makes results of these metas; their values."""
+        """Add a host call: the client's function number `callback` makes results of these metas; returns their
+        values."""
         check_slot(callback, "callback")
         check_slot(device, "device")
         if len(values) > PARTS or not 0 < len(metas) <= PARTS:
@@ -272,9 +275,9 @@ class Builder:
         attributes: Attributes | None = None,
         location: Any = None,
     ) -> range:
-        """Add a step of control flow, as `constructs` says; the values of its results, those that it overwrites last.
+        """Add a step of control flow, as `constructs` says; returns the values of its results, overwritten ones last.
 
-        `blocks`: made by builders that `block` has given.
+        `blocks`: made by builders from `block`.
         """
         if op not in FORMS:
             raise ProtocolError(f"there is no step {shown(op)} with blocks")
@@ -293,7 +296,7 @@ class Builder:
         return self._add(step, [home for _, home in results])
 
     def _check_given(self, op: str, values: Sequence[int], numbers: Sequence[int], block: Program) -> None:
-        """MetadataError unless a block may be given these values and numbers."""
+        """MetadataError unless a block accepts these values and numbers."""
         sources = (*block.parameters, *block.captured)
         for value, source in zip(values, sources, strict=True):
             meta = self._tensor_meta(value)
@@ -306,8 +309,9 @@ class Builder:
                 raise MetadataTypeError(f"{op} gives {shown(operand)} for a number, which is {number.kind}", op=op)
 
     def add(self, step: Step) -> range:
-        """Add a step that another program has, or that a client describes, and check it like any other; the values that
-        it makes. Its operands and targets are values and numbers of this program; what it says of results is not used.
+        """Add a step of another program, or one that a client describes, and check it like any other; returns the
+        values that it makes. Its operands and targets are values and numbers of this program; its metas of results are
+        ignored.
         """
         given = dict(step.attributes)
         if step.op == MOVE:
@@ -329,7 +333,7 @@ class Builder:
         return self.op(step.op, step.operands, given, step.device, step.into, step.location)
 
     def _add(self, step: Step, homes: Sequence[int] | None = None) -> range:
-        """Add a checked step. `homes`: of its new values, if that is not the step's device."""
+        """Add a checked step. `homes`: of its new values, if they differ from the step's device."""
         size, outputs, targets = self.size, step.results, step.into or ()
         if size.steps >= size.limit or size.operands + len(step.operands) > OPERANDS:
             raise QuotaError(f"a program has at most {size.limit} steps, and {OPERANDS} operands")
@@ -402,7 +406,7 @@ class Builder:
 
 
 def renumbered(steps: Sequence[Step], place: Mapping[int, int]) -> Iterator[Step]:
-    """The steps with their values numbered anew; results come last, in their order."""
+    """The steps with renumbered values; results come last, in order."""
     first = len(place) - sum(len(step.results) for step in steps)
     for step in steps:
         operands = tuple([operand if operand < 0 else place[operand] for operand in step.operands])
@@ -412,8 +416,8 @@ def renumbered(steps: Sequence[Step], place: Mapping[int, int]) -> Iterator[Step
 
 
 def check_value(kind: str, op: str, value: Any) -> None:
-    """ProtocolError unless a constant's value is of that type, and nothing else has one; MetadataError for an integer
-    of more than 64 bits."""
+    """ProtocolError unless a constant has a value of that type, and other numbers have none; MetadataError for an
+    integer of more than 64 bits."""
     if type(value) is not (SCALAR_TYPES[kind] if op == CONSTANT else type(None)):
         raise ProtocolError(f"a {op} of {kind} has not the value {shown(value)}")
     if type(value) is int and value not in WIRE_INTEGERS:
@@ -421,7 +425,7 @@ def check_value(kind: str, op: str, value: Any) -> None:
 
 
 def result_meta(wire: Any) -> Meta:
-    """The meta of a host call's result, as (shape, dtype); MetadataError if it is none."""
+    """The meta of a host call's result, as (shape, dtype); MetadataError if it is invalid."""
     try:
         meta = decode_meta(wire)
     except (TypeError, ValueError, KeyError) as error:
@@ -432,7 +436,7 @@ def result_meta(wire: Any) -> Meta:
 
 
 def check_leaf(kind: str, op: str, operands: Sequence[int]) -> None:
-    """ProtocolError unless a number that is not computed may be of that type."""
+    """ProtocolError unless a number that is not computed may have that type."""
     if operands:
         raise ProtocolError(f"a {op} takes no numbers")
     if op in (SEED, DRAW) and kind != "int":
@@ -446,6 +450,6 @@ def check_slot(slot: Any, what: str) -> None:
 
 
 def check_name(name: Any) -> None:
-    """ProtocolError unless it may name a parameter: a short printable text, perhaps empty."""
+    """ProtocolError unless it is a valid name of a parameter: a short printable text, perhaps empty."""
     if type(name) is not str or len(name) > LONGEST or (name and not name.isprintable()):
         raise ProtocolError(f"{shown(name)} is no name of a tensor or number")

@@ -34,7 +34,7 @@ LIMIT: Final = 1 << 62  # of it
 class ConstructForm(NamedTuple):
     """The form of a construct. `fewest`, `most`: numbers of blocks; the last block of a loop is its body."""
 
-    head: str  # the value that it decides by; "" for none
+    head: str  # the operand that it decides by; "" for none
     fewest: int
     most: int
     loops: bool
@@ -49,7 +49,7 @@ FORMS: Final = {
 
 
 class BlockOperands(NamedTuple):
-    """Operands given to a block: values for its parameters and captured tensors, slots for its numbers."""
+    """The operands of a block: values for its parameters and captured tensors, slots for its numbers."""
 
     values: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -64,7 +64,7 @@ class ConstructLayout(NamedTuple):
 
 
 def layout_of(op: str, operands: Sequence[int], blocks: Sequence[Program]) -> ConstructLayout:
-    """Take the operands of a construct apart. ProtocolError if they are too many or too few."""
+    """The operands of a construct by their roles. ProtocolError if they are too many or too few."""
     form, rest = FORMS[op], iter(operands)
     counts = [(len(block.captured), len(block.number_parameters)) for block in blocks]
     arguments = len(blocks[0].parameters) if blocks else 0
@@ -87,7 +87,7 @@ def layout(step: Step) -> ConstructLayout:
 
 
 def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
-    """Each block of a construct, and its numbers that are parameters: their slots there -> those around."""
+    """Each block of a construct, with its number parameters: their slots in the block -> the surrounding slots."""
     found = []
     for block, given in zip(step.blocks, layout(step).given, strict=True):
         own = [slot for slot, number in enumerate(block.numbers) if number.op == PARAMETER]
@@ -96,7 +96,7 @@ def numbers_given(step: Step) -> list[tuple[Program, dict[int, int]]]:
 
 
 def written_values(op: str, given: Sequence[BlockOperands], blocks: Sequence[Program]) -> list[int]:
-    """The values of which a block may write the variable, each once; not those of a loop's state."""
+    """The values whose variables a block may write, without duplicates; not those of a loop's state."""
     found: dict[int, None] = {}
     for (values, _), block in zip(given, blocks, strict=True):
         own = len(block.parameters) if FORMS[op].loops else 0
@@ -131,7 +131,7 @@ def check_head(op: str, meta: Any) -> None:
 
 
 def check_blocks(op: str, blocks: Sequence[Program]) -> None:
-    """MetadataError unless the blocks fit each other: they take the same, and give the same."""
+    """MetadataError unless the blocks take the same arguments, and return the same results."""
     for block in blocks:
         if [source[:2] for source in block.parameters] != [source[:2] for source in blocks[0].parameters]:
             raise MetadataError(f"the blocks of {op} take different tensors", op=op)
@@ -159,7 +159,7 @@ def results_of(block: Program) -> list[tuple[Meta | None, int]]:
 
 
 def difference(op: str, one: str, wanted: Sequence[Any], other: str, found: Sequence[Any]) -> None:
-    """MetadataError if these differ."""
+    """MetadataError if the two lists differ."""
     if list(wanted) != list(found):
         said = " and ".join(f"{what}: {described(values)}" for what, values in ((one, wanted), (other, found)))
         raise MetadataError(f"{op} needs the same shapes, dtypes and devices each time; {said}", op=op)

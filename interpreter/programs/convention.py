@@ -1,5 +1,5 @@
 """The calling convention of a routine: which of its nested arguments are a program's parameters and numbers, and how
-its results are put together. Plain data, so that it can travel with a published routine: nothing is ever pickled.
+its results are assembled. It is plain data, which a published routine carries: nothing is ever pickled.
 
 A convention is a tree of nodes. On the wire a node is an array:
 
@@ -32,19 +32,19 @@ NUMBER: Final = "number"
 FIXED: Final = "fixed"
 GLOBAL: Final = "global"
 PLACES: Final = frozenset((PARAMETER, CAPTURED, RESULT, NUMBER))
-LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers for names
+LABELLED: Final = frozenset(("named", "fields"))  # containers whose members have identifiers as names
 KINDS: Final = frozenset(("dict", "list", "tuple", "slice", GLOBAL)) | LABELLED
 
 NODES: Final = 1 << 12  # of a convention: some milliseconds, during which no other session is served
 DEEPEST: Final = 16  # levels of containers
 LONGEST: Final = 1 << 16  # characters of all its texts
 SHOWN: Final = 200  # characters of an error
-PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # what may be fixed
+PLAIN: Final = frozenset((str, type(None), *SCALAR_TYPES.values()))  # types of fixed values
 KEYS: Final = frozenset((str, bool, int, float, type(None)))  # of dicts
 
 
 class ArgumentSlot(NamedTuple):
-    """A tensor or a number of the program. `value`: what an argument's number has to be, if it was fixed."""
+    """A tensor or a number of the program. `value`: the required value of an argument's number, if it was fixed."""
 
     what: str
     slot: int
@@ -52,13 +52,13 @@ class ArgumentSlot(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """A value that is the same at every call. In a convention that does not travel it may be any object."""
+    """A value that is the same at every call. In a convention that is not sent it may be any object."""
 
     value: Any
 
 
 class Other(NamedTuple):
-    """Stands for an argument that has no meaning in other programs: the name of its class."""
+    """Stands for an argument without a meaning in other programs: the name of its class."""
 
     kind: str
 
@@ -99,7 +99,7 @@ def weight_of(wire: Sequence[Any]) -> int:
 
 
 def leaves(wire: Any) -> Iterator[Any]:
-    """Everything in nested lists that is no list."""
+    """All leaves of nested lists."""
     pending = [wire]
     while pending:
         one = pending.pop()
@@ -113,7 +113,7 @@ def leaves(wire: Any) -> Iterator[Any]:
 
 
 def encode(convention: CallingConvention) -> tuple[Any, ...]:
-    """A convention as it travels. MetadataTypeError, which names the place, for what cannot travel."""
+    """The wire form of a convention. MetadataTypeError, which names the place, for values that cannot be sent."""
     arguments = [
         (tuple(name for name, _ in given), tuple(encode_node(node, f"the argument {name}", 0) for name, node in given))
         for given in (convention.positional, convention.keywords)
@@ -130,12 +130,12 @@ def encode(convention: CallingConvention) -> tuple[Any, ...]:
 
 
 def count(nodes: Sequence[Any]) -> int:
-    """How many nodes there are in these."""
+    """The number of nodes in these."""
     return sum(1 + (count(node[3]) if node[0] in KINDS else 0) for node in nodes)
 
 
 def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
-    """A node as it travels."""
+    """The wire form of a node."""
     if isinstance(node, ArgumentSlot):
         return tuple(node)
     if isinstance(node, Fixed):
@@ -157,7 +157,7 @@ def encode_node(node: Node, path: str, depth: int) -> tuple[Any, ...]:
 
 
 def decode(wire: Any, program: Program) -> CallingConvention:
-    """The convention in plain data from outside, for that program; ProtocolError if it is none."""
+    """The convention in untrusted plain data, for that program; ProtocolError if it is invalid."""
     try:
         found = Decoder(program).convention(wire)
     except (ValueError, TypeError, LookupError) as error:
@@ -166,7 +166,7 @@ def decode(wire: Any, program: Program) -> CallingConvention:
 
 
 class Decoder:
-    """Decodes one convention, and notes which parameters and numbers it has places for."""
+    """Decodes one convention, and notes the parameters and numbers for which it has a place."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -178,7 +178,7 @@ class Decoder:
         }
 
     def convention(self, wire: Any) -> CallingConvention:
-        """The whole."""
+        """The whole convention."""
         if sum(len(value) for value in leaves(wire) if type(value) is str) > LONGEST:
             raise ValueError("its texts are too long")
         name, *arguments, result = wire
@@ -244,10 +244,10 @@ def text(value: Any) -> str:
 
 
 def is_identifier(value: Any) -> bool:
-    """May a class have that name?"""
+    """Return whether it is a valid class name."""
     return type(value) is str and value.isidentifier() and not keyword.iskeyword(value)
 
 
 def may_be_member(kind: str, name: Any) -> bool:
-    """May a member have that name? Some with an underscore in front are Python's own."""
+    """Return whether it is a valid name of a member. Some names with a leading underscore are Python's own."""
     return is_identifier(name) and not name.startswith("_" if kind == "named" else "__")

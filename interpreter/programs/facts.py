@@ -1,4 +1,4 @@
-"""What passes ask about programs: which steps cannot fail, and which variables are written."""
+"""Facts about programs: which steps cannot fail, which values they make, and which variables are written."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def metas_of(program: Program, step: Step) -> tuple[OperandMeta | None, ...]:
 
 
 def is_total(program: Program, step: Step) -> bool:
-    """Is the step without effect, and does it raise on no data?"""
+    """Return whether the step has no effect, and raises on no data."""
     if step.op in NO_OPS:
         return step.op == MOVE
     return find(step.op).never_raises(metas_of(program, step), dict(step.attributes))
 
 
 def may_refuse_numbers(program: Program, step: Step) -> bool:
-    """Is an integer among the operands whose range is checked before each run?"""
+    """Return whether an integer is among the operands whose range is checked before each run."""
     numbers = [program.numbers[~operand] for operand in step.operands if operand < 0]
     return any(number.kind == "int" and number.op not in (CONSTANT, SEED, DRAW) for number in numbers)
 
 
 def origin(value: int, same: Mapping[int, int]) -> int:
-    """The value that stands for this one in the end."""
+    """The value that finally replaces this one."""
     while value in same:
         value = same[value]
     return value
@@ -52,7 +52,7 @@ def newest_values(program: Program) -> dict[int, int]:
 
 
 def roots_of(program: Program) -> list[int]:
-    """For each value the first one in whose memory it may lie: that of a view is what it is a view of."""
+    """For each value the first one in whose memory it may lie: for a view, that of its source."""
     roots = list(range(len(program.metas)))
     for step in program.steps:
         lies = step.op == MOVE or (step.op not in NO_OPS and find(step.op).view is not None)

@@ -1,18 +1,18 @@
-"""Fusions: runs of pointwise steps that are computed together, a piece at a time, so that the values between them
-stay in the processor's cache.
+"""Fusions: runs of pointwise steps that are computed together, a piece at a time, so that intermediate values stay in
+the processor's cache.
 
-Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads what another one
-made, or what another one reads. They must be *total* (raise on no data), so that an error never splits a fusion. They
-may be reductions of rows (`rows`), with what is computed of these row by row.
+Steps of one device and one shape belong to a fusion if each shares a value with the others: it reads a value that
+another one makes or reads. They must be *total* (raise on no data), so that an error never splits a fusion. They may be
+reductions of rows (`rows`), with computations on their results row by row.
 
-**A fusion runs at the place of its last step.** Its earlier steps wait until then, which nobody notices: a step outside
-that reads or overwrites what a fusion has made, or overwrites what it reads, closes the fusion, so that its last step
-is before that one. So fusions need no order of their own, and never wait for each other in a circle.
+**A fusion runs at the position of its last step.** Its earlier steps are delayed until then without an effect: a step
+outside that reads or overwrites a value of the fusion, or overwrites one that it reads, closes the fusion, so that its
+last step comes before that one. So fusions need no order of their own, and never wait for each other in a circle.
 
-**Memory.** What only the fusion uses is *virtual*: it never is in memory as a whole. A fusion writes in place if
-nothing else that it reads or writes may lie in that memory: then each piece is read before it is written. Views lie in
-the memory of what they are views of, as far as anybody can say here; whoever binds tensors of a run to a fusion's
-operands has to see to it that no two of them overlap that this rule does not see.
+**Memory.** A value that only the fusion uses is *virtual*: it never exists in memory as a whole. A fusion writes in
+place if nothing else that it reads or writes may lie in that memory: then each piece is read before it is written.
+Views are assumed to lie in the memory of their sources, as far as the program shows; code that binds tensors of a run
+to a fusion's operands has to ensure that no two of them overlap in ways that this rule does not see.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .facts import is_total, made_by, newest_values, roots_of
 from .program import NO_OPS, Program, Step
 from .rows import RowShape, common, goes_through, is_thin
 
-LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer lie in the cache also from step to step
-MANY: Final = 16  # tensors of a fusion: where so many would be too small together, none is looked for
+LEAST: Final = 1 << 20  # bytes that a fusion reads and writes: fewer stay in the cache from step to step anyway
+MANY: Final = 16  # tensors of a fusion: if that many would be too small together, no fusion is searched
 STEPS: Final = 64  # of a fusion, at the most
-SLICE: Final = 512  # steps that are looked at in one go, some 20 ms at the most
-REACH: Final = 64  # places that a step may wait for the next one of its fusion
+SLICE: Final = 512  # steps that are examined at once, at most some 20 ms
+REACH: Final = 64  # positions that a step may wait for the next one of its fusion
 
 _Key: TypeAlias = tuple[int, RowShape]
 
 
 class Fusion(NamedTuple):
-    """One fusion. `steps`: their places in the program, in order; it runs at the last of them.
+    """One fusion. `steps`: their positions in the program, in order; it runs at the last of them.
 
-    `inputs`: what it reads from outside, values and numbers as operands have them, each once. `outputs`: the values
-    that somebody else needs. `virtual`: the values that nobody else sees. `over`: for each output the place in `inputs`
-    of the value in whose memory it is written, or -1. Inputs broadcast to `shape`, which may be cut along its first
-    `rows` axes. Each output has that shape, or one element a row: with as many axes, or with these `rows` alone. Where
-    an input has an error for a value, the steps are to be run one by one: not every output need depend on it.
+    `inputs`: the values and numbers that it reads from outside, as operands, without duplicates. `outputs`: the values
+    that are used outside. `virtual`: the values that are not. `over`: for each output the position in `inputs` of the
+    value that it overwrites in memory, or -1. Inputs broadcast to `shape`, which may be cut along its first `rows`
+    axes. Each output has that shape, or one element a row: with as many axes, or with only these `rows`. If an input
+    has an error for a value, the steps have to run one by one, since not every output need depend on it.
     """
 
     steps: tuple[int, ...]
@@ -55,20 +55,23 @@ class Fusion(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a device fuses: steps that it `takes`, of tensors of `least` bytes; None where its own cache decides."""
+    """What a device fuses: steps that it `takes`, of tensors of at least `least` bytes; None: a default for its
+    cache."""
 
     takes: Callable[[Program, Step], bool]
     least: int | None = None
 
 
 def find_fusions(program: Program, least: int = LEAST) -> list[Fusion]:
-    """The fusions of a program, by their last steps. `least`: bytes of the tensors that one reads and writes."""
+    """The fusions of a program, by their last steps. `least`: the fewest bytes of the tensors that a fusion reads and
+    writes."""
     return [fusion for found in finding_fusions(program, least=least) for fusion in found]
 
 
 def finding_fusions(program: Program, terms: Sequence[Terms | None] = (), least: int = LEAST) -> Iterator[list[Fusion]]:
-    """The same for a long program, during which others are to be served: nothing after each `SLICE` steps, the fusions
-    in the end. `terms`: of each device slot, None for a device that fuses nothing; without any, each step is taken."""
+    """The same for a long program, with pauses to serve others: yields nothing after each `SLICE` steps, and the
+    fusions at the end. `terms`: for each device slot, None for a device that fuses nothing; without any, each step is
+    taken."""
     bounds = [least if each is None or each.least is None else each.least for each in terms] or [
         least
     ] * program.devices
@@ -99,7 +102,7 @@ def finding_fusions(program: Program, terms: Sequence[Terms | None] = (), least:
 
 
 def taken(program: Program, step: Step, terms: Sequence[Terms | None]) -> bool:
-    """Does the device of a step take it?"""
+    """Return whether the device of a step fuses it."""
     if not terms or step.op in NO_OPS:
         return step.op not in NO_OPS
     of_device = terms[step.device]
@@ -129,10 +132,10 @@ def bytes_of(program: Program, fusion: Fusion) -> int:
 
 
 class _Open:
-    """A fusion that may still grow: the places of its steps, what they make, and what they read and write.
+    """A fusion that may still grow: the positions of its steps, and the values that they make, read and write.
 
-    `forms`: those of its steps. `dropped`: what reductions make that drop their axes. `variables`: root -> the
-    variables there that steps read from outside or write; `written`: the roots of the latter.
+    `forms`: of its steps. `dropped`: results of reductions that drop their axes. `variables`: root -> its variables
+    that steps read from outside or write; `written`: the roots of written ones.
     """
 
     def __init__(self, device: int) -> None:
@@ -146,7 +149,7 @@ class _Open:
         self.written: set[int] = set()
 
     def absorb(self, other: _Open) -> None:
-        """Take over the steps of another one."""
+        """Take over the steps of another fusion."""
         self.forms |= other.forms
         self.dropped |= other.dropped
         self.steps += other.steps
@@ -157,19 +160,20 @@ class _Open:
         self.written |= other.written
 
     def is_sound(self) -> bool:
-        """Is it small enough, and does what it writes lie in no memory with anything else? Have its steps one form?"""
+        """Return whether it is small enough, nothing else lies in memory that it writes, and its steps have one
+        form."""
         apart = all(len(self.variables[root]) == 1 for root in self.written)
         return len(self.steps) <= STEPS and apart and (len(self.forms) == 1 or common(self.forms) is not None)
 
     def takes(self, step: Step, other: _Open) -> bool:
-        """May the step belong to it, of which the other one is made?"""
+        """Return whether the step, of which `other` consists, may join."""
         if self.device != other.device or not self.dropped.isdisjoint(step.operands):
             return False
         return self.forms == other.forms or common(self.forms | other.forms) is not None
 
 
 class _Search:
-    """Goes through the steps in their order. `found`: the fusions that were closed."""
+    """Goes through the steps in order. `found`: the closed fusions."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -177,10 +181,10 @@ class _Search:
         self.roots = roots_of(program)
         self.makers: dict[int, _Open] = {}  # value -> the fusion that makes it
         self.readers: dict[int, list[_Open]] = {}  # value -> the fusions that read it from outside
-        self.open: dict[_Open, None] = {}  # the one with the latest step last
+        self.open: dict[_Open, None] = {}  # the one with the latest step is last
 
     def take(self, place: int, step: Step, key: _Key | None) -> None:
-        """The next step: it joins the fusions that it has values in common with, or closes those that it touches."""
+        """Handle the next step: it joins fusions with common values, or closes those whose values it touches."""
         self.close([fusion for fusion in self.open if fusion.steps[-1] < place - REACH])
         touched = self.touched(step)
         alone = None if key is None else self.of_one(place, step, key)
@@ -201,7 +205,7 @@ class _Search:
         self.enter(fusion)
 
     def touched(self, step: Step) -> list[_Open]:
-        """The open fusions that have made what the step reads or overwrites, or read what it overwrites."""
+        """The open fusions whose results the step reads or overwrites, or whose operands it overwrites."""
         into = step.into or ()
         makers = [self.makers[value] for value in (*step.operands, *into) if value in self.makers]
         found = (*makers, *(fusion for value in into for fusion in self.readers.get(value, ())))
@@ -212,12 +216,12 @@ class _Search:
         return 0 if meta is None else len(meta.shape)
 
     def is_whole(self, value: int, fusion: _Open) -> bool:
-        """Is it a tensor of the fusion's shape?"""
+        """Return whether it is a tensor of the fusion's shape."""
         meta = self.program.metas[value] if value >= 0 else None
         return meta is not None and any(meta.shape == form.shape for form in fusion.forms)
 
     def of_one(self, place: int, step: Step, key: _Key) -> _Open:
-        """A fusion of this step alone."""
+        """A fusion of only this step."""
         device, form = key
         fusion = _Open(device)
         fusion.forms.add(form)
@@ -232,7 +236,7 @@ class _Search:
         return fusion
 
     def merged(self, fusions: Sequence[_Open]) -> _Open | None:
-        """One fusion of all of these, if that is sound; the last one has the latest step."""
+        """One fusion of all of these, if it is valid; the last one has the latest step."""
         found = _Open(fusions[-1].device)
         for fusion in fusions:
             found.absorb(fusion)
@@ -240,21 +244,21 @@ class _Search:
         return found if found.is_sound() else None
 
     def enter(self, fusion: _Open) -> None:
-        """Let the fusion be open, and known as the one that makes and reads its values."""
+        """Register the open fusion as the maker and reader of its values."""
         self.makers.update(dict.fromkeys(fusion.made, fusion))
         for value in fusion.read:
             self.readers[value] = [*filter(self.open.__contains__, self.readers.get(value, ())), fusion]
         self.open[fusion] = None
 
     def close(self, fusions: Iterable[_Open]) -> None:
-        """Nothing joins these any more."""
+        """Close these fusions: no step joins them any more."""
         for fusion in fusions:
             del self.open[fusion]
             self.found.append(fusion)
 
 
 class _Uses:
-    """Uses of values. `places`: of the steps that read or overwrite each; `after`: the values that outlive a run."""
+    """Uses of values. `places`: the steps that read or overwrite each; `after`: the values that outlive a run."""
 
     def __init__(self, program: Program) -> None:
         newest = newest_values(program)
@@ -265,12 +269,12 @@ class _Uses:
                 self.places.setdefault(value, []).append(place)
 
     def outside(self, value: int, steps: frozenset[int]) -> bool:
-        """Is the value needed outside of these steps?"""
+        """Return whether the value is needed outside of these steps."""
         return value in self.after or not steps.issuperset(self.places.get(value, ()))
 
 
 def described(program: Program, fusion: _Open, uses: _Uses) -> Fusion:
-    """The fusion as others need it."""
+    """The public form of the fusion."""
     steps, form = fusion.steps, common(fusion.forms)
     if form is None:
         raise AssertionError("a fusion has a form")

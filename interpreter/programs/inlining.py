@@ -1,7 +1,7 @@
 """The steps of one program inside another: with other device slots, chains and callbacks.
 
-Values and numbers of the steps at the top are the caller's business (`operands`, `into`). Those of blocks stay as they
-are: a block shares nothing with the program around it but the slots.
+The caller translates values and numbers of the steps at the top (`operands`, `into`). Those of blocks are unchanged: a
+block shares only the slots with the surrounding program.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from .builder import Builder
 from .program import BY_CLIENT, NO_DEVICE, Program, Step
 
-# The location of a step inside, for that which it has had.
+# The location of an inlined step, from its former one.
 Locate = Callable[[Any], Any]
 
 
 class SlotMap(NamedTuple):
-    """What each slot of the inner program is in the outer one."""
+    """For each slot of the inner program, the slot of the outer one."""
 
     devices: Sequence[int]
     chains: Sequence[int]
@@ -25,7 +25,8 @@ class SlotMap(NamedTuple):
 
 
 def add_step(builder: Builder, step: Step, slots: SlotMap, locate: Locate) -> range:
-    """Add a step of another program, which has the builder's operands and targets already; the values that it makes."""
+    """Add a step of another program, whose operands and targets are translated already; returns the values that it
+    makes."""
     device = step.device if step.device == NO_DEVICE else slots.devices[step.device]
     blocks = tuple([copied(builder.block(), block, slots, locate) for block in step.blocks])
     moved = step._replace(device=device, blocks=blocks, location=locate(step.location))
@@ -44,7 +45,7 @@ def attributes_in(step: Step, slots: SlotMap) -> Any:
 
 
 def copied(builder: Builder, program: Program, slots: SlotMap, locate: Locate) -> Program:
-    """A block with other slots, made by that builder. Its values and numbers keep their places."""
+    """A block with other slots, made by that builder. Its values and numbers keep their numbering."""
     for number in program.numbers:
         builder.number(*number)
     for source in program.parameters:

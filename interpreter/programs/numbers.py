@@ -1,8 +1,8 @@
-"""Numbers of a program: parameters, constants, what random draws take, and arithmetic among them.
+"""Numbers of a program: parameters, constants, inputs of random draws, and arithmetic among them.
 
-A number is evaluated with Python's own semantics before each run, by `evaluate`; so a run gets plain numbers. Its type
-is part of the program. Where the arithmetic gives another type for the values at hand (`2 ** -1`), the program does not
-fit them, and `evaluate` says so.
+`evaluate` computes the numbers with Python's own semantics before each run; so a run gets plain numbers. The type of a
+number is part of the program. If the arithmetic gives another type for the present values (`2 ** -1`), the program does
+not fit them, and `evaluate` raises.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..types.meta import SCALAR_TYPES, Scalar
 
 PARAMETER: Final = "parameter"
 CONSTANT: Final = "constant"
-SEED: Final = "seed"  # of the session's random numbers, as of the run
-DRAW: Final = "draw"  # the number of one of the run's random calls, each counted once, in their order
+SEED: Final = "seed"  # of the session's random numbers, at the time of the run
+DRAW: Final = "draw"  # the number of one of the run's random calls, each counted once, in order
 LEAVES: Final = frozenset((PARAMETER, CONSTANT, SEED, DRAW))
-# In the blocks of control flow all else is computed outside. A draw there is the number of a part of the random call
-# that the construct takes, another one each time that the block runs.
+# In the blocks of control flow everything else is computed outside. A draw there is the number of a part of the
+# construct's random call, a new one each time that the block runs.
 IN_BLOCKS: Final = frozenset((PARAMETER, CONSTANT, DRAW))
 
-BITS: Final = 4096  # of an integer on the way to a result: a few multiplications would make one of any size
+BITS: Final = 4096  # of an intermediate integer: a few multiplications could make one of any size
 SAMPLES: Final = {"bool": (True,), "int": (2, -2), "float": (0.5, -0.5), "complex": (1j,)}  # of each type
 
 
@@ -35,7 +35,7 @@ def invert(value: Any) -> Any:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """`base ** exponent`; MetadataOverflowError instead of an integer that takes long to make."""
+    """`base ** exponent`; MetadataOverflowError instead of a very large integer."""
     if type(base) is int and isinstance(exponent, int) and abs(base) > 1 and exponent * base.bit_length() > 2 * BITS:
         raise too_long("pow")
     return base**exponent
@@ -65,9 +65,9 @@ ARITHMETIC: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
 
 
 class Number(NamedTuple):
-    """One number: `kind` is its Python type by name; `op` says how it comes about, from `operands`, earlier numbers.
+    """One number: `kind`: the name of its Python type; `op`: how it is made from `operands`, earlier numbers.
 
-    `value` is that of a constant; `name` that of a parameter, for people, perhaps empty.
+    `value`: of a constant; `name`: of a parameter, for people, perhaps empty.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class Number(NamedTuple):
 
 @cache
 def kinds_of(op: str, operands: tuple[str, ...]) -> tuple[str, ...]:
-    """The types that the arithmetic may give of numbers of these types, by name; none if Python has no such."""
+    """The names of the types that the arithmetic may give for numbers of these types; none if Python refuses them."""
     try:
         found = [ARITHMETIC[op][1](*values) for values in product(*[SAMPLES[kind] for kind in operands])]
     except TypeError:
@@ -90,10 +90,10 @@ def kinds_of(op: str, operands: tuple[str, ...]) -> tuple[str, ...]:
 def evaluate(
     numbers: Sequence[Number], parameters: Sequence[Scalar], seed: int = 0, draws: Sequence[int] = ()
 ) -> list[Scalar]:
-    """The value of each number. `parameters`, `draws`: one value for each number of that kind, in their order.
+    """The value of each number. `parameters`, `draws`: one value for each number of that kind, in order.
 
-    MetadataTypeError if a value is not of the number's type, or missing; MetadataOverflowError for an integer of more
-    than `BITS` bits on the way. Arithmetic raises what Python raises.
+    MetadataTypeError if a value is missing or has another type; MetadataOverflowError for an intermediate integer of
+    more than `BITS` bits. Arithmetic raises what Python raises.
     """
     given, drawn = iter(parameters), iter(draws)
     values: list[Any] = []

@@ -1,6 +1,6 @@
-"""The text of a program, from anywhere, to the program: line by line through the builder, which checks each step.
+"""From the untrusted text of a program to the program: line by line through the builder, which checks each step.
 
-The first thing that is wrong ends it, and the error says in which line.
+The first error ends it, and names its line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse(text: str) -> Program:
 
 
 class OpenConstruct:
-    """A step with blocks, which are being read. `place`: its line; `said`: its results, as the line has them."""
+    """A step with blocks that is being read. `place`: its line; `said`: its results, as written in the line."""
 
     def __init__(self, line: TokenLine, place: tuple[int, str], said: Sequence[Meta | None]) -> None:
         self.place = place
@@ -57,14 +57,14 @@ class OpenConstruct:
 
 
 class ProgramParser:
-    """Reads one line after the other. `place`: number and text of the line that is wrong, if one is."""
+    """Reads one line after the other. `place`: number and text of a wrong line."""
 
     def __init__(self) -> None:
         self.place = (0, "")
         self._program: Program | None = None
         self._builder = Builder()  # of the program, or of the block that is being read
-        self._around: list[Builder] = []  # those of the programs around that block, the outermost first
-        self._constructs: list[OpenConstruct] = []  # those around what is read next
+        self._around: list[Builder] = []  # those of the surrounding programs, outermost first
+        self._constructs: list[OpenConstruct] = []  # those around the next line
         self._begun = False
         self._kinds: dict[str, Callable[[TokenLine], None]] = {
             "number": self._number,
@@ -114,7 +114,7 @@ class ProgramParser:
 
     @property
     def _between(self) -> bool:
-        """Is it behind a step with blocks, and in none of them?"""
+        """Return whether the reader is after a step with blocks, and in none of them."""
         return len(self._constructs) > len(self._around)
 
     def _header(self, line: TokenLine) -> None:
@@ -258,7 +258,7 @@ class ProgramParser:
         self._compare(construct.op, first, construct.said)
 
     def _compare(self, op: str, first: int, said: Sequence[Meta | None]) -> None:
-        """MetadataError unless the text says what the op infers."""
+        """MetadataError unless the text agrees with the metas that the op infers."""
         made = self._builder.metas[first:]
         if len(said) != len(made):
             plural = "s" * (len(made) != 1)
@@ -276,7 +276,7 @@ def in_order(given: str, wanted: str) -> None:
 
 
 def is_constant(line: TokenLine) -> bool:
-    """Is what comes next the value of a constant, and no arithmetic?"""
+    """Return whether a constant's value follows, and no arithmetic."""
     return line.kind != "word" or line.text in (*CONSTANTS, "nan", "complex")
 
 

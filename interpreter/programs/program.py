@@ -1,17 +1,17 @@
-"""What a program is: steps in order, the values between them, and the variables behind the values.
+"""A program: steps in order, the values between them, and the variables behind the values.
 
-A *value* is what a step makes; values are numbered in the order of the text: parameters, captured tensors, then the
-results of each step. Operands of steps are values, or numbers: an operand n >= 0 is value n, and an operand n < 0 is
-the number in slot ~n (`numbers`).
+A *value* is the result of a step; values are numbered in the order of the text: parameters, captured tensors, then the
+results of each step. Operands of steps are values or numbers: an operand n >= 0 is value n, and an operand n < 0 is the
+number in slot ~n (`numbers`).
 
-A *variable* is what a handle stands for: a write in place (`into`) makes a new value of the same variable, and the old
-value can be read no more. Views are values of their own: a write never changes them. So a program reads like an SSA
-form, and says all the same what the caller's tensors are after it: the newest values of their variables.
+A *variable* corresponds to a handle: a write in place (`into`) makes a new value of the same variable, and the old
+value can no longer be read. Views are values of their own: a write never changes them. So a program reads like an SSA
+form, and still says what the caller's tensors are after it: the newest values of their variables.
 
-*Device slots* (d0, d1, ...) stand for devices; a link says for which. Every value has its home there.
+*Device slots* (d0, d1, ...) stand for devices; a link assigns a device to each. Every value has its home in one.
 
-A *construct* is a step of control flow. Its *blocks* are programs of their own, which share nothing with the one around
-but the device slots, the chains and the callbacks; `constructs` says what they are given.
+A *construct* is a step of control flow. Its *blocks* are programs of their own, which share only the device slots, the
+chains and the callbacks with the surrounding one; `constructs` says what their operands are.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ CASE: Final = "case"
 WHILE: Final = "while_loop"
 REPEAT: Final = "repeat_loop"
 CONSTRUCTS: Final = frozenset((COND, CASE, WHILE, REPEAT))
-# Collectives on values with different homes, where their results are, too. A broadcast is moves.
+# Collectives on values with different homes, where their results are, too. A broadcast consists of moves.
 COLLECTIVES: Final = frozenset(map(str, CollectiveKind)) - {str(CollectiveKind.BROADCAST)}
-BY_CLIENT: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # what the client does, so that a run tells it
+BY_CLIENT: Final = frozenset((PRINT, EFFECT, HOST_CALL))  # work of the client, which a run reports to it
 NO_OPS: Final = CONSTRUCTS | COLLECTIVES | BY_CLIENT | {MOVE}
 
 NO_DEVICE: Final = -1  # of steps whose results have several homes, or none
-CHARACTERS: Final = 256  # of the texts of prints, and of names, that count as a step
-SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a pair, which UTF-8 does not have
+CHARACTERS: Final = 256  # of texts of prints, and of names, that count as a step
+SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a pair, which UTF-8 cannot encode
 OTHERS: Final = 16  # numbers, parameters and captured tensors that count as a step
 
 
 class Source(NamedTuple):
-    """A tensor that comes from outside: a parameter, or a captured tensor."""
+    """An outside tensor: a parameter, or a captured tensor."""
 
     meta: Meta
     device: int
@@ -64,10 +64,10 @@ class Step(NamedTuple):
     """One step: an op, or a move, a collective, a print, an effect, a host call, a construct.
 
     `operands`: values and numbers, as the module says. `device`: the slot of the device it runs on. `into`: the values
-    that it overwrites, by its last results; None for new variables alone. An op overwrites with all of its results.
-    `first`: its first result's number; `results` are the metas, None for one that data decides. `location`: the line
-    that issued it; what that is, whoever builds the program decides: a text, or a number of a session's. No part of the
-    digest. `blocks`: those of a construct.
+    that it overwrites with its last results; None for new variables only. An op overwrites with all of its results.
+    `first`: its first result's number; `results`: the metas, None for one that depends on data. `location`: the line
+    that issued it: a text, or a number of a session's, as the builder of the program decides; not part of the digest.
+    `blocks`: those of a construct.
     """
 
     op: str
@@ -82,7 +82,7 @@ class Step(NamedTuple):
 
     @property
     def targets(self) -> tuple[int | None, ...]:
-        """For each result the value that it overwrites."""
+        """For each result the value that it overwrites, or None."""
         into = self.into or ()
         return (*[None] * (len(self.results) - len(into)), *into)
 
@@ -94,10 +94,11 @@ class Program:
     `parameters` and `captured` have the values 0, 1, ...; `results` are the values that a run returns as new tensors:
     each made by a step, and the newest of its variable. `metas` and `homes` (device slots) are by value, and so is
     `variables`: the number of the first value of its variable. `devices` counts the slots, `chains` the chains of side
-    effects, `callbacks` the functions of effects and host calls, `depth` the levels of blocks; blocks are in all these.
+    effects, `callbacks` the functions of effects and host calls, `depth` the levels of blocks; blocks are included in
+    all these.
     """
 
-    # Set by the package, which lies above both: the modules of texts import this one.
+    # Set by the package, which imports both: the modules of texts import this one.
     _reads: ClassVar[Callable[[str], Program]]
     _writes: ClassVar[Callable[[Program], str]]
 
@@ -121,7 +122,7 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """128 bits, in hexadecimal, of all but the locations."""
+        """128 bits, in hexadecimal, of everything except the locations."""
         found = hashlib.blake2b(digest_size=16)
         pack = msgpack.Packer(default=plain_complex).pack
         for record in records_of(self):
@@ -130,7 +131,7 @@ class Program:
 
     @property
     def inputs(self) -> int:
-        """How many values come from outside."""
+        """The number of values from outside."""
         return len(self.parameters) + len(self.captured)
 
     @cached_property
@@ -140,7 +141,7 @@ class Program:
 
     @cached_property
     def counts(self) -> tuple[int, int, int, int]:
-        """How many inputs, numbers, outputs and effects a run has."""
+        """The numbers of inputs, numbers, outputs and effects of a run."""
         return len(self.parameters), len(self.numbers), len(self.results), self.effects[-1]
 
     @cached_property
@@ -150,12 +151,12 @@ class Program:
 
     @cached_property
     def number_parameters(self) -> tuple[Number, ...]:
-        """The numbers that a run is given, in their order."""
+        """The numbers that a run is given, in order."""
         return tuple(number for number in self.numbers if number.op == PARAMETER)
 
     @cached_property
     def draws(self) -> int:
-        """How many calls of the session's random numbers a run takes."""
+        """The number of calls of the session's random numbers in a run."""
         return sum(number.op == DRAW for number in self.numbers)
 
     @cached_property
@@ -166,7 +167,8 @@ class Program:
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """For each value 0 if its variable is from outside, else the place of the variable among inner ones, from 1."""
+        """For each value 0 if its variable is from outside, else the position of the variable among inner ones, from
+        1."""
         found: list[int] = []
         newest = 0
         for value, variable in enumerate(self.variables):
@@ -179,18 +181,18 @@ class Program:
 
     @cached_property
     def inner(self) -> int:
-        """How many variables the steps make."""
+        """The number of variables that the steps make."""
         return max(self.ranks, default=0)
 
     @cached_property
     def effects(self) -> tuple[int, ...]:
-        """How many steps of the client's, those of blocks among them, come before each step; and in the end all."""
+        """The number of the client's steps before each step, including those in blocks; finally the total."""
         counts = (step.op in BY_CLIENT or sum(block.effects[-1] for block in step.blocks) for step in self.steps)
         return tuple(accumulate(counts, initial=0))
 
     @cached_property
     def asks(self) -> bool:
-        """Does a run look at values that the machine has computed?"""
+        """Return whether a run depends on values that the machine has computed."""
         return any(step.blocks for step in self.steps)
 
     @cached_property
@@ -212,7 +214,7 @@ class Program:
 
     @cached_property
     def constants(self) -> dict[int, Scalar]:
-        """The numbers that every run has, by slot."""
+        """The constant numbers, by slot."""
         return {
             slot: number.value
             for slot, number in enumerate(self.numbers)
@@ -221,7 +223,7 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each step the variables that no later step uses and no run returns: what dies with the step."""
+        """For each step the variables that no later step uses and no run returns: they die with the step."""
         alive = {self.variables[value] for value in self.results}
         alive.update(self.variables[value] for value in range(self.inputs))
         found: list[tuple[int, ...]] = []
@@ -234,12 +236,12 @@ class Program:
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """Read the program that a text describes, as `str` writes it.
+        """Read the program in a text, as `str` writes it.
 
         :param text: The text.
         :returns: The program, with the same digest.
         :raises ProtocolError: The text is no program; the message names the line.
-        :raises MetadataError: An op does not take what it is given; the message names the line.
+        :raises MetadataError: An op does not accept its operands; the message names the line.
         :raises QuotaError: The program is too large; the message names the line.
         """
         return cls._reads(text)
@@ -261,9 +263,9 @@ class Program:
 
 
 def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
-    """All records of a program. Those of its steps end with their locations as `locate` has them, if it is given.
+    """All records of a program. Those of its steps end with their locations, translated by `locate`, if it is given.
 
-    The blocks of a construct come before it, each behind a record of its own.
+    The blocks of a construct come before it, each after a record of its own.
     """
     yield from (("number", *number) for number in program.numbers)
     for what, sources in (("parameter", program.parameters), ("captured", program.captured)):
@@ -278,8 +280,8 @@ def records_of(program: Program, locate: Callable[[Any], Any] | None = None) -> 
 
 
 def effects_of(program: Program, depth: int = 0) -> Iterator[tuple[Step, int]]:
-    """The steps that print, or call a function of the client's, those of blocks in the place of their construct; and
-    how deep in blocks each of them is."""
+    """The steps that print, or call a function of the client's, with those of blocks at the position of their
+    construct; and the depth of each in blocks."""
     for step in program.steps:
         if step.op in BY_CLIENT:
             yield step, depth
@@ -299,13 +301,13 @@ def sizes_of(program: Program) -> tuple[int, int, int]:
 
 
 def weight_of(steps: int, others: int, characters: int) -> int:
-    """The weight of a program in a quota of steps: its steps, long texts in them, and its other records, which are
-    much smaller."""
+    """The weight of a program in a quota of steps: its steps, long texts in them, and its other records, which are much
+    smaller."""
     return steps + others // OTHERS + characters // CHARACTERS
 
 
 def plain_complex(value: Any) -> Any:
-    """A complex number as msgpack has it, for the digest."""
+    """The msgpack form of a complex number, for the digest."""
     if type(value) is complex:
         return ["complex", value.real, value.imag]
     raise TypeError(f"{type(value).__name__} is no part of a program")

@@ -1,14 +1,15 @@
-"""A program as plain records, as it travels: one for each line of its text; and hostile records back to a program.
+"""A program as plain records, as messages carry it: one for each line of its text; and untrusted records back to a
+program.
 
     ["number", kind, op, operands, value, name]
     ["parameter" | "captured", (shape, dtype), device, name]
     [op, operands, attributes, device, into]             the metas of results are inferred again; into is null for
-                                                         new tensors, device is -1 for what has none of its own
+                                                         new tensors, device is -1 for steps without one of their own
     ["block"]                                            the records up to the next "return" are those of a block; all
                                                          blocks of a step come before it
     ["return", values]
 
-A step's record travels with one more field, its location. The digest of a program is made of the rest (`program`).
+In messages a step's record has one more field, its location. The digest of a program is made of the rest (`program`).
 """
 
 from __future__ import annotations
@@ -39,20 +40,21 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
 
 
 def wire_records(program: Program, number: Callable[[Any], Any] = lambda text: text) -> Iterator[tuple[Any, ...]]:
-    """All records of a program as they travel: those of its steps with their locations, which `number` translates."""
+    """All records of a program as messages carry them: those of its steps with their locations, which `number`
+    translates."""
     return records_of(program, number)
 
 
 class RecordsReader:
-    """Makes a program of its records, one by one. They come from outside and are not to be trusted."""
+    """Makes a program of its untrusted records, one by one."""
 
     def __init__(self, infer: InferCache | None = None, limit: int = STEPS) -> None:
         self._builders = [Builder(infer, limit)]  # of the program, of a block in it, of a block in that, and so on
-        self._blocks: list[list[Program]] = [[]]  # for each of them the blocks of the step that comes next
+        self._blocks: list[list[Program]] = [[]]  # for each of them the blocks of the next step
 
     @property
     def steps(self) -> int:
-        """How many steps it has by now, in blocks, too."""
+        """The number of steps so far, including blocks."""
         return self._builders[0].size.steps
 
     def weight(self) -> int:
@@ -62,7 +64,7 @@ class RecordsReader:
     def add(self, record: Any) -> Program | None:
         """Add a record; returns the program after the last one.
 
-        ProtocolError for a damaged record; and what the builder raises.
+        ProtocolError for a damaged record; and the errors of the builder.
         """
         if type(record) not in SEQUENCES or not record or type(record[0]) is not str:
             raise ProtocolError(f"{shown(record)} is no record of a program")
@@ -70,7 +72,7 @@ class RecordsReader:
             return self._add(record[0], record[1:])
         except TensordError:
             raise
-        except Exception as error:  # an op may raise anything on fields that it does not expect
+        except Exception as error:  # an op may raise anything on unexpected fields
             message = str(error)[:LONGEST]
             raise ProtocolError(f"the record {shown(record[0])} of a program is damaged: {message}") from None
 
@@ -102,7 +104,7 @@ class RecordsReader:
 
 
 def add(builder: Builder, what: str, fields: Sequence[Any]) -> None:
-    """Add a number, a tensor from outside, or a step without blocks."""
+    """Add a number, an outside tensor, or a step without blocks."""
     if what == "number":
         kind, op, operands, value, name = fields
         builder.number(kind, op, sequence(operands), value, name)
@@ -155,7 +157,7 @@ def check_rest(attributes: Any, location: Any) -> None:
 
 
 def sequence(values: Any) -> tuple[Any, ...]:
-    """A list of anything; TypeError for what only looks like one, such as bytes."""
+    """A list of anything; TypeError for similar types, such as bytes."""
     if type(values) not in SEQUENCES:
         raise TypeError(f"{shown(values)} is no list")
     return tuple(values)

@@ -1,9 +1,9 @@
-"""Rows: pieces of a tensor that a fusion may compute by themselves, although it reduces along them.
+"""Rows: pieces of a tensor that a fusion may compute separately, although it reduces along them.
 
-A reduction over the last axes gives each row, all that lies along these axes, one element. Where NumPy adds a row up in
-the same order whatever rows lie beside it (`OpDef.rows`), pieces of whole rows get the bits that the whole gets. So a
-fusion may have steps of three extents: of its shape; of one element a row, with as many axes; and reductions that drop
-their axes, whose results no step of the fusion reads.
+A reduction over the last axes gives one element for each row, the elements along these axes. If NumPy adds a row in the
+same order whatever rows lie beside it (`OpDef.rows`), pieces of whole rows get the same bits as the whole. So a fusion
+may have steps of three extents: of its shape; of one element a row, with as many axes; and reductions that drop their
+axes, whose results no step of the fusion reads.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..types.meta import Meta, OperandMeta, Shape
 from .facts import metas_of
 from .program import NO_OPS, Program, Step
 
-LONGEST: Final = 1 << 16  # elements of a row: two of them at least are a piece, which is to stay in the cache
+LONGEST: Final = 1 << 16  # elements of a row: a piece has at least two rows, and should stay in the cache
 
 
 class RowShape(NamedTuple):
-    """The shape that a step, or a fusion, goes through, and along how many of its leading axes it may be cut."""
+    """The shape over which a step, or a fusion, iterates, and the number of leading axes along which it may be cut."""
 
     shape: Shape
     rows: int
@@ -32,12 +32,12 @@ class RowShape(NamedTuple):
 
 
 def pointwise(shape: Shape) -> RowShape:
-    """The form of a step that goes element by element."""
+    """The form of a step that works element by element."""
     return RowShape(shape, len(shape))
 
 
 def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
-    """The tensor that a step goes through, and along how many of its leading axes the step may be cut, if it may."""
+    """The tensor over which a step iterates, and the number of leading axes along which it may be cut, if any."""
     op, metas, meta = find(step.op), metas_of(program, step), step.results[0]
     if op.rows is not None:
         return None if step.into else reduced_by_rows(op, metas, dict(step.attributes))
@@ -49,7 +49,7 @@ def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
 def reduced_by_rows(
     op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Attributes
 ) -> tuple[Meta, int] | None:
-    """The operand of a reduction, and how many axes its rows lie along; None where rows are too long, or too few."""
+    """The operand of a reduction, and the number of axes of its rows; None if rows are too long, or too few."""
     meta = metas[0]
     if op.rows is None or not isinstance(meta, Meta):
         return None
@@ -59,7 +59,8 @@ def reduced_by_rows(
 
 
 def why_apart(program: Program, step: Step) -> str:
-    """Why a reduction belongs to no fusion, for people; nothing for other steps, and for those that may belong."""
+    """The reason why a reduction belongs to no fusion, for people; empty for other steps, and for those that may
+    belong."""
     op = None if step.op in NO_OPS else find(step.op)
     meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
     if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
@@ -71,7 +72,7 @@ def why_apart(program: Program, step: Step) -> str:
 
 
 def is_thin(program: Program, step: Step, shape: Shape) -> bool:
-    """Does the step go element by element through tensors of that shape, and numbers?"""
+    """Return whether the step works element by element on tensors of that shape, and numbers."""
     metas = (program.metas[n] for n in (step.first, *step.operands) if n >= 0)
     return all(meta is not None and (meta.shape == shape or meta.size == 1) for meta in metas)
 

@@ -1,8 +1,8 @@
-"""A program as text: a line for each number, each tensor from outside and each step, and one for the results.
+"""A program as text: a line for each number, each outside tensor and each step, and one for the results.
 
-The grammar is in docs/programs.md, and `parse` reads it. A text says everything but the defaults of attributes, so that
-the program comes back with the same digest. Whatever is not printable in a string is written as an escape: a text has
-no other control characters than the ends of its lines.
+The grammar is in docs/programs.md, and `parse` reads it. A text contains everything except default attributes, so that
+the program comes back with the same digest. Unprintable characters in strings are escaped: a text has no other control
+characters than the ends of its lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .program import COLLECTIVES, EFFECT, NO_DEVICE, PRINT, WHILE, Program, Sour
 
 VERSION: Final = 1
 HEADER: Final = "tensord program"
-COLUMN: Final = 64  # where locations begin, unless the step is longer
+COLUMN: Final = 64  # the column of locations, unless the step is longer
 INDENT: Final = "    "  # of the lines of a block
 LONGEST: Final = Limits().text  # characters of a location
 BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")  # a name that needs no quotes
@@ -59,7 +59,7 @@ def block_lines(program: Program, column: int = COLUMN) -> Iterator[str]:
 
 
 def lines_of_blocks(step: Step, column: int) -> Iterator[str]:
-    """The lines of a step's blocks, each behind one that says what it captures and takes as numbers."""
+    """The lines of a step's blocks, each after one with its captured tensors and numbers."""
     _, arguments, given = layout(step)
     for block, (values, numbers) in zip(step.blocks, given, strict=True):
         yield f"block {', '.join(operand_texts((*values[len(arguments) :], *numbers)))}".rstrip()
@@ -79,7 +79,7 @@ def number_line(slot: int, number: Number) -> str:
 
 
 def source_line(what: str, value: int, source: Source) -> str:
-    """The line of a tensor from outside."""
+    """The line of an outside tensor."""
     return f"{what} %{value}{name_text(source.name)}: {meta_text(source.meta)} on d{source.device}"
 
 
@@ -101,7 +101,7 @@ def step_line(step: Step, column: int = COLUMN) -> str:
 
 
 def shown_operands(step: Step) -> Iterator[str]:
-    """Values and numbers; of a print also its texts, in their places; of a construct those that all blocks take."""
+    """Values and numbers; for a print also its texts, in their places; for a construct the operands of all blocks."""
     operands: Sequence[int] = step.operands
     if step.blocks:
         head, arguments, _ = layout(step)
@@ -127,7 +127,7 @@ def shown_attributes(step: Step) -> Iterator[tuple[str, Any]]:
 
 @cache
 def defaults(op: str) -> dict[str, str]:
-    """The normal forms of an op's defaults, as `repr` shows them: it tells 1, 1.0 and True apart."""
+    """The normal forms of an op's defaults, as `repr` shows them, which distinguishes 1, 1.0 and True."""
     if op in OWN_DEFAULTS:
         return {name: repr(value) for name, value in OWN_DEFAULTS[op].items()}
     if op not in REGISTRY:
@@ -136,7 +136,7 @@ def defaults(op: str) -> dict[str, str]:
     return {attribute.name: repr(attribute.check(attribute.default)) for attribute in known}
 
 
-# Of the steps that are no ops; `parse` puts them back.
+# Of the steps that are no ops; `parse` restores them.
 OWN_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     PRINT: {"sep": " ", "chain": 0},
     EFFECT: {"chain": 0},
@@ -161,7 +161,7 @@ def name_text(name: str) -> str:
 
 
 def meta_text(meta: Meta | None) -> str:
-    """`float32[2, 3]`, or `?` for what data decide."""
+    """`float32[2, 3]`, or `?` for a meta that depends on data."""
     return "?" if meta is None else repr(meta)
 
 
@@ -186,7 +186,7 @@ def attribute_text(value: Any) -> str:
 
 
 def tuple_text(value: tuple[Any, ...]) -> str:
-    """A tuple in brackets, or what its first element says it stands for: a slice, a float, a complex number."""
+    """A tuple in brackets, or the value that its first element announces: a slice, a float, a complex number."""
     kinds = tuple(map(type, value[1:]))
     if value[:1] == ("slice",) and len(value) == 4 and {int, type(None)}.issuperset(kinds):
         return spelt_slice(*value[1:])
@@ -198,7 +198,7 @@ def tuple_text(value: tuple[Any, ...]) -> str:
 
 
 def float_text(value: float) -> str:
-    """As Python shows it, which reads back exactly; an unusual NaN with its bits."""
+    """Python's text, which reads back exactly; an unusual NaN with its bits."""
     if value == value:  # noqa: PLR0124 - a NaN is not
         return repr(value)
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))

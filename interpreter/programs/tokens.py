@@ -1,7 +1,7 @@
-"""One line of a program's text as tokens, and what can be read from them: values, metas, attributes.
+"""One line of a program's text as tokens, and readers of values, metas and attributes.
 
-A line is read token by token, by one regular expression that never goes back; nothing is read ahead, and nothing nests
-deeper than `DEEPEST`. So time and memory are linear in a text from anywhere.
+A line is read token by token, by one regular expression that never backtracks; nothing is read ahead, and nothing nests
+deeper than `DEEPEST`. So time and memory are linear in an untrusted text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .records import DEEPEST
 T = TypeVar("T")
 LONGEST: Final = 1 << 16  # elements of a list
 FEW: Final = 64  # attributes, or results, of a step; dimensions of a meta
-DIGITS: Final = 64  # characters of a number; those of a text that tensord wrote have 24 at most
+DIGITS: Final = 64  # characters of a number; tensord writes 24 at most
 TOKEN: Final = re.compile(
     r" *+(?:"
     r"(?P<value>%[0-9]++)|"
@@ -50,7 +50,7 @@ class TokenLine:
         self.advance()
 
     def advance(self) -> str:
-        """Step over the next token; its text."""
+        """Step over the next token; returns its text."""
         taken = self.text
         found = TOKEN.match(self._line, self._at)
         if found is None:
@@ -62,18 +62,18 @@ class TokenLine:
         return taken
 
     def complain(self, expected: str) -> NoReturn:
-        """Raise ProtocolError: something else comes next."""
+        """Raise ProtocolError: the next token is not what was expected."""
         met = "the end of the line" if self.kind in ("end", "comment") else shown(self.text)
         raise ProtocolError(f"expected {expected}, not {met}")
 
     def take(self, kind: str, expected: str) -> str:
-        """The text of the next token, which is of that kind."""
+        """The text of the next token, which has to be of that kind."""
         if self.kind != kind:
             self.complain(expected)
         return self.advance()
 
     def at(self, text: str) -> bool:
-        """Does that mark or word come next?"""
+        """Return whether that mark or word comes next."""
         return self.text == text and self.kind in ("mark", "word")
 
     def accept(self, text: str) -> bool:
@@ -84,12 +84,12 @@ class TokenLine:
         return found
 
     def need(self, text: str) -> None:
-        """Step over that mark or word, which comes next."""
+        """Step over that mark or word, which has to come next."""
         if not self.accept(text):
             self.complain(repr(text))
 
     def finish(self) -> str | None:
-        """The comment, if there is one, at the end of the line, which comes next."""
+        """The comment, if any, at the end of the line, which has to come next."""
         if self.kind == "comment":
             return self.text.removeprefix("#").removeprefix(" ") or None
         if self.kind != "end":

@@ -1,8 +1,8 @@
 """Recordings: files with the messages of sessions and the values that came with them, for replaying.
 
-- `entries`: what a recording consists of; from bytes to checked entries, and back
+- `entries`: the entries of a recording; from bytes to checked entries, and back
 - `messages`: the messages in entries
-- `chunks`: the file: a line that says what it is, then entries, each with its length and a checksum
+- `chunks`: the file: a line that identifies it, then entries, each with its length and a checksum
 - `writer`: a file that is written while entries arrive
 - `reader`: a file that is read entry by entry, whatever its size
 """

@@ -1,7 +1,7 @@
-"""The file of a recording: a line of JSON that says what it is and that it holds data, then chunks.
+"""The file of a recording: a line of JSON that identifies it and warns that it holds data, then chunks.
 
 A chunk is the length of an entry and its CRC-32, as two little-endian 32-bit numbers, and the entry. The last one is
-FINISH. A file without it was cut short, or its recorder has died; the chunks that are there can be read.
+FINISH. Without it the file was cut short, or its recorder has died; the existing chunks can be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADER: Final = _CHUNK.size
 
 
 class Chunk(NamedTuple):
-    """Where a chunk lies: of its header, and the length of its entry."""
+    """The place of a chunk: the offset of its header, and the length of its entry."""
 
     offset: int
     length: int
@@ -41,7 +41,7 @@ def pack(entry: bytes) -> bytes:
 
 
 def read_head(file: IO[bytes]) -> dict[str, Any]:
-    """What the first line says. ProtocolError unless the file is a recording of this version."""
+    """The first line. ProtocolError unless the file is a recording of this version."""
     line = file.readline(_HEAD_LINE)
     try:
         head = json.loads(line) if line.startswith(b"{") and line.endswith(b"\n") else None
@@ -58,8 +58,8 @@ def read_head(file: IO[bytes]) -> dict[str, Any]:
 
 
 def next_chunk(file: IO[bytes], size: int) -> Chunk | None:
-    """The chunk where the file stands, None at its end; the file then stands at the entry. ProtocolError for a length
-    that no entry has, or that the file has not."""
+    """The chunk at the file's position, None at its end; the file is then positioned at the entry. ProtocolError for an
+    invalid length, or one beyond the end of the file."""
     offset = file.tell()
     header = file.read(HEADER)
     if not header:
@@ -73,7 +73,7 @@ def next_chunk(file: IO[bytes], size: int) -> Chunk | None:
 
 
 def read_chunk(file: IO[bytes], chunk: Chunk) -> bytes:
-    """The entry of a chunk. ProtocolError if the checksum is another one."""
+    """The entry of a chunk. ProtocolError if its checksum differs."""
     file.seek(chunk.offset)
     found = file.read(HEADER + chunk.length)
     if len(found) != HEADER + chunk.length or zlib.crc32(memoryview(found)[HEADER:]) != _CHUNK.unpack_from(found)[1]:

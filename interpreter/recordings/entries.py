@@ -1,6 +1,6 @@
 """The entries of a recording, each a msgpack array that begins with its kind. No byte of them is trusted.
 
-A value (an upload's bytes, a fetched array) has a number. Its VALUE and PIECE entries come in one go, before the first
+A value (an upload's bytes, a fetched array) has a number. Its VALUE and PIECE entries are consecutive, before the first
 entry that names it; LOST says, there or later, that the value is not in the recording.
 """
 
@@ -24,17 +24,17 @@ ELEMENTS: Final = 1 << 20  # of an array in an entry
 class EntryKind(IntEnum):
     """The first element of an entry."""
 
-    BEGIN = 0  # session, name, strict, newest id: a session, from here on; up to that id it has what follows already
-    MESSAGE = 1  # session, time in ns, message, values: as its client has sent it; of its uploads, the values' numbers
+    BEGIN = 0  # session, name, strict, newest id: a session from here on; up to that id its tensors follow
+    MESSAGE = 1  # session, time in ns, message, values: as its client has sent it; the numbers of its uploads' values
     VALUE = 2  # number, dtype, shape, bytes: a value, whose pieces follow
     PIECE = 3  # number, bytes
-    LOST = 4  # number, why: behind a VALUE without pieces, if it is known what it was
+    LOST = 4  # number, reason: after a VALUE without pieces, if its meta is known
     ANSWER = 5  # session, request, value's number or 0, error or nil: of a FETCH
-    IMPORT = 6  # session, time in ns, id, device, request: the answer to that request came into being under that id
+    IMPORT = 6  # session, time in ns, id, device, request: the answer to that request got that id
     END = 7  # session
     NOTE = 8  # text
     TRACE = 9  # bytes of the trace's file
-    FINISH = 10  # a map: the counts of the whole recording, the last entry
+    FINISH = 10  # a map: the counts of the whole recording; the last entry
 
 
 BEGIN, MESSAGE, VALUE, PIECE, LOST, ANSWER, IMPORT, END, NOTE, TRACE, FINISH = map(int, EntryKind)
@@ -45,7 +45,7 @@ def is_bytes(value: Any) -> bool:
 
 
 def is_error(value: Any) -> bool:
-    """An error as it travels, or None."""
+    """Return whether it is an encoded error, or None."""
     return value is None or (type(value) in SEQUENCES and len(value) == 6 and is_text(value[0]) and is_text(value[1]))
 
 

@@ -1,4 +1,4 @@
-"""The messages in a recording: from checked entries to named messages, one by one, those of groups, too."""
+"""The messages in a recording: from checked entries to named messages, one by one, including those of groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING: Final = np.empty(0)
 
 
 def sound(array: Any) -> NamedMessage | None:
-    """The message in an array, an upload with an empty payload; None for one that its client has sent damaged."""
+    """The message in an array, an upload with an empty payload; None for a damaged message."""
     if has_kind(array) and array[0] == UPLOAD and len(array) == len(Upload._fields) + 1:
         array = with_payload(array, _NOTHING)
     try:

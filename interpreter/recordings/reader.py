@@ -1,6 +1,7 @@
-"""A recording, read entry by entry. What it says is checked before it is used, and no memory is taken on its word.
+"""Reads a recording entry by entry. Its contents are checked before they are used, and no memory is allocated
+unchecked.
 
-The first pass, `Reader(path)`, goes from chunk to chunk and keeps where values lie and what answers came, not the
+The first pass, `Reader(path)`, goes from chunk to chunk and keeps the places of values and the answers, not the
 entries: so a recording may be larger than memory.
 """
 
@@ -19,11 +20,11 @@ from .chunks import HEADER, Chunk, next_chunk, read_chunk, read_head
 from .entries import ANSWER, BEGIN, FINISH, LOST, MESSAGE, NOTE, PIECE, TRACE, VALUE, decode_entry
 
 _SKIPPED = frozenset({PIECE, TRACE})  # kinds whose entries the passes do not decode
-_KIND_AT = 1  # of an entry: behind the length of its array, which is one byte
+_KIND_AT = 1  # of an entry: after the length of its array, which is one byte
 
 
 class Where(NamedTuple):
-    """Where the pieces of a value lie, and what they make."""
+    """The places of a value's pieces, and its meta."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -32,7 +33,7 @@ class Where(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The answer to a FETCH: a value's number, or an error as it travels."""
+    """The answer to a FETCH: a value's number, or an encoded error."""
 
     value: int
     error: Any
@@ -40,7 +41,7 @@ class Answered(NamedTuple):
 
 class RecordingReader:
     """A recording. A context manager. `head`: its first line; `counts`: its last entry, empty if it has none; `ended`:
-    why its end is missing, or "". OSError, or ProtocolError with the file's name, for what cannot be read."""
+    the reason why its end is missing, or "". OSError, or ProtocolError with the file's name, if it cannot be read."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -73,13 +74,13 @@ class RecordingReader:
     # -- passes ----------------------------------------------------------------------------------------------------
 
     def entries(self) -> Iterator[tuple[Any, ...]]:
-        """The entries in their order, but for pieces of values and of the trace."""
+        """The entries in order, except pieces of values and of the trace."""
         for chunk, kind in self._chunks():
             if kind not in _SKIPPED:
                 yield self._checked(lambda chunk=chunk: decode_entry(read_chunk(self._file, chunk)))
 
     def _chunks(self) -> Iterator[tuple[Chunk, int]]:
-        """The chunks and the kinds of their entries, up to the end, or to where the file was cut."""
+        """The chunks and the kinds of their entries, up to the end, or to the place where the file was cut."""
         position = self._start
         while position < self._size:
             self._file.seek(position)
@@ -137,8 +138,8 @@ class RecordingReader:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def value(self, number: int) -> NDArray[Any] | None:
-        """A value; None if it is not in the recording. ProtocolError if its pieces do not make what it is said to be.
-        Memory is taken as the pieces are read, so no more than the file has."""
+        """A value; None if it is not in the recording. ProtocolError if its pieces do not match its meta. Memory is
+        allocated as the pieces are read, so it never exceeds the file's size."""
         where = self.values.get(number)
         if number in self.lost or where is None:
             return None
@@ -160,7 +161,7 @@ class RecordingReader:
         return found
 
     def nbytes(self) -> int:
-        """The bytes of all values that are there."""
+        """The bytes of all values in the recording."""
         return sum(where.nbytes for number, where in self.values.items() if number not in self.lost)
 
     @property
@@ -168,7 +169,7 @@ class RecordingReader:
         return bool(self._traces)
 
     def trace(self) -> io.BufferedReader:
-        """The file of the trace that was recorded meanwhile."""
+        """The file of the trace that was recorded at the same time."""
         return io.BufferedReader(_Pieces(self._file, self._traces))
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
-"""A recording that is written while entries arrive. Its file has its name from the beginning, and can be read at any
-time: whoever records may die."""
+"""A recording that is written while entries arrive. Its file has its final name from the beginning, and can be read at
+any time, since the recording process may die.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _PRIVATE: Final = 0o600  # it holds data
 
 
 class Writer:
-    """Writes `path`. `nbytes`: of the file; `notes`: what is to be said of it. Methods raise OSError, with the path."""
+    """Writes `path`. `nbytes`: of the file; `notes`: notes to add. Methods raise OSError, with the path."""
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
         self.path = Path(path)
@@ -30,7 +31,7 @@ class Writer:
         self._write(head_line(about))
 
     def add(self, entry: bytes) -> int:
-        """Append an entry; where its chunk begins."""
+        """Append an entry; returns the offset of its chunk."""
         if len(entry) > LONGEST:
             raise ProtocolError(f"an entry of {len(entry)} bytes")
         offset = self.nbytes
@@ -41,12 +42,12 @@ class Writer:
         self.add(self._encoder.encode(entry))
 
     def note(self, text: str) -> None:
-        """Say something about the recording, to whoever reads it."""
+        """Add a note about the recording for its readers."""
         self.notes.append(text)
         self.put(NOTE, text)
 
     def blank(self, number: int, why: str, pieces: Iterable[tuple[int, int]]) -> None:
-        """Take a value out again: its pieces, at these offsets and of these lengths, become zeros."""
+        """Remove a value again: its pieces, at these offsets and of these lengths, become zeros."""
         for offset, nbytes in pieces:
             chunk = pack(self._encoder.encode((PIECE, number, bytes(nbytes))))
             self._file.seek(offset)

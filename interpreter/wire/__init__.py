@@ -2,13 +2,13 @@
 
 - `messages`: declarations of a session's messages, `message_kinds`: their numbers; `fields`: the types of their fields
 - `locations`: numbers of locations
-- `forms`: arrays from outside to named messages; `roles`: the ids, request and location in any message
+- `forms`: untrusted arrays to named messages; `roles`: the ids, request and location in any message
 - `frames`: the frames around messages; `arrays`: the arrays in them
 - `host_calls`: results of the client's functions
 - `codec`: bytes to headers and back; `limits`: limits of sessions and frames
-- `segments`: memory files that two processes share; `descriptors`: how many a process may have open; `host_memory`:
-  memory that a client fills and its machine reads, in either process; `gpu_payload`: an array on a GPU
+- `segments`: memory files that two processes share; `descriptors`: the limit of open descriptors of a process;
+  `host_memory`: memory that a client fills and its machine reads, in either process; `gpu_payload`: an array on a GPU
 - `addresses`, `keys`: addresses of daemons, and key files of peers; `names`: of sessions and tensors
 - `members`: the members of a cluster, one entry for each node
-- `monitor`: what a socket tells of its connections
+- `monitor`: events of a socket's connections
 """

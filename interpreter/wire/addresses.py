@@ -150,7 +150,7 @@ def is_loopback(address: str) -> bool:
 
 
 def lock_path(address: str) -> Path:
-    """The lock file of an address: beside its socket, or for tcp in the runtime directory."""
+    """The lock file of an address: next to its socket, or for tcp in the runtime directory."""
     parsed = parse(address)
     if parsed.kind == "ipc":
         return Path(f"{parsed.path}.lock")
@@ -170,8 +170,8 @@ def is_private(directory: Path) -> bool:
 def pid_of(address: str) -> int | None:
     """The pid of the process that holds an address, in its own pid namespace; 0 if unknown, None if no process does.
 
-    Probes with a shared lock, so that two probes do not see each other; a daemon that starts at this very moment
-    tells a probe from a daemon, see instance.py. Never blocks.
+    Probes with a shared lock, so that two probes do not see each other; a daemon that starts at that moment
+    distinguishes a probe from a daemon, see instance.py. Never blocks.
     """
     try:
         descriptor = os.open(lock_path(address), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -207,5 +207,5 @@ def _is_held(address: str) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Is it the address of a machine in this process?"""
+    """Return whether it is the address of a machine in this process."""
     return address.partition(":")[0] == "local"

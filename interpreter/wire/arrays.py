@@ -1,4 +1,4 @@
-"""Arrays as they travel: the names of their dtypes, their bytes, their strides."""
+"""Arrays on the wire: the names of their dtypes, their bytes, their strides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..types.meta import DTYPE_NAMES, DTYPES, packed_strides
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype, from a table: NumPy builds it anew each time, in Python."""
+    """The name of a dtype, from a table, because NumPy computes it each time, in Python."""
     return DTYPE_NAMES.get(dtype) or dtype.name
 
 

@@ -1,4 +1,4 @@
-"""Bytes to headers and back. Every byte from outside is hostile until it has passed here and `forms`.
+"""Bytes to headers and back. Every byte from outside is untrusted until it has passed here and `forms`.
 
 Stricter than msgpack itself: no ext types other than our complex numbers, no map keys other than text, no second
 object, no text that is not UTF-8, and no arrays so large that the objects made of a header would exhaust memory.
@@ -19,13 +19,13 @@ _LONGEST = 1 << 16  # elements of one array or map
 
 
 class Encoder:
-    """Headers to bytes. Not safe to use from two threads at once."""
+    """Headers to bytes. Not thread-safe."""
 
     def __init__(self) -> None:
         self._packer = msgpack.Packer(default=_extend)
 
     def encode(self, header: Any) -> bytes:
-        """The bytes of a header; MetadataError for values that cannot travel, such as ints over 64 bits."""
+        """The bytes of a header; MetadataError for values that cannot be sent, such as ints over 64 bits."""
         try:
             packed: bytes = self._packer.pack(header)
         except (OverflowError, ValueError, TypeError, UnicodeEncodeError) as error:

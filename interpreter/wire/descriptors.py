@@ -1,8 +1,8 @@
 """File descriptors of this process, which are counted like memory: libzmq aborts a process that runs out of them.
 
-libzmq takes a failure for a fault of the program where it makes a context, and where it accepts a connection over ipc
-(EMFILE; `ipc_listener.cpp`). So a process stays below its limit: the daemon shares its descriptors out
-(vm/service/descriptors.py), a client looks whether there are enough before it makes a context.
+libzmq treats a missing descriptor as a bug of the program when it makes a context, and when it accepts a connection
+over ipc (EMFILE; `ipc_listener.cpp`). So a process stays below its limit: the daemon divides its descriptors
+(vm/service/descriptors.py), and a client checks whether there are enough before it makes a context.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-UNLIMITED: Final = 1 << 20  # descriptors, where the system sets no limit
+UNLIMITED: Final = 1 << 20  # descriptors, if the system sets no limit
 _OURS: Final = Path("/proc/self/fd")
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have open at a time."""
+    """The number of descriptors that this process may have open at a time."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
 def descriptors_open() -> int:
-    """How many descriptors this process has open."""
-    return _OURS.stat().st_size or sum(1 for _ in _OURS.iterdir()) - 1  # before Linux 6.2 we list them, with one more
+    """The number of descriptors that this process has open."""
+    return _OURS.stat().st_size or sum(1 for _ in _OURS.iterdir()) - 1  # listing them, before Linux 6.2, opens one more
 
 
 def raise_descriptor_limit() -> None:
@@ -38,7 +38,7 @@ def raise_descriptor_limit() -> None:
 
 
 def require_descriptors(count: int) -> None:
-    """OSError (EMFILE) unless that many descriptors can be opened now. Finds out by opening them."""
+    """OSError (EMFILE) unless that many descriptors can be opened now. Opens them to find out."""
     found: list[int] = []
     try:
         with open(os.devnull, "rb") as source:  # noqa: PTH123 - the shortest way to a descriptor

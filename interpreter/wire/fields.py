@@ -2,7 +2,7 @@
 
 A message's declaration (`messages`) annotates each field with one of the types below. A type carries a `Field`: the
 check that an untrusted value has to pass, the role of the value, and the setting in a session's `Limits` that bounds
-it. All that depends on a field is derived from its declaration, so a new message needs only that and a handler.
+it. Everything about a field is derived from its declaration, so a new message needs only that and a handler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTEGER = frozenset({int})
 TEXT = frozenset({str})
 HINTS = ("pin", "unpin", "evict", "prefetch")
 TRANSFER = 16  # bytes of the name of a transfer between nodes
-HOST = "host"  # in place of a device that a value is prefetched to: where the host reads it
+HOST = "host"  # in place of a prefetch's device: the host, where a fetch reads the value
 
 
 class Role(Enum):
@@ -35,10 +35,10 @@ class Role(Enum):
 
     USED = auto()  # ids of existing tensors; the operands of a call may include scalars
     NEW = auto()  # ids that the message defines; 0 is none
-    WRITTEN = auto()  # new ids, or those of tensors that the message overwrites
+    WRITTEN = auto()  # new ids, or ids of tensors that the message overwrites
     SIGNATURE = auto()  # the number that the message gives to a signature
-    REQUEST = auto()  # the number that the answer will name; 0 asks for none
-    LOCATION = auto()  # the number of the line in the user's code, and of the span; 0 is none
+    REQUEST = auto()  # the number that the answer names; 0 asks for none
+    LOCATION = auto()  # the number of the user's line and of the span; 0 is none
 
 
 class Limit(NamedTuple):
@@ -66,7 +66,7 @@ def integer(least: int, role: Role | None = None, limit: Limit | None = None) ->
 
 
 def of_type(*types: type) -> Check:
-    """The check that a value is of one of these types; its reader checks the elements of a collection."""
+    """A check that a value is of one of these types; its reader checks the elements of a collection."""
     kinds = frozenset(types)
 
     def check(value: Any) -> bool:
@@ -139,7 +139,7 @@ def is_operands(value: Any) -> bool:
 
 
 def is_effects(value: Any) -> bool:
-    """A list of side effects and host calls: chain, or 0, callback and request of each."""
+    """A list of side effects and host calls: chain (or 0), callback and request of each."""
     return type(value) in SEQUENCES and all(
         type(one) in SEQUENCES and len(one) == 3 and is_natural(one[0]) and is_callback(one[1]) and is_natural(one[2])
         for one in value
@@ -219,7 +219,7 @@ HintName: TypeAlias = Annotated[str, Field(is_hint)]
 Names: TypeAlias = Annotated[Sequence[str], Field(is_texts)]
 Flag: TypeAlias = Annotated[bool, Field(is_flag)]
 Shape: TypeAlias = Annotated[Sequence[int], Field(is_shape)]
-Payload: TypeAlias = Annotated[Any, Field(is_array)]  # an array; None where it travels beside its message
+Payload: TypeAlias = Annotated[Any, Field(is_array)]  # an array; None if it is sent besides its message
 Callback: TypeAlias = Annotated[Callable[..., Any] | None, Field(is_callback)]
 Attributes: TypeAlias = Annotated[Sequence[Any] | Mapping[str, Any], Field(is_collection)]
 Metas: TypeAlias = Annotated[Sequence[Any], Field(is_sequence)]

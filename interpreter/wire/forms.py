@@ -1,8 +1,8 @@
-"""Forms of well-formed messages. An array from outside becomes a named message here, once; later code does not check
-its types again.
+"""Forms of valid messages. An untrusted array becomes a named message here, once; later code does not check its types
+again.
 
-A form says what the fields of a message may hold, by its kind; all forms come from the declarations (`messages`).
-Admission, which knows the session, checks that ids exist, counts agree and metas fit.
+A form says which values the fields of a message may hold, by its kind; all forms come from the declarations
+(`messages`). Admission, which knows the session, checks that ids exist, counts agree and metas fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .messages import DECLARATIONS, UNGROUPED, NamedMessage
 Named = TypeVar("Named", bound=NamedMessage)
 
 INTEGERS: Final = frozenset({int, MessageKind})  # types of a kind
-new: Final = tuple.__new__  # makes a named message of the fields of an array that this process made: nothing is checked
+new: Final = tuple.__new__  # makes a named message from the fields of this process's own array, unchecked
 
 
 class MessageForm(NamedTuple):
@@ -58,11 +58,11 @@ LIMITED: dict[type[NamedMessage], dict[str, Limit]] = {
 }
 
 
-# -- from outside ------------------------------------------------------------------------------------------------------
+# -- untrusted messages ------------------------------------------------------------------------------------------------
 
 
 def decode_message(array: Any) -> Any:
-    """The named message in an array from outside; ProtocolError unless the array has the form of its kind.
+    """The named message in an untrusted array; ProtocolError unless the array has the form of its kind.
 
     On the path of every message: most fields are integers, so integers are checked here, without a call.
     """
@@ -94,7 +94,7 @@ def check_group(arrays: Sequence[Any]) -> None:
 
 
 def complain(array: Any) -> NoReturn:
-    """Raise ProtocolError, saying how the array departs from the form of its kind."""
+    """Raise ProtocolError that describes how the array violates the form of its kind."""
     if not has_kind(array):
         raise ProtocolError(f"not a message of any kind: {shown(array)}")
     kind, fields = MessageKind(array[0]).name, FIELDS[array[0]]
@@ -107,7 +107,7 @@ def complain(array: Any) -> NoReturn:
 
 
 def has_kind(array: Any) -> bool:
-    """Does the array begin with the kind of a message?"""
+    """Return whether the array begins with the kind of a message."""
     return type(array) in SEQUENCES and len(array) > 0 and type(array[0]) in INTEGERS and array[0] in FORMS
 
 
@@ -125,14 +125,15 @@ def name_own(array: Any) -> NamedMessage | None:
 
 
 def shown(value: Any) -> str:
-    """A value from outside, short enough for an error message."""
+    """An untrusted value, short enough for an error message."""
     plain = value.bit_length() <= 128 if isinstance(value, int) else isinstance(value, str | float | bytes)
     text = repr(value) if plain else value.__class__.__name__  # Python refuses to print ints of many digits
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def depth_exceeds(value: Any, levels: int) -> bool:
-    """Is the value nested deeper than `levels` lists or dicts? Goes level by level, without recursion, at any depth."""
+    """Return whether the value is nested deeper than `levels` lists or dicts. Works level by level, without
+    recursion."""
     found = [value]
     for _ in range(levels):
         found = [inner for outer in found if type(outer) in NESTED for inner in items_of(outer)]

@@ -1,8 +1,8 @@
 """Frames between a client and the daemon, around the messages of a session. docs/wire.md describes them in prose.
 
-A ZeroMQ message is one header frame, a msgpack array whose first element is the kind, and payload frames. The
-bytes of an array are at a *place*: bytes (the data themselves), an int (the number of a payload frame), or a list (a
-place in a memory file of the sender; `arrays`).
+A ZeroMQ message is one header frame, a msgpack array whose first element is the kind, and payload frames. The bytes of
+an array have a *place*: bytes (the data themselves), an int (the number of a payload frame), or a list (a place in a
+memory file of the sender; `arrays`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .. import errors
 from ..errors import TensordError, text_of
 
 VERSION = 2
-INLINE_ARRAY = 1 << 12  # bytes of an array up to which it travels in the header
-MAPPED_ARRAY = 1 << 16  # bytes of an array from which it travels through shared memory, where both ends can
+INLINE_ARRAY = 1 << 12  # bytes of an array up to which it is sent in the header
+MAPPED_ARRAY = 1 << 16  # bytes of an array from which it goes through shared memory, if both ends can
 
 CAUSE = 1000  # characters of the text of an error's cause
 
@@ -57,7 +57,7 @@ ERRORS: dict[str, type[TensordError]] = {
 
 
 def encode_error(error: TensordError) -> list[Any]:
-    """An error as it travels."""
+    """The wire form of an error."""
     cause = encode_cause(error.__cause__)
     return [type(error).__name__, error.message, error.op, error.location, error.instruction, cause]
 
@@ -71,7 +71,7 @@ def decode_error(wire: Sequence[Any]) -> TensordError:
 
 
 def encode_cause(cause: BaseException | None) -> list[str] | None:
-    """The exception behind an error: the name of its type, of the nearest type that Python has itself, and its text."""
+    """The exception behind an error: the name of its type, the name of its nearest built-in type, and its text."""
     if cause is None:
         return None
     known = next(kind for kind in type(cause).__mro__ if kind.__module__ == "builtins")
@@ -79,7 +79,7 @@ def encode_cause(cause: BaseException | None) -> list[str] | None:
 
 
 def decode_cause(wire: Any) -> Exception | None:
-    """That exception, of a type of Python's own."""
+    """That exception, of a built-in type."""
     if type(wire) not in {list, tuple} or len(wire) != 3 or not all(type(part) is str for part in wire):
         return None
     name, known, text = wire
@@ -87,7 +87,7 @@ def decode_cause(wire: Any) -> Exception | None:
     if name != known:
         text = f"{name}: {text}"
     if isinstance(kind, type) and issubclass(kind, Exception):
-        with suppress(TypeError):  # of a type that takes more than a text
+        with suppress(TypeError):  # a type that takes more than a text
             return kind(text)
     return Exception(text)
 

@@ -1,4 +1,4 @@
-"""An upload's array in the memory of a GPU. It never travels: its sender and the machine are one process."""
+"""An upload's array in the memory of a GPU. It is never sent: its sender and the machine are one process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class GpuPayload(NamedTuple):
-    """A packed array of CuPy's without another user, which is complete once `event` has passed."""
+    """A packed CuPy array without another user, which is complete once `event` has passed."""
 
     array: Any
     event: Any

@@ -1,4 +1,4 @@
-"""Host calls: the results that one asks for, and what the client's function returns, as both ends check it."""
+"""Host calls: the declared results, and the check of the function's results, on both ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABEL: Final = "host_call"
 
 
 def metas_of(message: Effect) -> list[Meta]:
-    """The metas of a host call's results; MetadataError for what is none."""
+    """The metas of a host call's results; MetadataError for invalid ones."""
     if len(message.metas) != len(message.outputs) or not message.outputs:
         raise ProtocolError(f"a host call with {len(message.outputs)} results and {len(message.metas)} metas")
     found: list[Meta] = []
@@ -31,7 +31,7 @@ def metas_of(message: Effect) -> list[Meta]:
 
 
 def refusal_of(metas: Sequence[Meta], arrays: Sequence[NDArray[Any]]) -> str:
-    """What is wrong with the arrays as results of these metas; nothing if they fit."""
+    """What is wrong with the arrays as results of these metas; empty if they fit."""
     if len(arrays) != len(metas):
         return f"the function returned {len(arrays)} results, and result= names {len(metas)}"
     for position, (meta, array) in enumerate(zip(metas, arrays, strict=True)):

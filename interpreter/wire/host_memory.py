@@ -19,14 +19,14 @@ from .segments import MemorySegment, segment_of
 
 
 class HostMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
-    """Bytes, over memory of any kind. `readers`: what the client knows of who reads them."""
+    """Bytes, over memory of any kind. `readers`: the client's record of its readers."""
 
     readers: Any = None
 
     @classmethod
     def over(cls, memory: Any, nbytes: int, readers: Any) -> HostMemory:
-        """The first `nbytes` bytes of a buffer, which stays alive as long."""
-        if isinstance(memory, np.ndarray):  # NumPy would take that for the base of plain arrays over this
+        """The first `nbytes` bytes of a buffer, which is kept alive."""
+        if isinstance(memory, np.ndarray):  # NumPy would take it for the base of plain arrays over this
             memory = cls(nbytes, np.uint8, memory)
         made = cls(nbytes, np.uint8, memory)
         made.readers = readers
@@ -34,7 +34,7 @@ class HostMemory(np.ndarray[tuple[int], np.dtype[np.uint8]]):
 
 
 def host_memory_of(array: Any) -> HostMemory | None:
-    """The host memory that an array lies in; None if it lies elsewhere."""
+    """The host memory in which an array lies; None if it lies elsewhere."""
     base = array.base
     if type(base) is np.ndarray:
         base = base.base
@@ -42,12 +42,12 @@ def host_memory_of(array: Any) -> HostMemory | None:
 
 
 def is_clients(array: NDArray[Any]) -> bool:
-    """Does the array lie in memory that a client may still write?"""
+    """Return whether the array lies in memory that a client may still write."""
     return host_memory_of(array) is not None or segment_of(array) is not None
 
 
 def room_of(base: Any) -> int:
-    """The bytes of the client's memory that is an array's base; 0 if the base is none."""
+    """The bytes of the client's memory that is an array's base; 0 if the base is other memory."""
     if isinstance(base, MemorySegment):
         return base.size
     return base.nbytes if type(base) is HostMemory else 0

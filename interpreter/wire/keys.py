@@ -1,8 +1,8 @@
 """Key files of CURVE, the encryption and authentication of ZeroMQ over tcp (CurveZMQ, RFC 26).
 
 A pair is two files in pyzmq's certificate format (zmq.auth): NAME.key holds the public key, NAME.key_secret both. A
-secret that others could read is refused, since it would prove nothing. Files are never overwritten, and are there
-whole or not at all.
+secret that others could read is refused, since it would prove nothing. Files are never overwritten, and are complete or
+absent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY: Final = re.compile(rb"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")  # Z85, 
 
 
 class Pair(NamedTuple):
-    """Keys as Z85 text; `secret` is empty where only the public one was read."""
+    """Keys as Z85 text; `secret` is empty if only the public one was read."""
 
     public: bytes
     secret: bytes
@@ -46,13 +46,13 @@ def create(directory: Path, name: str) -> tuple[Path, Path]:
     try:
         write_whole(files[0], shown, mode=0o644, new=True)
     except BaseException:
-        files[1].unlink()  # half a pair is none, and would be in the way of the next one
+        files[1].unlink()  # half a pair is useless, and would block the next attempt
         raise
     return files
 
 
 def paths(directory: Path, name: str) -> tuple[Path, Path]:
-    """The paths of the public and the secret file of a pair; MetadataError if the name is none."""
+    """The paths of the public and the secret file of a pair; MetadataError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
     return directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"

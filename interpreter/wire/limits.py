@@ -1,4 +1,4 @@
-"""Limits of sessions and frames, checked before memory is spent on an excess."""
+"""Limits of sessions and frames, checked before memory is used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Location numbers: where an instruction was issued, as one integer that costs nothing to carry.
 
 The low bits are the number of a LOCATION message, a line of the user's code; the bits above them are the number of a
-SPAN message, the path of the spans that were open there. Either may be 0, for none. The first 32,767 spans fit 32 bits
-with their lines, which msgpack sends as five bytes.
+SPAN message, the path of the open spans. Either may be 0, for none. The first 32,767 spans fit 32 bits with their
+lines, which msgpack encodes in five bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SPANS: Final = 1 << 25  # numbers of spans are below: twice as many as the large
 LINE: Final = LINES - 1  # the bits of the line
 DEPTH: Final = 32  # spans in a path
 NAME: Final = 128  # characters of a span's name
-CALLED_BY: Final = " <- "  # in the text of a line, from a line to the one that called it
+CALLED_BY: Final = " <- "  # in the text of a line, between a line and its caller
 
 
 def line_of(location: int) -> int:

@@ -1,6 +1,6 @@
-"""The members of a cluster, as a daemon is told of them and answers: one entry for each node.
+"""The members of a cluster, as messages list them: one entry for each node.
 
-An entry comes from outside as a map with the names of `Member`'s fields, and is checked once, here.
+An untrusted entry is a map with the names of `Member`'s fields, and is checked once, here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEVICE: Final = re.compile(r"[^/]+/[a-z]+:\d{1,3}", re.ASCII)
 
 
 class PortRange(NamedTuple):
-    """Where values are taken: a host, and the first and the last port that may be."""
+    """Where a daemon takes values: a host, and the first and the last allowed port."""
 
     host: str
     low: int
@@ -77,7 +77,7 @@ class Member(NamedTuple):
 
 
 def member_of(row: object) -> Member:
-    """The member of an entry from outside; ProtocolError says what is wrong with it."""
+    """The member of an untrusted entry; ProtocolError says what is wrong with it."""
     if not isinstance(row, Mapping) or set(row) != set(Member._fields):
         raise ProtocolError(f"a member is a map with {', '.join(Member._fields)}")
     if not is_node(row["node"]):
@@ -93,7 +93,7 @@ def member_of(row: object) -> Member:
 
 
 def table_of(rows: object) -> dict[str, Member]:
-    """The members of a table from outside, by node; ProtocolError if any entry is wrong, or a node is there twice."""
+    """The members of an untrusted table, by node; ProtocolError if any entry is wrong, or a node occurs twice."""
     if not isinstance(rows, list | tuple) or len(rows) > MOST:
         raise ProtocolError(f"members are a list, of {MOST} entries at the most")
     found: dict[str, Member] = {}
@@ -106,7 +106,7 @@ def table_of(rows: object) -> dict[str, Member]:
 
 
 def is_token(token: object) -> bool:
-    """Is it fit to be the secret of a cluster?"""
+    """Return whether it is suitable as the secret of a cluster."""
     return type(token) is str and TOKEN[0] <= len(token) <= TOKEN[1] and token.isascii() and token.isprintable()
 
 

@@ -1,4 +1,6 @@
-"""The numbers of the messages, which `messages` declares: apart, since a client that only asks needs no more."""
+"""The numbers of the messages, which `messages` declares: in a file of their own, since a client that only asks needs
+no more.
+"""
 
 from __future__ import annotations
 

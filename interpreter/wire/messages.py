@@ -1,10 +1,10 @@
 """The messages that a session sends: one declaration per kind, from which everything about its layout is derived.
 
-A message travels as the msgpack array [kind, *fields]. `encode_message` makes that array from a named message;
-`forms.decode_message` checks an array from outside and makes the named message, once, at admission. An embedded
-machine gets the same arrays, without msgpack. From the declarations come the checks of untrusted values and the
-errors about them (`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any
-message (`roles`), and the table in docs/wire.md, which a test compares.
+A message is sent as the msgpack array [kind, *fields]. `encode_message` makes that array from a named message;
+`forms.decode_message` checks an untrusted array and makes the named message, once, at admission. An embedded machine
+gets the same arrays, without msgpack. The declarations define the checks of untrusted values and the errors about them
+(`forms`), the limits of fields (`forms.LIMITED`), the ids, the request and the location in any message (`roles`), and
+the table in docs/wire.md, which a test compares.
 
 On the hot path, a CALL stays an array: see `mark_released`.
 """
@@ -18,7 +18,7 @@ from . import fields
 from .fields import SEQUENCES
 from .message_kinds import MessageKind
 
-Message: TypeAlias = tuple[Any, ...] | list[Any]  # as it travels
+Message: TypeAlias = tuple[Any, ...] | list[Any]  # as it is sent
 
 
 # Plain ints for the hot path: an IntEnum member costs several times an int in a comparison.
@@ -57,7 +57,7 @@ COLLECTIVE = int(MessageKind.COLLECTIVE)
 SEND = int(MessageKind.SEND)
 RECV = int(MessageKind.RECV)
 
-# Kinds that no atomic group may hold: groups, restarts, and requests, since no wait is possible inside a group.
+# Kinds that no atomic group may contain: groups, restarts, and requests, since no wait is possible inside a group.
 UNGROUPED = frozenset(
     {ATOMIC, RESTART, FETCH, WAIT, SYNC, QUERY, LOOKUP, NAMES, FILE, FLUSH, CHECKPOINT, RESTORE, SHARE}
 )

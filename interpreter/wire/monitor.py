@@ -1,4 +1,4 @@
-"""What a socket's monitor tells of its connections: events, read without pyzmq's helper, which imports asyncio."""
+"""Events of a socket's connections, from its monitor; read without pyzmq's helper, which imports asyncio."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FAILURES: Final = frozenset(
 
 
 class SocketEvent(NamedTuple):
-    """`kind`: zmq.EVENT_*. `value`: a descriptor for connections that are made or end; for failures what went wrong."""
+    """`kind`: zmq.EVENT_*. `value`: a descriptor for connections that are made or end; for failures the error."""
 
     kind: int
     value: int
 
 
 def read_events(monitor: Any) -> Iterator[SocketEvent]:
-    """The events that were not read yet."""
+    """The unread events."""
     while monitor.get(zmq.EVENTS) & zmq.POLLIN:
         yield SocketEvent(*struct.unpack("=Hi", monitor.recv_multipart(zmq.NOBLOCK)[0]))

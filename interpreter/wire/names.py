@@ -1,4 +1,4 @@
-"""Names of sessions and of what they publish: printable texts for people, in logs, tables and errors."""
+"""Names of sessions and of published values: printable texts for people, in logs, tables and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import MetadataError, MetadataKeyError
 Named = TypeVar("Named")
 LONGEST: Final = 64  # characters
 TOLD: Final = 20  # names in an error
-LOOK: Final = "tensord"  # what people see in place of a name that is nil: that of a look
+LOOK: Final = "tensord"  # shown in place of a nil name, of a connection that only asks
 
 
 def clean(name: str) -> str:
@@ -26,24 +26,24 @@ def clean(name: str) -> str:
 
 
 def is_name(name: object) -> bool:
-    """Is it a name that needs no cleaning, and not empty?"""
+    """Return whether it is a name that needs no cleaning, and not empty."""
     return type(name) is str and bool(name.strip()) and clean(name) == name
 
 
 def is_printable(name: str) -> bool:
-    """Can people see the name in tables, logs and errors?"""
+    """Return whether the name is visible in tables, logs and errors."""
     return name.isprintable() and bool(name.strip())
 
 
 def check_names(given: Iterable[str]) -> None:
-    """MetadataError unless something may be published under these names, which stand in tables, logs and errors."""
+    """MetadataError unless these are valid names for publishing, since they appear in tables, logs and errors."""
     for name in given:
         if not is_printable(name):
             raise MetadataError(f"a name is printable text, and {name[:LONGEST]!r} is not")
 
 
 def named(wanted: Iterable[str], names: Mapping[str, Named]) -> list[Named]:
-    """What is published under the names that are wanted; MetadataKeyError, a MetadataError, if one is missing."""
+    """The published values of the wanted names; MetadataKeyError, a MetadataError, if one is missing."""
     wanted = tuple(wanted)
     missing = [name for name in wanted if name not in names]
     if missing:
@@ -52,13 +52,13 @@ def named(wanted: Iterable[str], names: Mapping[str, Named]) -> list[Named]:
 
 
 def unpublished(missing: Iterable[str], names: Collection[str]) -> MetadataKeyError:
-    """The error for names under which nothing is published; `names` are those that there are, and some are told."""
+    """The error for names under which nothing is published. It lists some of the existing `names`."""
     wanted = ", ".join(repr(name[:LONGEST]) for name in islice(missing, TOLD))
     return MetadataKeyError(f"nothing is published as {wanted} (published: {some_of(names)})")
 
 
 def some_of(names: Collection[str]) -> str:
-    """Some of the names, for an error, and how many more there are."""
+    """Some of the names, for an error, and the number of the others."""
     some = nsmallest(TOLD, names)
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     return ", ".join(some) + more or "none"

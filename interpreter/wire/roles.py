@@ -1,7 +1,7 @@
 """The ids, the request and the location in any message, by the roles of its declared fields.
 
-The message is an array that may be damaged: the sender of a damaged message learns of the damage through the message's
-own request and line. So a field that the form would refuse counts as absent, and so does a group inside a group.
+The message is an array that may be damaged: the sender of a damaged message gets the error by the message's own request
+and line. So an invalid field counts as absent, and so does a group inside a group.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ POSITIONS: dict[int, tuple[int, ...]] = {
 
 
 def ids_of(array: Message, roles: Collection[Role] = TENSORS) -> list[int]:
-    """The ids of tensors in a message, those in the messages of a group included.
+    """The ids of tensors in a message, including those in the messages of a group.
 
-    The integers among the inputs of a CALL are all taken for ids: only the signature says which of them are scalars.
+    All integers among the inputs of a CALL count as ids: only the signature says which of them are scalars.
     """
     return [id_ for message in messages_of(array) for value in values_of(message, roles) for id_ in ids_in(value)]
 
 
 def own_ids(array: Message) -> list[int]:
-    """`ids_of` for a message that this process made, which is sound and not checked. 0 may be among the ids."""
+    """`ids_of` for a message that this process made, which is valid and not checked. 0 may be among the ids."""
     if array[0] == ATOMIC:
         return [id_ for inner in array[1] for id_ in own_ids(inner)]
     positions = POSITIONS[array[0]]
@@ -53,13 +53,13 @@ def own_ids(array: Message) -> list[int]:
 def outputs_of(array: Any) -> list[int]:
     """The ids to poison if the message is refused: those that it would define or overwrite.
 
-    None if the message asks for an answer, which tells the sender.
+    Empty if the message asks for an answer, which tells the sender.
     """
     return [] if asks(array) else ids_of(array, OUTPUTS)
 
 
 def signatures_of(array: Any) -> list[Signature]:
-    """The SIGNATURE messages in a message: each has a sound number, its other fields may be damaged."""
+    """The SIGNATURE messages in a message: each has a valid number, its other fields may be damaged."""
     numbered = (one for one in messages_of(array) if any(True for _ in values_of(one, {Role.SIGNATURE})))
     named = (name_fields(one, Signature) for one in numbered)
     return [signature for signature in named if signature is not None]
@@ -71,7 +71,7 @@ def number_of(array: Any, role: Role) -> int:
 
 
 def asks(array: Any) -> bool:
-    """Is the message of a kind that is answered?"""
+    """Return whether messages of this kind are answered."""
     return has_kind(array) and any(field.role is Role.REQUEST for _, field in ROLES[array[0]])
 
 

@@ -1,4 +1,4 @@
-"""Memory files that two processes share: made, sealed, mapped, and opened when another process has made them.
+"""Memory files that two processes share: made, sealed, mapped, and opened by the other process.
 
 A segment is one memory file (memfd) and its mapping. The file has no name in a file system, so a process that dies
 leaves nothing behind; a peer opens the file as /proc/PID/fd/FD. A peer's descriptor is never trusted: a file that can
@@ -9,9 +9,9 @@ size is read.
 
 A mapping keeps its file alive without a descriptor, and descriptors are scarcer than mappings. `mmap.mmap` keeps a
 duplicate of the descriptor that it is given; so here it maps anonymous memory, and the file is mapped over that
-(MAP_FIXED). Segments keep a number of descriptors at most (`descriptors_left`); whoever finds none left does without
-one. A segment is unmapped with the last array in it: NumPy takes uncounted pointers into the mapping, so it cannot be
-closed before.
+(MAP_FIXED). Segments keep a limited number of descriptors (`descriptors_left`); without one, memory is private. A
+segment is unmapped with the last array in it: NumPy takes uncounted pointers into the mapping, so it cannot be closed
+before.
 
 Linux only; elsewhere `available()` is False and both sides use private memory.
 """
@@ -39,13 +39,13 @@ from ..errors import ProtocolError
 from ..types.meta import packed_strides
 from .descriptors import descriptor_limit
 
-SHARED_FROM = 1 << 18  # bytes of a block from which it is worth a memory file of its own
+SHARED_FROM = 1 << 18  # bytes from which a block is worth a memory file of its own
 F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in `fcntl`
 _MFD_NOEXEC_SEAL = 0x0008  # Linux 6.3; some systems require it
 _MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
 _NOWHERE = ctypes.c_void_p(-1).value
 
-_SHARE = 4  # one of so many descriptors may be a segment's, unless told otherwise: the rest is the user's
+_SHARE = 4  # the part of all descriptors that segments may have by default; the user has the rest
 
 _next_number = itertools.count(1)
 _descriptors: dict[int, None] = {}  # of segments; adding, removing and counting are atomic
@@ -63,14 +63,14 @@ def open_descriptors() -> int:
 
 
 def descriptors_left() -> int:
-    """How many more descriptors segments may keep open in this process; negative if there are too many."""
+    """The number of further descriptors that segments may keep open in this process; negative if there are too many."""
     budget = _budgets[-1] if _budgets else descriptor_limit() // _SHARE
     return budget - len(_descriptors)
 
 
 @contextmanager
 def descriptor_budget(most: int) -> Iterator[None]:
-    """Segments of this process keep at most that many descriptors open while entered."""
+    """Limit the descriptors of this process's segments within the block."""
     _budgets.append(most)
     try:
         yield
@@ -151,7 +151,7 @@ class MemorySegment(mmap.mmap):
 
 @cache
 def available() -> bool:
-    """Can this system make memory files that others can map safely?"""
+    """Return whether this system can make memory files that others can map safely."""
     if not sys.platform.startswith("linux") or not hasattr(os, "memfd_create"):
         return False
     with suppress(OSError, ValueError):
@@ -164,14 +164,14 @@ def available() -> bool:
 
 
 def segment_of(array: Any) -> MemorySegment | None:
-    """The segment that an array lies in."""
+    """The segment in which an array lies."""
     while array is not None and not isinstance(array, MemorySegment):
         array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
     return array
 
 
 def place_of(array: NDArray[Any]) -> tuple[MemorySegment, int] | None:
-    """The segment that an array lies in, and the offset of its first element; None if it lies elsewhere."""
+    """The segment in which an array lies, and the offset of its first element; None if it lies elsewhere."""
     segment = segment_of(array)
     if segment is None:
         return None
@@ -229,7 +229,7 @@ def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
 
 
 def _check_seals(pid: int, fd: int, mine: int, nbytes: int) -> None:
-    """In this order: a size means something only once the file cannot shrink."""
+    """Check the seals, then the size: the size is final only once the file cannot shrink."""
     try:
         seals = fcntl.fcntl(mine, fcntl.F_GET_SEALS)
     except OSError:

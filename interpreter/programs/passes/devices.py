@@ -1,8 +1,8 @@
-"""Steps of each device stand together, so that they become segments: a segment has steps of one device in a row.
+"""Groups the steps of each device, so that they become segments: a segment has consecutive steps of one device.
 
 A program on global tensors has a step for each device in turn. Between two steps that are no ops, the steps of one
-device go in front of those of the next. A step that needs what a collective or a move right before brings goes behind
-those that do not: in one segment with them it would keep them waiting.
+device are moved before those of the next. A step that needs the result of a collective or move right before is moved
+after those that do not: in one segment with them it would delay them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 def devices(program: Program) -> Program:
-    """The program with the steps of each device together, as far as what they need allows."""
+    """The program with the steps of each device grouped, as far as their operands allow."""
     if program.devices < 2:
         return program
     steps = list(together(program.steps, roots_of(program)))
@@ -28,7 +28,7 @@ def devices(program: Program) -> Program:
 
 
 def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
-    """The steps, stretch by stretch."""
+    """The grouped steps, stretch by stretch."""
     stretch = OpSequence(roots)
     for step in steps:
         if step.op not in NO_OPS:
@@ -44,11 +44,10 @@ def together(steps: Iterable[Step], roots: Sequence[int]) -> Iterator[Step]:
 
 
 class OpSequence:
-    """Ops in a row. Each has a place: a round, and in it the rank of its device.
+    """Consecutive ops. Each has a place: a round, and in it the rank of its device.
 
-    `awaited`: values that the steps right before bring; `made`: the place of the op that makes a value; `read` and
-    `written`: the last places of ops that read and overwrite memory with that root, so that views keep their order with
-    writes.
+    `awaited`: results of the steps right before; `made`: the place of the op that makes a value; `read` and `written`:
+    the last places of ops that read and overwrite memory with that root, so that views keep their order with writes.
     """
 
     def __init__(self, roots: Sequence[int]) -> None:
@@ -62,7 +61,7 @@ class OpSequence:
         self.ranks: dict[int, int] = {}
 
     def add(self, step: Step) -> None:
-        """Add an op, at the first place of its device that is behind all that it needs."""
+        """Add an op, at the first place of its device after everything that it needs."""
         into = step.into or ()
         values = {value for value in (*step.operands, *into) if value >= 0}
         memory, overwritten = {self.roots[value] for value in values}, {self.roots[value] for value in into}
@@ -78,7 +77,7 @@ class OpSequence:
         self.places.append(place)
 
     def ordered(self) -> list[Step]:
-        """The ops by their places, if they change devices less often so."""
+        """The ops by their places, if that changes devices less often."""
         order = sorted(range(len(self.steps)), key=self.places.__getitem__)
         found = [self.steps[n] for n in order]
         return found if changes(found) < changes(self.steps) else self.steps

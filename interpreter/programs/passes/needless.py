@@ -1,4 +1,4 @@
-"""Dead steps, whose results are not needed, are left out unless they may fail; equal results are computed once.
+"""Removes dead steps, whose results are not needed, unless they may fail; computes equal results once.
 
 A step that may fail on data stays, since its error is counted and logged; so does one with an integer whose range is
 checked before each run.

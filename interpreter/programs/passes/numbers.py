@@ -1,8 +1,8 @@
-"""Numbers: equal ones are shared, and arithmetic among constants is done once.
+"""Shares equal numbers, and computes arithmetic among constants once.
 
-Each number keeps its place, used or not: a run gives the values of all of them. Arithmetic that raises stays, and so
-does what has more than 64 bits, or does not fit an op that takes it: the run says so. So does what another machine, on
-which the client may be, may round in another way.
+Each number keeps its slot, used or not, since a run gives the values of all of them. Arithmetic that raises stays, and
+so does a result of more than 64 bits, or one that does not fit an op that takes it: the run reports it. Arithmetic that
+another machine, on which the client may be, might round differently stays, too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LARGEST_POWER = 128  # bits
 
 
 def numbers(program: Program) -> Program:
-    """The program with fewer numbers to look at; all of them stay in their places."""
+    """The program with fewer used numbers; all of them keep their slots."""
     found: dict[bytes, int] = {}
-    slots: dict[int, int] = {}  # of each number -> of the one that stands for it
+    slots: dict[int, int] = {}  # of each number -> of its replacement
     kept: list[Number] = []
     users = users_of(program)
     for slot, old in enumerate(program.numbers):
@@ -41,7 +41,7 @@ def numbers(program: Program) -> Program:
 
 
 def packed(number: Number) -> bytes:
-    """A number as bytes that no other number has: as values, 0.0 equals -0.0, and 1 equals True."""
+    """A number as unique bytes: as values, 0.0 equals -0.0, and 1 equals True."""
     found: bytes = msgpack.packb(number, default=plain_complex)
     return found
 
@@ -56,7 +56,7 @@ def users_of(program: Program) -> dict[int, list[Step]]:
 
 
 def computed(program: Program, number: Number, earlier: Sequence[Number], users: Sequence[Step]) -> Number:
-    """A constant in place of arithmetic among constants, if that gives what a program may have there."""
+    """A constant in place of arithmetic among constants, if the result may be a program's number there."""
     operands = [earlier[n] for n in number.operands]
     if not operands or any(operand.op != CONSTANT for operand in operands) or not is_exact(number, operands):
         return number
@@ -65,7 +65,7 @@ def computed(program: Program, number: Number, earlier: Sequence[Number], users:
         return number
     try:
         value = ARITHMETIC[number.op][1](*values)
-    except Exception:  # whatever Python raises, or warns of
+    except Exception:  # Python may raise or warn of anything
         return number
     if type(value).__name__ != number.kind or not fits(program, value, users):
         return number
@@ -73,19 +73,20 @@ def computed(program: Program, number: Number, earlier: Sequence[Number], users:
 
 
 def is_exact(number: Number, operands: Sequence[Number]) -> bool:
-    """Does every machine compute the same bits? Not of powers, nor of products of complex numbers."""
+    """Return whether every machine computes the same bits: not for powers, nor for products of complex numbers."""
     if number.op == "pow":
         return number.kind == "int"
     return "complex" not in (number.kind, *[operand.kind for operand in operands])
 
 
 def is_vast(base: Any, exponent: Any) -> bool:
-    """Is it an integer power of more bits than any number may have? Computing it might take for ever."""
+    """Return whether it is an integer power with more bits than any number may have. Computing it might take for
+    ever."""
     return isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > LARGEST_POWER
 
 
 def fits(program: Program, value: Scalar, users: Sequence[Step]) -> bool:
-    """May the value stand among the operands of these steps?"""
+    """Return whether the value may be an operand of these steps."""
     if type(value) is int and value not in WIRE_INTEGERS:
         return False
     try:

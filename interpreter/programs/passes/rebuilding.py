@@ -1,4 +1,6 @@
-"""A program from the steps of another: some left out, moved or replaced. The builder checks each of them again."""
+"""Makes a program from the steps of another, with some removed, moved or replaced. The builder checks each of them
+again.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ def rebuilt(
     numbers: Sequence[Number] | None = None,
     slots: Mapping[int, int] | None = None,
 ) -> Program:
-    """The program with these steps instead of its own, which name values and numbers as it does.
+    """The program with these steps in place of its own, with the same numbering of values and numbers.
 
-    `same`: a value -> the one that steps read in its place, and that a run returns if no step makes the former.
-    `numbers`: those in place of the program's, and with them `slots`: an old slot -> the new one.
+    `same`: a value -> its replacement for readers, which a run also returns if no step makes the former. `numbers`:
+    replace the program's, and with them `slots`: an old slot -> the new one.
     """
     builder = Builder(limit=max(STEPS, len(program.steps), len(program.numbers), len(program.metas)))
     for number in program.numbers if numbers is None else numbers:

@@ -1,8 +1,8 @@
-"""Two steps that make the same, made one: the second one's results are the first one's from then on.
+"""Merges two steps that make the same results: the second one's results are replaced by the first one's.
 
-That needs variables that nobody overwrites, since a value can be read until its variable is written. A run returns
-different tensors: of two steps whose results it returns, both stay, but for a move, in whose place comes a copy of what
-the first has moved. A copy is a step by itself, for which a segment would be cut; computing twice is cheaper mostly.
+That requires variables that nobody overwrites, since a value can be read until its variable is written. A run returns
+different tensors: if it returns the results of both steps, both stay, except a move, which becomes a copy of the first
+one's result. A copy is a single step, for which a segment would be cut; computing twice is usually cheaper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Key: TypeAlias = tuple[Any, ...]
 
 
 def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be: Callable[[Step], bool]) -> list[Step]:
-    """The steps of those given, where those that `may_be` shared are. `same` learns which values stand for others."""
+    """The given steps, with those merged that `may_be` accepts. `same` gets the replaced values."""
     written, results = overwritten(program), frozenset(program.results)
     returned = set(results)
     firsts: dict[_Key, Step] = {}
@@ -39,9 +39,9 @@ def shared(program: Program, given: Iterable[Step], same: dict[int, int], may_be
 
 
 def key_of(step: Step, same: dict[int, int]) -> _Key:
-    """What two steps have in common that make the same: frozen attributes are equal if they mean the same.
+    """A key that is equal for two steps that make the same: frozen attributes are equal if they mean the same.
 
-    No two writes have it in common: each names the value that it overwrites.
+    No two writes have the same key: each names the value that it overwrites.
     """
     operands = tuple([origin(operand, same) for operand in step.operands])
     return (step.op, operands, step.attributes, step.device, step.into)

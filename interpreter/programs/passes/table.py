@@ -1,7 +1,7 @@
-"""The passes by name, in the order in which they are applied.
+"""The passes by name, in the order of their application.
 
-Those on programs come first. The others are choices in how a segment is compiled, which keep bits as well, and may be
-left out in the same way.
+Those on programs come first. The others are choices in the compilation of segments, which preserve bits as well, and
+may be left out in the same way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NONE: Final = "none"
 
 
 class Applied(NamedTuple):
-    """The effect of a pass: its name, and how many steps there were before and after it, those in blocks included."""
+    """The effect of a pass: its name, and the number of steps before and after it, including those in blocks."""
 
     name: str
     before: int
@@ -48,7 +48,7 @@ class Applied(NamedTuple):
 
 
 def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
-    """The passes that are named; "all" and "none" stand for those. MetadataError for a name that is none."""
+    """The named passes; "all" and "none" are accepted. MetadataError for an unknown name."""
     found: set[str] = set()
     for name in (names,) if isinstance(names, str) else names:
         if name not in NAMES and name not in (ALL, NONE):
@@ -58,12 +58,12 @@ def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
 
 
 def apply(program: Program, names: str | Iterable[str] = ALL) -> Program:
-    """The program after these passes, whatever the order of the names. MetadataError for a name that is none."""
+    """The program after these passes, whatever the order of the names. MetadataError for an unknown name."""
     return applied(program, chosen_names(names))[0]
 
 
 def applied(program: Program, chosen: frozenset[str]) -> tuple[Program, list[Applied]]:
-    """The program after these passes, and what each of them has done."""
+    """The program after these passes, and the effect of each."""
     done: list[Applied] = []
     for name, each in PASSES.items():
         if name in chosen:
@@ -73,7 +73,7 @@ def applied(program: Program, chosen: frozenset[str]) -> tuple[Program, list[App
 
 
 def everywhere(each: Pass, program: Program) -> Program:
-    """The program after a pass, and so its blocks: first those, then the steps around them."""
+    """The program and its blocks after a pass: first the blocks, then the steps around them."""
     steps = [with_blocks(each, step) if step.blocks else step for step in program.steps]
     if any(new is not old for new, old in zip(steps, program.steps, strict=True)):
         program = rebuilt(program, steps)
@@ -81,7 +81,7 @@ def everywhere(each: Pass, program: Program) -> Program:
 
 
 def with_blocks(each: Pass, step: Step) -> Step:
-    """A step of control flow, its blocks after the pass, but for those that write what they know by two names."""
+    """A step of control flow, with its blocks after the pass, except those that write a tensor known by two names."""
     two = [writes_by_two_names(step, place) for place in range(len(step.blocks))]
     blocks = [block if kept else everywhere(each, block) for block, kept in zip(step.blocks, two, strict=True)]
     changed = any(new is not old for new, old in zip(blocks, step.blocks, strict=True))
@@ -89,9 +89,9 @@ def with_blocks(each: Pass, step: Step) -> Step:
 
 
 def writes_by_two_names(step: Step, place: int) -> bool:
-    """Does a block write a tensor that it is given twice? To a pass that would be two tensors.
+    """Return whether a block writes a tensor that it is given twice. A pass would treat it as two tensors.
 
-    The state of a loop is its own: a copy to begin with.
+    The state of a loop is its own: it begins as a copy.
     """
     block, (values, _) = step.blocks[place], layout(step).given[place]
     own = len(block.parameters) if FORMS[step.op].loops else 0
@@ -99,5 +99,5 @@ def writes_by_two_names(step: Step, place: int) -> bool:
 
 
 def size(program: Program) -> int:
-    """How many steps the program has, with those of its blocks."""
+    """The number of the program's steps, including those of its blocks."""
     return len(program.steps) + sum(size(block) for block in blocks_of(program))

@@ -1,4 +1,4 @@
-"""Transfers: a value is moved to a device once, as early as possible, and not at all to where it lives."""
+"""Moves a value to a device once, as early as possible, and never to its own home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sharing import shared
 
 
 def transfers(program: Program) -> Program:
-    """The program with its moves shared, folded away where they move nothing, and early, so that they overlap."""
+    """The program with its moves shared, removed if they move nothing, and early, so that they overlap."""
     if not any(step.op == MOVE for step in program.steps):
         return program
     same: dict[int, int] = {}
@@ -24,7 +24,8 @@ def transfers(program: Program) -> Program:
 
 
 def folded(program: Program, same: dict[int, int]) -> Iterator[Step]:
-    """Without the moves to where their operands live, unless one of the two is written or the copy is returned."""
+    """The steps without moves to their operands' own homes, unless one of the two is written or the copy is
+    returned."""
     newest = newest_values(program)
     independent = overwritten(program).union(program.results)
     for step in program.steps:
@@ -37,7 +38,7 @@ def folded(program: Program, same: dict[int, int]) -> Iterator[Step]:
 
 
 class DeviceSequence(NamedTuple):
-    """Steps of one device in a row, or a step that is no op; and the moves to other devices behind it."""
+    """Consecutive steps of one device, or a step that is no op; and the moves to other devices after them."""
 
     device: int
     steps: list[Step]
@@ -45,11 +46,11 @@ class DeviceSequence(NamedTuple):
 
 
 def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> Iterator[Step]:
-    """The steps, each move to another device right behind the stretch with the step that makes its operand.
+    """The steps, with each move to another device right after the stretch with the step that makes its operand.
 
     A move in the middle of a stretch would cut the segment that it may become.
     """
-    stretches = [DeviceSequence(NO_DEVICE, [], [])]  # the first one stands for what comes from outside
+    stretches = [DeviceSequence(NO_DEVICE, [], [])]  # the first one stands for values from outside
     places = dict.fromkeys(range(program.inputs), 0)
     for step in steps:
         value = origin(step.operands[0], same) if step.op == MOVE else -1
@@ -68,7 +69,7 @@ def in_time(program: Program, steps: Iterable[Step], same: dict[int, int]) -> It
 
 
 def begins(step: Step, last: DeviceSequence) -> bool:
-    """Does the step begin another stretch? It does behind a move that was there before."""
+    """Return whether the step begins another stretch. It does after a move that was there before."""
     return bool(last.moves) or step.op in NO_OPS or step.device != last.device
 
 
