@@ -1,8 +1,8 @@
-"""Routines: programs that run as one message. Below admission, which takes the messages.
+"""Routines: programs that run as one message. Admission, which takes the messages, imports this package.
 
-- `programs`: programs and routines of a session, from its messages, with what may be refused
+- `programs`: programs and routines of a session, built from its messages and checked
 - `publishing`: routines under names, for other sessions
-- `compiling/`: from a program to segments, and from these to calls in memory that is laid out
+- `compiling/`: cutting a program into segments, and compiling a segment to calls in planned memory
 - `running/`: RunRoutine, which runs a segment
-- `op_by_op/`: a run as the messages of its ops: what every run may fall back to, and what it has to equal
+- `op_by_op/`: a run as the messages of its ops: the fallback for every run, which defines its results
 """

@@ -1,6 +1,6 @@
-"""Programs and routines of a session: made from its messages, kept by their ids, checked before a run.
+"""Programs and routines of a session, for both engines: built from its messages, kept by id, checked before a run.
 
-For both engines. Whatever is wrong with a program or a link is kept under its id, as an error that each run gets.
+An error in a program or a link is kept under its id, and each run gets that error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...interpreter.wire.limits import Limits
 from ...interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
 from ..model.linked import SessionProgram
 
-RECORDS = 64  # in one message: some hundred microseconds, during which no other session is served
-REFUSED = 2  # a session may have that many times its quota of ids; those beyond the quota stand for refused ones
+RECORDS = 64  # in one message: some hundred microseconds, during which other sessions wait
+REFUSED = 2  # times the quota: the ids that a session may have, refused programs and routines included
 
 
 class ProgramSession(Protocol):
-    """A session of either engine, for programs."""
+    """A session of either engine, as a holder of programs."""
 
     limits: Limits
     newest: int
@@ -36,7 +36,7 @@ class ProgramSession(Protocol):
 
 
 def add_part(session: ProgramSession, message: ProgramPart, infer: InferCache | None) -> None:
-    """Add records to a program, which the first of them defines."""
+    """Add records to a program; the first message with an id creates the program."""
     id_, records = message
     if id_ not in session.programs:
         check_new_id(session, id_, session.programs)
@@ -57,11 +57,11 @@ def add_part(session: ProgramSession, message: ProgramPart, infer: InferCache | 
 
 
 def add_records(session: ProgramSession, reader: RecordsReader, records: Sequence[Any]) -> RecordsReader | Program:
-    """The reader with these records added, or the program that they end."""
+    """Add records to a reader; return the reader, or the program if these records complete it."""
     program = None
     for record in records:
         if program is not None:
-            raise ProtocolError("records behind the one that says what the program returns")
+            raise ProtocolError("records after the last record of a program, which lists its results")
         before = reader.weight()
         program = reader.add(record)
         session.steps += reader.weight() - before
@@ -70,7 +70,7 @@ def add_records(session: ProgramSession, reader: RecordsReader, records: Sequenc
 
 
 def link(session: ProgramSession, message: Link, devices: Collection[str]) -> None:
-    """Link a program to devices, which have these names."""
+    """Link a program to devices. `devices`: the names of all devices of the machine."""
     check_new_id(session, message.id, session.routines)
     try:
         check_count(session, session.routines, "routines", 1)
@@ -80,7 +80,7 @@ def link(session: ProgramSession, message: Link, devices: Collection[str]) -> No
 
 
 def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> SessionProgram:
-    """The linked program; or the error, if it cannot be linked."""
+    """The linked program. Raises the error if the program cannot be linked."""
     program = session.programs.get(message.program)
     if isinstance(program, TensordError):
         raise program.reraisable()
@@ -101,16 +101,16 @@ def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> 
 
 
 def check_new_id(session: ProgramSession, id_: int, there: Collection[int]) -> None:
-    """ProtocolError unless the id is new; QuotaError if no more of these can even stand for an error."""
+    """ProtocolError unless the id is new; QuotaError if there are too many ids, refused ones included."""
     if id_ <= session.newest:
         raise ProtocolError(f"id {id_} is not new: ids rise, the last one was {session.newest}")
     if len(there) >= REFUSED * session.limits.programs:
-        raise QuotaError(f"{len(there)} programs or routines, those that were refused included: release some")
+        raise QuotaError(f"{len(there)} programs or routines, including refused ones: release some")
     session.newest = id_
 
 
 def check_count(session: ProgramSession, there: Collection[int], what: str, more: int = 0) -> None:
-    """QuotaError if there are more of them than the session may have."""
+    """QuotaError if the session has more programs or routines than its quota."""
     quota = session.limits.programs
     if len(there) + more > quota:
         raise QuotaError(
@@ -119,7 +119,7 @@ def check_count(session: ProgramSession, there: Collection[int], what: str, more
 
 
 def check_steps(session: ProgramSession, more: int = 0) -> None:
-    """QuotaError if the session's programs and routines have more steps than it may have."""
+    """QuotaError if the session's programs and routines have more steps than its quota."""
     quota = session.limits.steps
     if session.steps + more > quota:
         raise QuotaError(
@@ -134,19 +134,19 @@ def routine_of(session: ProgramSession, id_: int) -> SessionProgram:
     if isinstance(routine, TensordError):
         raise routine.reraisable()
     if routine is None:
-        state = "was released, or is none" if 0 < id_ <= session.newest else "was never linked"
+        state = "was released, or never was a routine" if 0 < id_ <= session.newest else "was never linked"
         raise ProtocolError(f"routine {id_} {state}")
     return routine
 
 
 def check_run(routine: SessionProgram, message: Run, metas: Sequence[Meta | None], newest: int) -> None:
-    """ProtocolError unless a run has what its program takes. `metas`: of the inputs, None for one not known yet."""
+    """ProtocolError if a run does not fit its program. `metas`: of the inputs; None for one that is not known yet."""
     program = routine.program
     _, inputs, numbers, outputs, effects, _ = message
     given = (len(inputs), len(numbers), len(outputs), len(effects))
     if given != program.counts:
         raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {program.counts}")
-    for meta, wanted in zip(metas, program.metas, strict=False):  # where those of the inputs come first
+    for meta, wanted in zip(metas, program.metas, strict=False):  # the inputs' metas come first in the program
         if meta is not wanted and meta is not None:
             raise ProtocolError(f"an input is {meta}, but its program's {wanted}")
     if tuple(map(type, numbers)) != program.number_types:
@@ -160,13 +160,13 @@ def check_run(routine: SessionProgram, message: Run, metas: Sequence[Meta | None
 
 
 def check_in_group(routine: SessionProgram) -> None:
-    """MetadataError for a routine with control flow: it waits for values, and a group for nothing."""
+    """MetadataError for a routine with control flow, which waits for values; a group cannot wait."""
     if routine.program.asks:
-        raise MetadataError("control flow waits for values, which a group does not: run it outside of the group")
+        raise MetadataError("control flow waits for values, and a group cannot: run the routine outside of the group")
 
 
 def drop(session: ProgramSession, id_: int) -> SessionProgram | None:
-    """Release a program or a routine, if there is one with that id; the routine. Those of a released program go on."""
+    """Release the program or routine with this id, if any; return the routine. A routine outlives its program."""
     program = session.programs.pop(id_, None)
     if isinstance(program, Program | RecordsReader):
         session.steps -= weight_of(program)
@@ -178,7 +178,7 @@ def drop(session: ProgramSession, id_: int) -> SessionProgram | None:
 
 
 def written_by(routine: SessionProgram, message: Run) -> list[int]:
-    """The ids of the tensors that a run writes, as far as they are known: it may have too few inputs."""
+    """The ids of the tensors that a run writes; none if its number of inputs is wrong."""
     program = routine.program
     if len(message.inputs) != len(program.parameters):
         return []
@@ -187,7 +187,7 @@ def written_by(routine: SessionProgram, message: Run) -> list[int]:
 
 
 def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
-    """How many steps the runs among these messages have, at the most. Programs and links may be among them, too."""
+    """The largest possible number of steps of the runs in these messages, which may contain programs and links, too."""
     records: Counter[int] = Counter()
     linked: dict[int, int] = {}
     found = 0
@@ -205,14 +205,14 @@ def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
 
 
 def size_of(program: RecordsReader | Program | TensordError | None) -> int:
-    """How many steps it has."""
+    """The number of steps of a program."""
     if isinstance(program, Program):
         return len(program.steps)
     return program.steps if isinstance(program, RecordsReader) else 0
 
 
 def weight_of(program: RecordsReader | Program | TensordError) -> int:
-    """Its weight in the quota of steps."""
+    """The weight of a program in the quota of steps."""
     if isinstance(program, Program):
         return program.weight
     return program.weight() if isinstance(program, RecordsReader) else 0

@@ -1,8 +1,8 @@
-"""Routines under names: what a session publishes of one, and what another one is told of it. For both engines.
+"""Routines under names, for both engines: publishing a routine, and describing a published one to another session.
 
-Another session makes a routine of its own of what it is told, by the same messages as any routine; so its quotas count
-it, and it goes with that session. The tensors that the routine captures are shared: they get ids there, as published
-tensors do.
+The other session builds a routine of its own from the description, with the same messages as for any routine. So the
+routine counts in that session's quotas, and ends with that session. The tensors that the routine captures are shared:
+they get ids in the other session, like published tensors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class WithMeta(Protocol):
 
     @property
     def meta(self) -> Meta | None:
-        """None if it is not known yet."""
+        """The tensor's meta; None if it is not known yet."""
 
 
 Kind = TypeVar("Kind", bound=WithMeta)
-ROUTINE = "routine"  # what an answer about one begins with
+ROUTINE = "routine"  # the first item of an answer about a routine
 
 
 class Publisher(ProgramSession, Protocol):
@@ -43,7 +43,7 @@ class Publisher(ProgramSession, Protocol):
 
 
 def keep_convention(session: ProgramSession, message: Convention) -> None:
-    """Note how a routine is called. ProtocolError for what is no convention for its program."""
+    """Store the calling convention of a routine. ProtocolError if it does not fit the program."""
     routine = routine_of(session, message.routine)
     decode(message.convention, routine.program)
     more = weight_of(message.convention) - routine.extra
@@ -54,8 +54,7 @@ def keep_convention(session: ProgramSession, message: Convention) -> None:
 
 
 def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind]) -> Published[Kind]:
-    """The value that is published for an id of a tensor or a routine. `tensor_of`: the tensor behind an id; it raises
-    for none."""
+    """The value to publish for the id of a tensor or a routine. `tensor_of` returns the tensor of an id, or raises."""
     if id_ not in session.routines:
         return Published((tensor_of(session, id_),))
     routine = routine_of(session, id_)
@@ -64,7 +63,7 @@ def published(session: Publisher, id_: int, tensor_of: Callable[[Any, int], Kind
 
 
 def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence[Meta | None]) -> PublishedRoutine:
-    """A routine as others get it. `metas`: of the tensors that it captures.
+    """The published form of a routine. `metas`: of the tensors that the routine captures.
 
     MetadataError if the routine calls functions of its publisher.
     """
@@ -84,7 +83,7 @@ def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence
 
 
 def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
-    """The texts behind the numbers of a program's lines, as far as the session knows them."""
+    """The texts of a program's location numbers, as far as the session knows them."""
     found: dict[Any, str] = {}
     pending = [program]
     while pending:
@@ -99,7 +98,7 @@ def lines_of(session: Publisher, program: Program) -> dict[Any, str]:
 
 
 def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> list[Kind]:
-    """New tensors with the present values: of one tensor one, however often it is there."""
+    """Snapshots of tensors, in order. A tensor that occurs several times gets one snapshot."""
     made = {tensor: snapshot_of(tensor) for tensor in dict.fromkeys(tensors)}
     return [made[tensor] for tensor in tensors]
 
@@ -121,7 +120,7 @@ def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Call
 
 
 def slices(heads: list[Any], routines: Sequence[PublishedRoutine]) -> Iterator[list[Any]]:
-    """The answer about routines, piece by piece."""
+    """The answer about routines, in slices."""
     yield heads
     for routine in routines:
         records = wire_records(routine.program, routine.lines.get)

@@ -167,7 +167,7 @@ MANY = records_of(chain_of(63))  # with its parameter and what it returns 65 rec
     ("parts", "match"),
     [
         ([MANY], "65 records in one message; 64 are allowed"),
-        ([[*records_of(chain_of(1)), *records_of(chain_of(1))]], "records behind the one that says"),
+        ([[*records_of(chain_of(1)), *records_of(chain_of(1))]], "records after the last record"),
         ([records_of(chain_of(1)), records_of(chain_of(1))], "is complete"),
         ([[("negative", (7,), (), 0, None, 1)]], "no value %7"),
         ([[("no_such_op", (), (), 0, None, 1)]], "no_such_op"),
@@ -237,7 +237,7 @@ def test_ids_of_programs_and_routines_rise(bare: Bare) -> None:
         ({"inputs": (1, 99)}, "tensor 99 was never defined"),
         ({"inputs": (1, 2)}, "an input is"),
         ({"routine": 99}, "routine 99 was never linked"),
-        ({"routine": 1}, "routine 1 was released, or is none"),
+        ({"routine": 1}, "routine 1 was released, or never was a routine"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused_as_a_whole(bare: Bare, change: dict[str, Any], match: str) -> None:

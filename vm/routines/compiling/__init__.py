@@ -1,8 +1,8 @@
-"""From a program to segments, and from these to calls in memory that is laid out.
+"""Cutting a program into segments, and compiling each segment to calls in planned memory.
 
-- `passes`: programs after their passes, and `compiled`: what is compiled of programs; for all sessions
+- `passes`: programs after their passes; `compiled`: compiled parts of programs; both are caches for all sessions
 - `segments`: cutting a program into segments and single steps
-- `recipe`: compiling a segment: its memory, its calls; `arena`: offsets in its memory; `layouts`: views
-- `liveness`: the uses of its values
-- `inside`: a compiled segment as the trace has it
+- `recipe`: compiling a segment: its memory and its calls; `arena`: offsets in its memory; `layouts`: its views
+- `liveness`: the uses of a segment's values
+- `inside`: the trace's record of a compiled segment
 """

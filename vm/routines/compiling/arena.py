@@ -1,9 +1,9 @@
-"""The arena of a segment: one block of memory for the values that nobody outside sees.
+"""The arena of a segment: one block of memory for the values that are used only inside the segment.
 
-While a segment is laid out, each of its *parts* has an address of its own, so that values are told apart by addresses.
-Their offsets in memory are planned at the end, when it is known how long each is used: large ones first, each at the
-lowest offset that is free as long as it lives. Source: the greedy-by-size planner of TensorFlow Lite (Pisarchyk and
-Lee, arXiv 2001.03288).
+While a segment is laid out, each *part* of the arena has an address of its own, so that addresses identify values. The
+parts' offsets in memory are planned at the end, when their lifetimes are known: large parts first, each at the lowest
+offset that is free during its lifetime. Source: the greedy-by-size planner of TensorFlow Lite (Pisarchyk and Lee,
+arXiv 2001.03288).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 ALIGNMENT: Final = 64
-TOGETHER: Final = 256  # parts: the time grows with the square of their number
+TOGETHER: Final = 256  # parts planned together: the time grows with the square of their number
 
 
 class ArenaPart:
-    """Bytes of one value, or of several one after the other. It lives from step `first` until step `last`."""
+    """Bytes of one value, or of several values in turn. It lives from step `first` until step `last`."""
 
     __slots__ = ("address", "first", "last", "offset", "size")
 
@@ -26,12 +26,15 @@ class ArenaPart:
         self.size = size
         self.first = first
         self.last = first
-        self.offset = -1  # until it is planned
+        self.offset = -1  # not planned yet
 
 
 class Arena:
-    """Parts, in the order of their addresses. `now`: the step that is laid out. `size`: once it is planned. `shares`:
-    may parts that do not live at the same time share bytes? `alignment`: of each part, in bytes."""
+    """Parts, in the order of their addresses.
+
+    `now`: the step that is being laid out. `size`: bytes, known after `plan`. `shares`: whether parts with disjoint
+    lifetimes may share bytes. `alignment`: of each part, in bytes.
+    """
 
     def __init__(self, *, shares: bool = True, alignment: int = ALIGNMENT) -> None:
         self.shares = shares
@@ -43,7 +46,7 @@ class Arena:
         self._end = 0
 
     def allocate(self, nbytes: int) -> int:
-        """The address of a new part of so many bytes."""
+        """The address of a new part of `nbytes`."""
         size = max(-(-nbytes // self.alignment), 1) * self.alignment
         address = self._end
         self._end += size
@@ -52,27 +55,29 @@ class Arena:
         return address
 
     def part_of(self, address: int) -> ArenaPart:
-        """The part that an address lies in."""
+        """The part that contains an address."""
         return self._parts[bisect_right(self._addresses, address) - 1]
 
     def keep(self, address: int, last: int) -> None:
-        """The part with that address is used until that step."""
+        """Extend the lifetime of the part with this address to the step `last`."""
         part = self.part_of(address)
         part.last = max(part.last, last)
 
     @property
     def parts(self) -> int:
-        """How many parts it has."""
+        """The number of parts."""
         return len(self._parts)
 
     @property
     def unshared(self) -> int:
-        """The bytes of all parts together."""
+        """The bytes of all parts together, without sharing."""
         return self._end
 
     def plan(self) -> None:
-        """Give each part its offset: its address, or one where others were before. So many parts are planned together,
-        the smaller ones behind the larger ones."""
+        """Give each part its offset: its address, or, with sharing, an offset that other parts use at other times.
+
+        Parts are planned in groups of `TOGETHER`, in order of decreasing size; each group lies behind the one before.
+        """
         if not self.shares:
             for part in self._parts:
                 part.offset = part.address
@@ -84,13 +89,13 @@ class Arena:
             self.size = max(part.offset + part.size for part in parts[: start + TOGETHER])
 
     def offset_of(self, address: int) -> int:
-        """Where an address lies, once that is planned."""
+        """The offset of an address in the planned arena."""
         part = self.part_of(address)
         return part.offset + address - part.address
 
 
 def place(parts: Sequence[ArenaPart], least: int) -> None:
-    """Give parts their offsets, from `least` on, in this order: each the lowest that is free as long as it lives."""
+    """Give parts, in this order, the lowest offset of at least `least` that is free during their lifetime."""
     placed: list[ArenaPart] = []  # by offset
     for part in parts:
         offset = least

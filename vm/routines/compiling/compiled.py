@@ -1,9 +1,9 @@
-"""Compiled programs, for all sessions: where they are cut, their fusions, and the recipes of their segments.
+"""A cache of compiled programs for all sessions: their pieces, their fusions, and the recipes of their segments.
 
-Nothing of it belongs to a session. It depends on the program, to the last bit of its constants, on the devices, and on
-the passes; so it is found by the program's digest, and by these. Lines are no part of the digest, and recipes know
-steps by their numbers: each session looks lines up in the program that it has sent itself. What a routine has taken
-over stays with the routine, also when it is forgotten here.
+Compiled parts belong to no session. They depend on the program, to the last bit of its constants, on the devices, and
+on the passes; so their key is the program's digest with the devices and the passes. The digest ignores lines, and
+recipes refer to steps by number: each session finds lines in the program that it sent itself. A routine keeps the
+compiled parts that it uses, even if this cache drops them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ....interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
 
-# What programs weigh, in steps, of some 2 KiB each: all of them, of which the one that was used least recently is
-# forgotten first.
-KEPT = 1 << 14
-LARGEST = 1 << 11  # steps of a program: to make the digest of a larger one would hold others up
+KEPT = 1 << 14  # steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first
+LARGEST = 1 << 11  # steps of a program: the digest of a larger one would delay other sessions
 
 
 class Compiled:
-    """The compiled parts of one program on certain devices. `pieces`: None until it is cut; `recipes`: by the first
-    step
-    of their pieces, None for one that can only run op by op."""
+    """The compiled parts of one program on certain devices.
+
+    `pieces`: None until the program is cut. `recipes`: by the first step of the piece; None for a piece that can only
+    run op by op.
+    """
 
     __slots__ = ("fusions", "pieces", "recipes", "steps")
 
@@ -37,13 +37,13 @@ class Compiled:
         self.recipes: dict[int, Recipe | None] = {}
 
     def whole(self) -> bool:
-        """Is there nothing left to compile?"""
+        """Whether all segments are compiled."""
         pieces = self.pieces
         return pieces is not None and all(piece.start in self.recipes for piece in pieces if len(piece) >= SHORTEST)
 
 
 class CompiledPrograms:
-    """The compiled parts of the programs that were used last. `kept`: how many steps they may have in all."""
+    """The compiled parts of the most recently used programs. `kept`: the limit of steps of all of them."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
@@ -51,7 +51,7 @@ class CompiledPrograms:
         self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
     def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = IN_SEGMENTS) -> Compiled:
-        """The compiled parts of that program, with these passes in its segments; empty at first."""
+        """The compiled parts of a program, with these passes in its segments; empty for a new program."""
         steps = max(program.weight, 1)
         if steps > min(LARGEST, self.kept):
             return Compiled(steps)

@@ -1,4 +1,7 @@
-"""A compiled segment as a trace has it: plain values, without kernels. `tracing.analysis.inside_check` checks them."""
+"""The trace's record of a compiled segment: plain values, without kernels.
+
+`tracing.analysis.inside_check` checks the records.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def segment_record(program: Program, recipe: Recipe) -> SegmentRecord:
 def call_record(
     op: str, steps: tuple[int, ...], given: Iterable[int], made: Iterable[int], call: KernelStep
 ) -> CallRecord:
-    """The record of a call that is given these values, and makes those."""
+    """The record of a call with its operands (`given`) and its results (`made`)."""
     places = [place_record(argument) for argument in call.arguments]
     values = (*given, *made)
     placed = [PlacedRecord(value, place) for value, place in zip(values, places, strict=True)]

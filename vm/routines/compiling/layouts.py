@@ -1,4 +1,4 @@
-"""Views in a segment: where they lie in the memory of the value that they are views of in the end, their *root*."""
+"""Layouts of the views in a segment: offset and strides in the memory of the *root*, which is no view itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ViewLayout(NamedTuple):
 
 
 class LeavingView(NamedTuple):
-    """A view that is used beyond its segment: its variable, that of its root, and how it lies there."""
+    """A view that is used beyond its segment: its variable, the variable of its root, and its layout there."""
 
     variable: int
     base: int
@@ -30,7 +30,7 @@ class LeavingView(NamedTuple):
 
 
 def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[int, ViewLayout]:
-    """The layout of each value that is a view; a value that strides cannot express is copied, and is no view."""
+    """The layout of each value that is a view. A value that strides cannot express is a copy, and is not included."""
     found: dict[int, ViewLayout] = {}
     for position, plan in zip(steps, plans, strict=True):
         if is_view(program, position):
@@ -42,7 +42,7 @@ def layouts_of(program: Program, steps: Piece, plans: Sequence[Plan]) -> dict[in
 
 
 def layout_of(program: Program, found: dict[int, ViewLayout], base: int, value: int, plan: Plan) -> ViewLayout | None:
-    """How a view of a value lies; None if it has to be a copy."""
+    """The layout of a view of `base`; None if the value has to be a copy."""
     under, meta, view = program.metas[base], program.metas[value], plan.op.view
     if under is None or meta is None or view is None:
         return None

@@ -1,4 +1,4 @@
-"""The uses of a segment's values, inside and outside, up to the last one; and the dependences among the values."""
+"""Liveness of a segment's values: their last uses, inside and outside of the segment, and their dependences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ....interpreter.programs.program import Program
 from .layouts import ViewLayout
 from .segments import Piece
 
-NEVER: Final = 1 << 60  # the last use of what is used beyond the segment
+NEVER: Final = 1 << 60  # the last use of a value that is used beyond the segment
 
 
 def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dict[int, int]:
-    """For each value the last step of the segment that uses it; NEVER if it is used beyond.
+    """For each value, the last step of the segment that uses it; NEVER if the value is used beyond the segment.
 
-    `runs_at`: the steps that run with a later one, with that one.
+    `runs_at`: for each step of a fusion, the step at which the fusion runs.
     """
     uses: dict[int, int] = {}
     for position in steps:
@@ -34,10 +34,10 @@ def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dic
 def outside_of(
     program: Program, steps: Piece, layouts: Mapping[int, ViewLayout]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
-    """The variables from outside that a segment only reads, those that it writes, and new ones that live beyond it.
+    """The variables that a segment only reads, those that it writes, and the new ones that live beyond the segment.
 
-    And for each of the first two sorts the value that it has at first. `layouts`: of views, which are no variables to
-    be made: what they are views of lives as long as they do.
+    The fourth item is the first value of each variable of the first two kinds. `layouts`: those of views. A view is no
+    variable of the third kind: its root is one, and lives as long as the view.
     """
     variables = program.variables
     inner: dict[int, int] = {}  # variable -> its newest value
@@ -62,7 +62,10 @@ def outside_of(
 
 
 def overwritten_by(program: Program, fusion: Fusion, value: int) -> int | None:
-    """The value from outside, or needed outside, over which a fusion writes an output; None for a new variable."""
+    """The value that an output of a fusion overwrites; None if the output is a new variable.
+
+    The overwritten value comes from outside of the fusion, or is needed there.
+    """
     makers = {program.steps[n].first: program.steps[n] for n in fusion.steps}
     while (into := makers[value].into) is not None:
         value = into[0]
@@ -72,7 +75,7 @@ def overwritten_by(program: Program, fusion: Fusion, value: int) -> int | None:
 
 
 def dependences(program: Program, fusion: Fusion) -> tuple[tuple[int, ...], ...]:
-    """For each output of a fusion the values from outside that it depends on, in the order in which steps read them."""
+    """For each output of a fusion, the values from outside on which the output depends, in the order of their reads."""
     needs: dict[int, dict[int, None]] = {}
     for position in fusion.steps:
         step = program.steps[position]

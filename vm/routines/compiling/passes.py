@@ -1,7 +1,7 @@
-"""Programs after their passes, for all sessions: applied once per program, found by its digest and the passes' names.
+"""A cache of programs after their passes, for all sessions. The key is the program's digest with the passes' names.
 
-What is kept has the places of the original's steps where those have their lines, so that each session gets its own
-lines in it.
+A program in the cache has, in place of each line, the place of the original step. A session gets a copy with the lines
+of its own program.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ....interpreter.programs.constructs import blocks_of
 from ....interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
 from ....interpreter.programs.program import MOVE, Program, Step
 
-KEPT: Final = 1 << 14  # steps of programs in all: the one that was used least recently is forgotten first
-LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, during which no other session is served
+KEPT: Final = 1 << 14  # steps of all programs in the cache; the least recently used program is dropped first
+LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, and other sessions wait meanwhile
 
 
 class Improved(NamedTuple):
-    """A program after passes: with places for lines, None if they have changed nothing. And what each has done."""
+    """A program after passes, with places instead of lines; None if unchanged. `applied`: the work of each pass."""
 
     program: Program | None
     applied: tuple[Applied, ...]
 
 
 class ImprovedPrograms:
-    """The programs that were used last. `kept`: how many steps they may have in all."""
+    """The most recently used programs. `kept`: the limit of steps of all of them."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
@@ -35,7 +35,7 @@ class ImprovedPrograms:
         self.found: OrderedDict[tuple[str, frozenset[str]], tuple[Improved, int]] = OrderedDict()
 
     def of(self, program: Program, passes: frozenset[str]) -> Improved:
-        """The program after these passes, its steps at its own lines."""
+        """The program after these passes, with its own lines."""
         chosen, steps = passes - IN_SEGMENTS, max(program.weight, 1)
         if not chosen or steps > min(LARGEST, self.kept):
             return Improved(None, ())
@@ -53,7 +53,7 @@ class ImprovedPrograms:
 
 
 def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
-    """Is there an op without a kernel on its device? Each such step has an error of its own, at its line."""
+    """Whether an op has no kernel on its device. Each such step gets an error of its own, at its line."""
     if not any(missing):
         return False
     if any(step.device >= 0 and step.op in missing[step.device] for step in program.steps):
@@ -62,14 +62,16 @@ def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
 
 
 def crowds(program: Program, memory: Sequence[int]) -> bool:
-    """Do the program's moves bring more to a device than half of its `memory`? Moves that come early would drive each
-    other out then, and come again."""
+    """Whether the program's moves bring more than half of its `memory` to a device.
+
+    If so, early moves would evict each other, and would be repeated.
+    """
     brought = moved_bytes(program)
     return any(2 * nbytes > memory[slot] for slot, nbytes in brought.items())
 
 
 def moved_bytes(program: Program) -> Counter[int]:
-    """How many bytes the moves bring to each device slot, as far as that is known; each in a block once."""
+    """The bytes that the moves bring to each device slot, as far as known. A move in a block counts once."""
     found: Counter[int] = Counter()
     for step in program.steps:
         if step.op == MOVE and step.results[0] is not None:
@@ -88,7 +90,10 @@ def improved(program: Program, passes: frozenset[str]) -> Improved:
 
 
 def at_places(program: Program, around: tuple[int, ...]) -> Program:
-    """The program with the places of its steps as their lines; in a block behind that of its step, and its number."""
+    """The program with places instead of lines.
+
+    The place of a step in a block follows the place of the step with the block, and the number of the block.
+    """
 
     def placed(step: Step, place: int) -> Step:
         blocks = [at_places(block, (*around, place, n)) for n, block in enumerate(step.blocks)]
@@ -98,7 +103,7 @@ def at_places(program: Program, around: tuple[int, ...]) -> Program:
 
 
 def at_lines_of(program: Program, found: Program) -> Program:
-    """The program that was found with the lines that the steps have in this one, in whose places they are."""
+    """The program `found` with the lines of `program` instead of places."""
 
     def placed(step: Step) -> Step:
         blocks = [at_lines_of(program, block) for block in step.blocks]
@@ -108,14 +113,14 @@ def at_lines_of(program: Program, found: Program) -> Program:
 
 
 def line_at(program: Program, places: tuple[int, ...]) -> Any:
-    """The line of the step at these places."""
+    """The line of the step at a place, which `at_places` describes."""
     place, *inside = places
     step = program.steps[place]
     return line_at(step.blocks[inside[0]], tuple(inside[1:])) if inside else step.location
 
 
 def with_steps(program: Program, steps: list[Step]) -> Program:
-    """The program with these steps, which differ in their lines alone."""
+    """A copy of the program with these steps, which differ only in their lines."""
     found = copy(program)
     found.steps = tuple(steps)
     return found

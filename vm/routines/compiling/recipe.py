@@ -1,11 +1,11 @@
-"""Compiling a segment: where each of its values lies, and which kernels are called on what.
+"""Compiling a segment: the place of each value in memory, and the calls of kernels with their arguments.
 
 A value lies in the memory of an operand (a tensor from outside, or a result), or at an offset in the segment's *arena*,
-one block of memory for all that nobody outside sees. Offsets are planned by liveness: a value's bytes serve others once
-the value is used no more. A view lies where its base does. An elementwise op writes over an operand that dies with it,
-as it would op by op.
+one block of memory for all values that are used only inside. Offsets are planned by liveness: other values reuse a
+value's bytes after its last use. A view lies in the memory of its base. An elementwise op overwrites an operand that
+dies with it, as it does op by op.
 
-The kernels are those of the ops' plans, so a segment computes the same bits.
+The kernels are those of the ops' plans, so a segment computes the same bits as its ops one by one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ARENA: Final = -1  # as a slot
 
 
 class BufferSlice(NamedTuple):
-    """Where a value lies: in the memory of the operand in a slot, or in the arena, at an offset.
+    """The place of a value: an offset in the memory of the operand in a slot, or in the arena.
 
-    `strides` is None for a packed value. `whole`: it is the very array of its operand, whatever its layout.
+    `strides` is None for a packed value. `whole`: the value is the operand's array itself, whatever its layout.
     """
 
     slot: int
@@ -44,7 +44,7 @@ class BufferSlice(NamedTuple):
 class KernelStep(NamedTuple):
     """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the results' places last.
 
-    `results` are the values that it makes; `reads` are for each of them the values that it depends on.
+    `results`: the values that the call makes. `reads`: for each result, the values on which it depends.
     """
 
     step: int
@@ -62,13 +62,13 @@ PlaceOrNumber = TypeVar("PlaceOrNumber", BufferSlice, BufferSlice | int)
 class Recipe(NamedTuple):
     """A compiled segment.
 
-    Its operands come in the order of `reads`, `written`, `made`: variables from outside that it only reads, those that
-    it writes, new ones that live beyond it. `firsts`: the first value of each read and written one; `finals`: the last
-    value of each written and made one. `packed`: slots of operands that have to be packed, since views of them are
-    taken. `bases`: of each view, the value that it is a view of. `places`: where each value lies. `views`: those that
-    are used beyond the segment; `passing`: what is made for them alone. `dying`: operands that are inner values of the
-    program, and used here for the last time. `parts`: values with memory of their own in the arena, of so many bytes
-    together (`unshared`); `forwarded`: those that are written over an operand.
+    The operands come in the order of `reads`, `written`, `made`: variables that the segment only reads, variables that
+    it writes, and new ones that live beyond it. `firsts`: the first value of each read and written variable; `finals`:
+    the last value of each written and made one. `packed`: slots of operands that have to be packed, since the segment
+    takes views of them. `bases`: the base of each view. `places`: the place of each value. `views`: those that are
+    used beyond the segment; `passing`: the variables that are made only as roots of such views. `dying`: operands that
+    are inner values of the program, and have their last use here. `parts`: the number of values with memory of their
+    own in the arena, and `unshared`: the bytes of these; `forwarded`: the number of values that overwrite an operand.
     """
 
     steps: Piece
@@ -101,10 +101,9 @@ def compile_segment(
     fusions: Sequence[Fusion] = (),
     passes: frozenset[str] = IN_SEGMENTS,
 ) -> Recipe | None:
-    """The recipe of a segment; None if its values cannot be laid out, so that it has to run op by op.
+    """The recipe of a segment; None if its values cannot be laid out, so that the segment has to run op by op.
 
-    `plans`: of the ops, in order; `fusions`: of the program, those of the segment among them; `passes`: the names of
-    those that may be used.
+    `plans`: of the ops, in order. `fusions`: all fusions of the program. `passes`: the names of the allowed passes.
     """
     inside = [fusion for fusion in fusions if fusion.steps[0] in steps and fusion.steps[-1] in steps]
     return Compiler(program, steps, plans, inside, passes).compile()
@@ -127,7 +126,7 @@ class Compiler:
         self.steps = steps
         self.plans = plans
         self.fusions_at = {fusion.steps[-1]: fusion for fusion in fusions}
-        # The steps of fusions -> the last one, at which the fusion runs.
+        # A step of a fusion -> the fusion's last step, at which the fusion runs.
         self.runs_at = {position: fusion.steps[-1] for fusion in fusions for position in fusion.steps}
         self.uses = last_uses(program, steps, self.runs_at)
         self.layouts = layouts_of(program, steps, plans)
@@ -180,9 +179,9 @@ class Compiler:
         )
 
     def step(self, position: int, plan: Plan) -> list[KernelStep] | None:
-        """Lay out the results of a step; its calls, none for a view. None if that is not possible."""
+        """Lay out the results of a step, and return its calls: none for a view. None if no layout is possible."""
         step = self.program.steps[position]
-        if position in self.runs_at:  # with a later step
+        if position in self.runs_at:  # the step runs with a later one
             return []
         if step.first in self.layouts:
             self.lay_view(step.first, step.operands[0])
@@ -209,7 +208,7 @@ class Compiler:
         return [filled, call._replace(arguments=(new, *inputs[1:], new))]
 
     def fusion(self, fusion: Fusion, plan: Plan) -> list[KernelStep] | None:
-        """Lay out the results of a fusion; its call. None if one of them has to be written where another value lies."""
+        """Lay out the results of a fusion, and return its call. None if a result would overwrite a value in use."""
         position = fusion.steps[-1]
         inputs = [operand if operand < 0 else self.place(operand) for operand in fusion.inputs]
         places = []
@@ -231,20 +230,20 @@ class Compiler:
         return [KernelStep(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
 
     def dying(self) -> tuple[int, ...]:
-        """The variables from outside that die in the segment."""
+        """The operands from outside that have their last use in the segment."""
         dead = {variable for position in self.steps for variable in self.program.last_uses[position]}
         return tuple(variable for variable in (*self.reads, *self.written) if variable in dead)
 
     # -- places --------------------------------------------------------------------------------------------------------
 
     def planned(self, place: PlaceOrNumber) -> PlaceOrNumber:
-        """A place with its offset in the arena, where that has had an address."""
+        """A place with its planned offset in the arena instead of its address."""
         if isinstance(place, int) or place.slot != ARENA:
             return place
         return place._replace(offset=self.arena.offset_of(place.offset))
 
     def place(self, value: int) -> BufferSlice:
-        """Where a value lies; one from outside in its operand."""
+        """The place of a value; of one from outside, its operand."""
         found = self.places.get(value)
         if found is None:
             found = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
@@ -262,7 +261,7 @@ class Compiler:
             self.arena.keep(part, self.uses.get(value, -1))
 
     def lay_view(self, value: int, base: int) -> None:
-        """Put a view where its root lies."""
+        """Place a view in the memory of its root."""
         root, offset, strides = self.layouts[value]
         under = self.place(root)
         if under.whole:
@@ -271,7 +270,7 @@ class Compiler:
         self.bases[value] = base
 
     def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> BufferSlice:
-        """Memory for a new value: its result's, an operand's that dies here, or a piece of the arena."""
+        """The place of a new value: the memory of a result, that of a dying operand, or a new part of the arena."""
         meta = self.meta(value)
         if value in self.slots:
             return self.fresh_place(value)
@@ -288,7 +287,7 @@ class Compiler:
         return self.fresh_place(value)
 
     def fresh_place(self, value: int) -> BufferSlice:
-        """Memory that nothing else is in: the result's, or a piece of the arena."""
+        """A place that contains no other value: the memory of a result, or a new part of the arena."""
         meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
         if slot is None:
             place = BufferSlice(ARENA, self.arena.allocate(meta.nbytes), None, meta)
@@ -298,23 +297,23 @@ class Compiler:
         return place
 
     def own_place(self, value: int) -> BufferSlice | None:
-        """New memory for a variable that has shared that of another value; None if it has to stay where it is."""
+        """A place of its own for a variable that has shared memory; None if the variable cannot move."""
         slot = self.slots.get(self.program.variables[value])
         if slot is not None and ((slot, 0) in self.held or slot < len(self.reads) + len(self.written)):
             return None
         return self.fresh_place(value)
 
     def is_shared(self, value: int, position: int) -> bool:
-        """Is there another value in the same memory that this step or a later one uses?"""
+        """Whether the value's memory contains another value that this step or a later one uses."""
         place = self.places[value]
         part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
         held, uses = self.held[(place.slot, part)], self.uses
-        held[:] = [other for other in held if uses.get(other, -1) >= position]  # the others are used no more
+        held[:] = [other for other in held if uses.get(other, -1) >= position]  # drops dead values
         return any(other != value for other in held)
 
 
 def known_meta(program: Program, value: int) -> Meta:
-    """The meta of a value, which is known in a segment."""
+    """The meta of a value in a segment; such metas are known."""
     meta = program.metas[value]
     if meta is None:
         raise AssertionError("the values of a segment have known metas")
@@ -322,12 +321,12 @@ def known_meta(program: Program, value: int) -> Meta:
 
 
 def fill(old: Any, new: Any) -> None:
-    """Give a variable memory of its own, before a part of it is written."""
+    """Copy a variable to memory of its own, before a part of it is written."""
     new[...] = old
 
 
-class ResultsFailed(Exception):  # noqa: N818 - some of them, named after what happened
-    """Some results of a kernel failed alone. `failures`: for each result its error, or None."""
+class ResultsFailed(Exception):  # noqa: N818 - named after the event
+    """Some results of a kernel failed, others did not. `failures`: the error of each result, or None."""
 
     def __init__(self, failures: Sequence[BaseException | None]) -> None:
         super().__init__()
@@ -335,7 +334,7 @@ class ResultsFailed(Exception):  # noqa: N818 - some of them, named after what h
 
 
 def reporting(kernel: BoundKernel) -> BoundKernel:
-    """A kernel with several results, which raises ResultsFailed where it would return errors in their places."""
+    """Wrap a kernel with several results: raise ResultsFailed if the kernel returns errors in the place of some."""
 
     def run(*arrays: Any) -> None:
         found = kernel(*arrays)

@@ -1,7 +1,7 @@
 """Cutting a program into pieces: segments, which run as one instruction each, and single steps, which do not.
 
-A segment has ops of one device that need nothing from the host in between: no move, no print, no shape that data
-decide.
+A segment consists of ops on one device that need nothing from the host in between: no move, no print, and no shape
+that depends on data.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ....interpreter.programs.fusion import Fusion
 from ....interpreter.programs.program import COLLECTIVES, EFFECT, HOST_CALL, MOVE, NO_OPS, PRINT, Program
 from ....interpreter.schema.opdef import DECIDED, find
 
-LONGEST = 512  # steps of a segment: to compile it takes some milliseconds, during which no other session is served
-SLICE = 1 << 11  # steps that are looked at in one go, to cut a program
-SHORTEST = 2  # steps of one that is worth an instruction of its own, besides views
-# Work of a segment, in element operations: some ten milliseconds, for which it may hold a stream. A longer kernel is
-# alone.
+LONGEST = 512  # steps of a segment: its compilation takes some milliseconds, and other sessions wait meanwhile
+SLICE = 1 << 11  # steps that are examined without a pause when a program is cut
+SHORTEST = 2  # steps of a segment that is worth an instruction of its own; views do not count
+# Work of a segment, in element operations: some ten milliseconds, during which the segment may occupy a stream. A
+# larger kernel is a segment of its own.
 LARGEST = 100_000_000
-# A segment that would else end within a fusion, which cut is none, has up to so many times the work, or so many steps.
+# A cut would break a fusion. To end behind one, a segment may have `BEYOND` times the work, or `LATEST` steps.
 BEYOND = 4
 LATEST = LONGEST * 5 // 4
-PER_SECOND = 100 * LARGEST  # of work
+PER_SECOND = 100 * LARGEST  # work per second
 
 NO_KERNEL = {
     MOVE: "a move to a device",
@@ -36,20 +36,20 @@ NO_KERNEL = {
 
 # A single step, or the steps of a segment.
 Piece: TypeAlias = range
-# The work of a step, by its position, if it may run inside a segment on its device; else -1.
+# The work of a step, by its position, if the step may run inside a segment on its device; otherwise -1.
 Works: TypeAlias = Callable[[int], int]
 
 
 def cutting(
     program: Program, works: Works, fusions: Sequence[Fusion] = (), devices: Sequence[str] = ()
 ) -> Iterator[list[Piece]]:
-    """The steps of a program in order, those of a segment together, and if possible those of each fusion.
+    """Cut a program into pieces, in order. A fusion stays in one segment if possible.
 
-    Others are served meanwhile: there is nothing after each `SLICE` steps, and all pieces in the end. `devices`: of the
-    program's slots, if several may be one.
+    The iterator yields an empty list after each `SLICE` steps, so that other sessions can be served, and all pieces at
+    the end. `devices`: the names of the program's device slots, for the case that several slots are one device.
 
-    A view that leaves its segment takes effect when that has been admitted. If the segment writes in place what the
-    view is of, or may be of, that would be too late: then the view is a piece of its own.
+    A view that is used beyond its segment is made when the segment has been admitted. If the segment writes in place
+    to the memory of the view, that would be too late: such a view is a piece of its own.
     """
     steps, roots = program.steps, roots_of(program)
     yield []
@@ -62,8 +62,8 @@ def cutting(
             yield []
     borders = borders_of(program, given, fusions, devices or range(program.devices))
     alone = {n for n, work in enumerate(given) if work < 0}
-    written: dict[int, int] = {}  # root -> the first step behind the present one that writes there
-    nearest = len(steps)  # of the steps behind the present one: the first that is alone, or begins another segment
+    written: dict[int, int] = {}  # root -> the first later step that writes to it
+    nearest = len(steps)  # the first later step that is alone, or begins another segment
     for n in range(len(steps) - 1, -1, -1):
         leaves = views[n] and n not in alone and program.last_use[steps[n].first] >= nearest
         if leaves and written.get(roots[steps[n].first], nearest) < nearest:
@@ -75,14 +75,14 @@ def cutting(
 
 
 def work_of_time(seconds: float) -> int:
-    """The work that takes as long as that."""
+    """The work that takes this time."""
     return int(seconds * PER_SECOND)
 
 
 def borders_of(
     program: Program, works: Sequence[int], fusions: Sequence[Fusion], devices: Sequence[str] | Sequence[int]
 ) -> set[int]:
-    """The steps that begin another segment, since it would be too long, or is on another device."""
+    """The steps that begin another segment, since the last one would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
     begun = {fusion.steps[0]: sum(works[n] for n in fusion.steps) for fusion in fusions}
@@ -100,7 +100,7 @@ def borders_of(
 
 
 def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) -> list[Piece]:
-    """The pieces of all steps. `views`: how many steps before each, and at last in all, are views."""
+    """The pieces of all steps. `views`: the number of views before each step, and finally of all views."""
     found: list[Piece] = []
     start, count = 0, len(views) - 1
     for position in range(count):
@@ -115,7 +115,7 @@ def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) 
 
 
 def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
-    """A segment of these steps, or each alone if too few of them have something to do."""
+    """A segment of these steps, or single steps if too few of them are more than views."""
     if stop - start - views[stop] + views[start] >= SHORTEST:
         yield range(start, stop)
     else:
@@ -123,9 +123,9 @@ def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
 
 
 def why_outside(program: Program, position: int) -> str:
-    """Why no segment has this step, on whatever device; nothing if one may.
+    """The reason why a step cannot be in a segment on any device; "" if it can.
 
-    It needs a kernel, and results of known shapes, of which it writes no more than one in place.
+    A step in a segment needs a kernel and results of known shapes, and writes at most one tensor in place.
     """
     step = program.steps[position]
     if step.op in NO_OPS:
@@ -139,6 +139,6 @@ def why_outside(program: Program, position: int) -> str:
 
 
 def is_view(program: Program, position: int) -> bool:
-    """Is the step an op whose result may be a view of its operand?"""
+    """Whether the step is an op whose result may be a view of its operand."""
     step = program.steps[position]
     return step.op not in NO_OPS and step.into is None and find(step.op).view is not None

@@ -1,5 +1,5 @@
-"""A run as the messages of its ops, one by one: what every run may fall back to, and what it has to equal.
+"""A run as the messages of its ops, one by one: the fallback for every run, which defines its results.
 
-- `unfolding`: the messages; `control_flow`: those of steps with blocks, which wait for values
-- `run`: what both know of a run, the ids of its tensors among that, and ask of an engine
+- `unfolding`: the messages; `control_flow`: the messages of steps with blocks, which wait for values
+- `run`: the state of a run that both use, such as the ids of its tensors, and their interface to an engine
 """

@@ -1,14 +1,15 @@
-"""Unfolding of control flow: which blocks run is found out by asking for values, one after the other.
+"""Unfolding of control flow: reads the values that decide, one after the other, and runs the chosen blocks.
 
-The run waits for each of them, and with it its session, and nobody else. What a test or a count fails with is the error
-of what the step was to make and to write; so are an index without a block, and a loop that reaches its bound.
+The run waits for each value, and so does its session, but no other session. If a test or a count fails, the results
+and the written tensors of the step get its error. An index without a block, and a loop that reaches its bound, are
+errors of the same kind.
 
-A cancellation, and the end of the session, stop a loop between two rounds. What it writes has a value then that is
-neither that from before the loop nor that from behind it, so it is poisoned, whoever holds it. What has not begun has
-written nothing.
+A cancellation, and the end of the session, stop a loop between two rounds. The tensors that the loop writes are then
+neither as before the loop nor as after it, so they are poisoned, even if other sessions hold them. A loop that has not
+begun has written nothing.
 
-A block's random draws are parts of the one random call that its outermost step takes: the number of the block among
-those that have run there, and the draw's place in it.
+The random draws of a block belong to the one random call of the outermost step. A draw's number consists of the number
+of the block among those that have run there, and the draw's place in the block.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from ...model.unfolding import Answer
 from .run import RunIds, StepResults, UnfoldedRun
 
 PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
-PLACES: Final = 16  # bits of a draw's number that say its place in its block
+PLACES: Final = 16  # bits of a draw's number for its place in its block
 
 # Yields messages, and returns ids of new tensors.
 Unfolded: TypeAlias = Generator[Message, None, list[int]]
 
 
-class Failed(Exception):  # noqa: N818 - it is caught in this module, and no error
-    """A step has no results: for an error of its own, or one that an answer brought."""
+class Failed(Exception):  # noqa: N818 - a signal inside this module
+    """A step has no results, because of an error of its own, or of an answer with an error."""
 
     def __init__(self, error: TensordError | None, answer: Answer | None = None) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class Failed(Exception):  # noqa: N818 - it is caught in this module, and no err
 class RunningConstruct:
     """A step with blocks in one run, from its first message to its last one.
 
-    `given`: ids and numbers, in the places of its operands; `effects`: the place of its first side effect.
+    `given`: the ids and numbers of its operands; `effects`: the place of its first side effect.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class RunningConstruct:
         self.effects = effects
         self.where = where
         self.rounds = 0
-        self.begun = False  # has a block of a loop run that may write?
+        self.begun = False  # whether a block of a loop that may write has run
         self.written: Sequence[int] = ()
 
     def unfold(self, ids: RunIds, variables: Sequence[int]) -> Generator[Message]:
-        """All messages; the results are these variables. New ones have no ids before the end, since ids rise."""
+        """All messages of the step. `variables`: its results, which get ids at the end, since ids rise."""
         run, results = self.run, results_of(self.step.blocks[-1])
         self.written = [ids[variable] for variable in variables[len(results) :]]
         if not run.open:
@@ -92,24 +93,24 @@ class RunningConstruct:
             yield from self.end_effects()
 
     def stop(self, why: TensordError) -> None:
-        """The session ends in the middle of the step: poison what a loop writes, for those who hold it, too."""
+        """End the step when its session ends: poison the tensors that a loop writes, for other holders, too."""
         if self.begun:
             results = StepResults((), self.written, begun=True)
             self.run.engine.fail(self.stopped(why), None, results, self.step.op, self.where)
 
     def stopped(self, why: TensordError) -> TensordError:
-        """The error of what a loop has written when it was stopped."""
+        """The error for the tensors that a stopped loop has written."""
         return CancelledError(f"{why.message} in the middle of a {self.step.op}; rounds begun: {self.rounds}")
 
     def end_effects(self) -> Generator[Message]:
-        """Answer the requests of side effects, which were open as long as their blocks might run again."""
+        """Answer the requests of side effects, which stay open as long as their blocks may run again."""
         count = sum(block.routine.program.effects[-1] for block in self.blocks)
         for chain, _, request in self.run.effects[self.effects : self.effects + count]:
             if request:
                 yield (EFFECT, (), chain, None, request, self.where, False, False, (), (), "")
 
     def choice(self) -> Unfolded:
-        """Run the block that a truth value or an index stands for."""
+        """Run the block that a truth value or an index selects."""
         value, count = (yield from self.decision()), len(self.blocks)
         index = int(value) if self.step.op == CASE else int(not value)
         if not 0 <= index < count:
@@ -117,7 +118,7 @@ class RunningConstruct:
         return (yield from self.block(self.blocks[index], self.arguments))
 
     def loop(self) -> Unfolded:
-        """Run the body, until its test or its count ends that."""
+        """Run the body until the test or the count ends the loop."""
         body, count = self.blocks[-1], (yield from self.decision())
         state: list[int] = []
         for argument, source in zip(self.arguments, body.routine.program.parameters, strict=True):
@@ -134,10 +135,10 @@ class RunningConstruct:
         return state
 
     def goes_on(self, state: Sequence[int], count: Any) -> Generator[Message, None, bool]:
-        """Does the body run once more? `count`: how often it is to run; None for a test."""
+        """Whether the body runs once more. `count`: the number of rounds; None for a loop with a test."""
         run, rounds, most = self.run, self.rounds, dict(self.step.attributes).get(MAX_ITERATIONS)
         if self.step.op != WHILE and rounds >= int(count):
-            return False  # whatever happens meanwhile, it is whole
+            return False  # the loop is complete, even if the session is being stopped
         if (error := run.engine.stopped()) is not None:
             raise Failed(error)
         if self.step.op == WHILE:
@@ -149,7 +150,7 @@ class RunningConstruct:
                 return False
         if most is not None and rounds >= most:
             raise Failed(KernelError(f"{WHILE}: its test is still true after max_iterations={most} rounds"))
-        certain = 1 if self.step.op == WHILE else int(count) - rounds  # rounds: all in vain, if one is too many
+        certain = 1 if self.step.op == WHILE else int(count) - rounds  # the known number of rounds to come
         if certain > run.engine.iterations - run.iterations:
             message = f"{self.step.op}: a run has at most {run.engine.iterations} rounds of loops (quota iterations)"
             raise Failed(KernelError(message))
@@ -157,12 +158,12 @@ class RunningConstruct:
         return True
 
     def block(self, block: LinkedBlock, inputs: Sequence[int]) -> Unfolded:
-        """Run a block on these tensors, and what else it is given; the ids of its results."""
+        """Run a block on these tensors and on its captured ones, and return the ids of its results."""
         run, routine, program = self.run, block.routine, block.routine.program
         run.drawn += 1
         if FORMS[self.step.op].loops and (
             block is self.blocks[-1] or program.written
-        ):  # a test that writes is no mere question
+        ):  # a test that writes counts, too
             self.begun = True
         captured = [self.given[place] for place in block.values[len(inputs) :]]
         ids = RunIds(program, (*inputs, *captured), run.new.newest, run.new)
@@ -172,7 +173,7 @@ class RunningConstruct:
         return [ids[variable] for variable in program.returned]
 
     def numbers(self, block: LinkedBlock) -> list[Scalar]:
-        """The numbers of a block, but for its constants."""
+        """The numbers of a block, with 0 for constants."""
         given = iter([self.given[place] for place in block.numbers])
         found: list[Scalar] = []
         draws = 0
@@ -185,7 +186,7 @@ class RunningConstruct:
         return found
 
     def decision(self) -> Generator[Message, None, Any]:
-        """The value that the step decides by; None if it has a test."""
+        """The truth value, index or count of the step; None for a loop with a test."""
         if self.head is None:
             return None
         given, operand = self.given[self.head], self.step.operands[self.head]
@@ -194,7 +195,7 @@ class RunningConstruct:
         return value_of((yield from self.asked(given)), self.routine.program.metas[operand])
 
     def asked(self, id_: int) -> Generator[Message, None, Answer]:
-        """The answer, once it is there."""
+        """Ask for a value, and yield pauses until the answer arrives."""
         answer = self.run.engine.ask(id_, self.step.op, self.where)
         while not answer.done:
             yield PAUSE
@@ -202,7 +203,7 @@ class RunningConstruct:
 
 
 def value_of(answer: Answer, meta: Meta | None) -> Any:
-    """The value of an answer; Failed if it is an error, or has another meta than the program's."""
+    """The value of an answer; Failed if the answer is an error, or its meta is not that of the program."""
     if answer.error is not None:
         raise Failed(None, answer)
     value = answer.value
@@ -213,7 +214,7 @@ def value_of(answer: Answer, meta: Meta | None) -> Any:
 
 
 def linked_blocks(routine: SessionProgram, step: Step) -> tuple[LinkedBlock, ...]:
-    """A step's blocks, linked to the devices of the routine."""
+    """The blocks of a step, linked to the devices of the routine."""
     found: list[LinkedBlock] = []
     effects = 0
     for block, given in zip(step.blocks, layout_of(step.op, range(len(step.operands)), step.blocks).given, strict=True):

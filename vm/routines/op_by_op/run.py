@@ -1,4 +1,4 @@
-"""A run while it is unfolded, as its steps with blocks see it; and what unfolding asks of an engine."""
+"""The state of a run that is being unfolded, for its steps with blocks, and the interface of unfolding to an engine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...model.unfolding import Answer
 
 
 class StepResults:
-    """The results of a step: ids, metas and homes of new tensors, and the ids of those that it writes.
+    """The results of a step: ids, metas and homes of new tensors, and the ids of the tensors that the step writes.
 
-    `begun`: may a loop have written some of them? Then a cancellation does not spare those that others hold.
+    `begun`: whether a loop may have written some of them. If so, a cancellation poisons them for other holders, too.
     """
 
     __slots__ = ("begun", "made", "written")
@@ -35,39 +35,43 @@ class RunEngine(Protocol):
     iterations: int
 
     def prepare(self, routine: SessionProgram) -> Iterator[None]:
-        """Do what takes long before there are pieces, a slice at a time. A turn ends behind each."""
+        """Prepare the pieces in slices; a turn may end after each slice."""
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
-        """The steps of a program in order: those that may run as one instruction together."""
+        """The pieces of a program, in order. The steps of a piece may run as one instruction."""
 
     def admit(
         self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
     ) -> bool:
-        """Admit steps as one instruction; False, and nothing is changed, if they have to run one by one."""
+        """Admit a piece as one instruction. False, without any change, if its steps have to run one by one."""
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op, that step of the program, under this number, or a new one if it is 0; its
-        number. Where it is refused, the step is among `refused`, and is asked for again by the next run."""
+        """Make the signature of a step's op under a number, or under a new one if `number` is 0; return the number.
+
+        If the signature is refused, the step is in the routine's `refused`, and the next run tries it again.
+        """
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
-        """Read a value of the session, once it is there. The run goes on then."""
+        """Request a value of the session. The run goes on when the answer is done."""
 
     def stopped(self) -> TensordError | None:
-        """The cancellation that ends the session's loops before their next round; None if they go on."""
+        """The error that ends the session's loops before their next round; None if they go on."""
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Give tensors other ids, all at once: (old, new)."""
+        """Change ids of tensors, all at once: pairs of the old and the new id."""
 
     def fail(
         self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
     ) -> None:
-        """Poison what a step was to make and to write, with an error of its own, or what an answer has failed with."""
+        """Poison the results and the written tensors of a step, with its own error or that of an answer."""
 
 
 class UnfoldedRun(Protocol):
-    """A run. `effects`: chain, callback and request of each side effect; `open`: the steps with blocks that it is in
-    the middle of, the outermost first; `drawn`: the number of the block that runs, for its random draws;
-    `iterations`: rounds of its loops."""
+    """A run.
+
+    `effects`: chain, callback and request of each side effect. `open`: the unfinished steps with blocks, outermost
+    first. `drawn`: the number of the block that runs, for its random draws. `iterations`: the rounds of its loops.
+    """
 
     engine: RunEngine
     effects: Sequence[Sequence[Any]]
@@ -79,11 +83,11 @@ class UnfoldedRun(Protocol):
     def program(
         self, routine: SessionProgram, ids: RunIds, numbers: Sequence[Scalar], effects: int = 0
     ) -> Iterator[Message]:
-        """The messages of a program's steps, and admission where steps are one instruction."""
+        """Admit the pieces that run as one instruction, and yield the messages of all other steps."""
 
 
 class NewIds:
-    """Ids that nothing has, behind the `newest` one that a run has used."""
+    """New ids, which follow the `newest` one that a run has used."""
 
     __slots__ = ("newest",)
 
@@ -96,9 +100,11 @@ class NewIds:
 
 
 class RunIds:
-    """The id of each variable of a program, by the number of its first value: of what comes from outside, then new
-    ones, behind the `newest`, or as they are asked for, if blocks of the program need ids in between. `results`: the
-    ids of what the run returns, if they are to be used from the start."""
+    """The id of each variable of a program, by the number of the variable's first value.
+
+    Variables from outside have their ids. New variables get ids that follow `newest`, or, if blocks of the program need
+    ids in between, on their first use. `results`: the ids of the run's results, if they are known from the start.
+    """
 
     __slots__ = ("_found", "_new", "_ranks", "_results", "newest", "outside")
 

@@ -1,9 +1,9 @@
-"""Unfolding: a run as the messages of its ops, one by one, as a client would have sent them.
+"""Unfolding: a run as the messages of its ops, one by one, as if the client had sent them.
 
-It says what a run means, for both engines; and it is what a run falls back to that cannot be admitted as planned. Inner
-values get ids between the newest one of the session and the run's outputs; a run with control flow, which may need any
-number of them, has ids beyond those until its end. A value dies with the step that uses it last, as if the client had
-dropped its handle there. Results get their own ids at the end, since ids have to rise.
+Unfolding defines the meaning of a run for both engines, and is the fallback for a run that cannot be admitted as
+planned. Inner values get ids between the newest one of the session and the run's outputs; a run with control flow,
+which may need any number of ids, uses ids beyond its outputs until it ends. A value dies with the step of its last use,
+as if the client had dropped its handle there. Results get their own ids at the end, since ids have to rise.
 
 `control_flow` unfolds the steps with blocks.
 """
@@ -23,7 +23,7 @@ from ...model.linked import SessionProgram, Template
 from .control_flow import PAUSE, RunningConstruct
 from .run import NewIds, RunEngine, RunIds
 
-RIDERS = 64  # operands that a call has bits for
+RIDERS = 64  # bits of a call for operands and outputs to release
 
 
 class Unfolder:
@@ -39,15 +39,17 @@ class Unfolder:
         self.iterations = 0
 
     def stop(self, why: TensordError) -> None:
-        """The session ends in the middle of the run, for that reason."""
+        """End the open steps when the session ends in the middle of the run."""
         for construct in reversed(self.open):
             construct.stop(why)
 
     def program(
         self, routine: SessionProgram, ids: RunIds, numbers: Sequence[Scalar], effects: int = 0
     ) -> Iterator[Message]:
-        """The messages of a program's steps, and admission where steps are one instruction. `numbers`: all of them, but
-        for constants; `effects`: the place of its first side effect."""
+        """Admit the pieces that run as one instruction, and yield the messages of all other steps.
+
+        `numbers`: of the program, with any value for constants. `effects`: the place of its first side effect.
+        """
         engine = self.engine
         routine.runs += 1
         for _ in engine.prepare(routine):
@@ -55,7 +57,7 @@ class Unfolder:
         for piece in engine.pieces(routine):
             if len(piece) > 1 and engine.admit(routine, piece, ids, numbers, self.location):
                 dying = routine.segments[piece.start].recipe.dying
-                yield (RELEASE, tuple([ids[variable] for variable in dying]))  # none, perhaps: a turn may end here
+                yield (RELEASE, tuple([ids[variable] for variable in dying]))  # also without ids: a turn may end here
             else:
                 yield from self.steps(routine, piece, ids, numbers, effects)
 
@@ -99,8 +101,11 @@ class Unfolder:
         effect: Sequence[Any],
         where: int,
     ) -> Message:
-        """The message of a side effect or a host call. That of a block may come any number of times: the request stays
-        open where the client calls back itself, and else is for the end alone."""
+        """The message of a side effect or a host call.
+
+        A side effect in a block may occur any number of times. If the client runs the callback, the request stays open
+        meanwhile, and is answered at the end (`Construct.end_effects`).
+        """
         chain, callback, request = effect
         again = bool(self.open)
         if again and callback is not None:
@@ -111,14 +116,14 @@ class Unfolder:
 
 
 def metas_of(program: Program, position: int) -> tuple[tuple[OperandMeta | None, ...], tuple[Meta | None, ...] | None]:
-    """The metas of an op's operands, and of what it writes in place, as a signature has them."""
+    """The metas of an op's operands, and of the tensors that it writes in place, in the form of a signature."""
     step, metas = program.steps[position], program.metas
     operands = tuple([program.number_types[~o] if o < 0 else metas[o] for o in step.operands])
     return operands, None if step.into is None else tuple([metas[value] for value in step.into])
 
 
 def template_of(routine: SessionProgram, position: int, engine: RunEngine) -> Template:
-    """A step as a message to be."""
+    """The template of a step's message, and the signature of its op."""
     program = routine.program
     step, variables = program.steps[position], program.variables
     operands = tuple([operand if operand < 0 else variables[operand] for operand in step.operands])
@@ -133,7 +138,7 @@ def template_of(routine: SessionProgram, position: int, engine: RunEngine) -> Te
             released |= 1 << place
         else:
             behind.append(variable)
-    line = step.location if is_line(step.location) else 0  # whatever a client says there
+    line = step.location if is_line(step.location) else 0  # a client may send anything
     old = routine.templates[position]
     number = engine.sign(routine, position, 0 if old is None else old.signature) if is_op else 0
     return Template(number, operands, outputs, released, tuple(behind), line)

@@ -1,8 +1,8 @@
 """RunRoutine, which runs a segment.
 
-- `instruction`: the instruction; `segment`, `segment_plan`: what the runs of a segment share
+- `instruction`: the instruction; `segment`, `segment_plan`: the state that the runs of a segment share
 - `replay`: a segment's calls, bound to memory, and the times of its calls
 - `refusals`: data that a call refuses after its launch
-- `graphing`: a segment whose launches have become one graph
-- `parts`: its ops as tasks of a stream that something interferes with
+- `graphing`: the launches of a segment as one graph
+- `parts`: the ops of a run as tasks of a stream with injected delays or faults
 """

@@ -1,18 +1,18 @@
-"""When the launches of a segment become one graph, and how a run uses the graph.
+"""Making one graph of a segment's launches, and launching runs with the graph.
 
-A segment is launched call by call first (`admission.runs_at_once`). Meanwhile it is seen which of its operands lie
-elsewhere from run to run: those *move*. After some runs the device makes a graph of the calls (`streams.graph`), on the
-thread that launches tasks; until then, and if it refuses, runs go on call by call. A run with the graph patches the
-calls whose operands or numbers are others than in the run before, and launches once.
+The first runs of a segment are launched call by call (`admission.runs_at_once`), and show which operands *move*: change
+their address between runs. After some runs the device makes a graph of the calls (`streams.graph`), on the thread that
+launches tasks; until then, and if the device refuses, runs go on call by call. A run with the graph patches the calls
+whose operands or numbers differ from the run before, and launches once.
 
-An operand of a library's kernel that had not moved, and does now, ends the graph; the next one expects it to move. A
-segment whose graphs end again and again has none any more.
+A graph ends if an operand of a library's kernel moves for the first time; the next graph expects it to move. After
+`GRAPHS` graphs, a segment has none any more.
 
-The graph has a replay of its own, whose inner values lie in the memory for runs at admission: the order of the stream
-keeps runs apart. The device counts what a graph has of its own as allocated. Where memory is short, graphs and the
-block of larger arenas are given up (`memory.run_memory`), and made again when there is room, up to `GRAPHS` times.
+The graph has a replay of its own, with its inner values in the memory for runs at admission; the order of the stream
+keeps runs apart. The device counts the graph's own memory as allocated. When memory is short, graphs and the block of
+larger arenas are freed (`memory.run_memory`); graphs are made again when there is room, up to `GRAPHS` times.
 
-A graph that had to be made before the kernels of its fusions were compiled is made again when they are.
+A graph that was made before the kernels of its fusions were compiled is replaced when they are.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ..compiling.recipe import ARENA, Recipe, fill
 from .replay import Replay
 
 SEEN: Final = 4  # runs that are launched call by call before a graph is made
-COMPILING: Final = 256  # of such runs, while kernels of fusions are not compiled yet
-GRAPHS: Final = 4  # of a segment, one after the other
+COMPILING: Final = 256  # the same while kernels of fusions are being compiled
+GRAPHS: Final = 4  # graphs of a segment, one after the other
 SHORT: Final = "its memory was needed again and again"
 
 
 class Graphed:
-    """A graph and the replay that it was made of. `calls`: kernels and arguments, in order."""
+    """A graph and the replay from which it was made. `calls`: kernels and arguments, in order."""
 
     def __init__(self, graph: LaunchGraph, replay: Replay, addresses: Sequence[int], numbers: Sequence[Scalar]) -> None:
         self.graph = graph
@@ -46,7 +46,10 @@ class Graphed:
         self._last = list(numbers)
 
     def put(self, arrays: Sequence[Any], numbers: Sequence[Scalar]) -> set[int] | None:
-        """Put a run's operands and numbers into the graph. The slots of what could not be put there; None if it was."""
+        """Patch a run's operands and numbers into the graph.
+
+        None if that succeeded; otherwise the slots of the moved operands that could not be patched.
+        """
         moved = [slot for slot, array in enumerate(arrays) if address_of(array) != self._addresses[slot]]
         other = [slot for slot, value in enumerate(numbers) if value is not self._last[slot]]
         self.replay.patch(arrays, numbers)
@@ -66,9 +69,9 @@ class Graphed:
 
 
 class SegmentGraph:
-    """The graph of one segment's launches, if there is one. `why`: why there is none.
+    """The graph of one segment's launches, if there is one. `why`: the reason if there will be none.
 
-    The driving thread calls all but `_make`.
+    The driving thread calls all methods but `_make`.
     """
 
     def __init__(self, recipe: Recipe, constants: dict[int, Scalar], device: DeviceState) -> None:
@@ -77,21 +80,23 @@ class SegmentGraph:
         self._recipe, self._constants = recipe, constants
         self._state, self._device = device, device.backend
         self._long = recipe.arena > device.backend.run_arena
-        self._early = False  # was the graph made while kernels were being compiled?
-        self._made: Graphed | GraphRefusal | None = None  # by the other thread
+        self._early = False  # whether the graph was made while kernels were being compiled
+        self._made: Graphed | GraphRefusal | None = None  # set by the launching thread
         self._asked = False
         self._begin()
         self._moving: set[int] = set()
         self._left = GRAPHS
 
     def _begin(self) -> None:
-        """See runs call by call, again."""
+        """Start counting runs that are launched call by call."""
         self._seen = 0
         self._addresses: list[int] = []
 
     def launch(self, arrays: Sequence[Any], numbers: Sequence[Scalar], passing: Iterable[int]) -> bool:
-        """Launch a run as one graph; False, and nothing is launched, if the run is to be launched call by call.
-        `passing`: the slots of operands that are to be forgotten."""
+        """Launch a run as one graph. False, without a launch, if the run has to be launched call by call.
+
+        `passing`: the slots of operands to forget afterwards.
+        """
         if self._asked and self._made is not None:
             self._take()
         graphed = self.graphed
@@ -119,7 +124,7 @@ class SegmentGraph:
         return True
 
     def give_up(self, why: str) -> None:
-        """There is no graph any more, and none is made if there were too many."""
+        """Drop the graph. No other one is made if there were `GRAPHS` of them."""
         graphed, self.graphed = self.graphed, None
         if graphed is not None:
             graphed.graph.drop()
@@ -128,7 +133,7 @@ class SegmentGraph:
             self.why = why
 
     def note(self, arena: Any, arrays: Sequence[Any], numbers: Sequence[Scalar]) -> None:
-        """A run was launched call by call. Have a graph made, once enough is known."""
+        """Note a run that was launched call by call, and request a graph after enough runs."""
         if self._asked or self.why:
             return
         addresses = list(map(address_of, arrays))
@@ -148,7 +153,7 @@ class SegmentGraph:
         self._device.ask(lambda: self._make(replay, addresses, list(numbers)))
 
     def _make(self, replay: Replay, addresses: Sequence[int], numbers: Sequence[Scalar]) -> None:
-        """Make the graph, on the thread that launches tasks."""
+        """Make the graph. Called by the thread that launches tasks."""
         try:
             found = self._device.graph_of(replay.calls(), list(moving_in(self._recipe, self._moving)))
         except BaseException as error:
@@ -157,7 +162,7 @@ class SegmentGraph:
         self._made = found if isinstance(found, GraphRefusal) else Graphed(found, replay, addresses, numbers)
 
     def _take(self) -> None:
-        """Take over what the other thread has made."""
+        """Take over the result of the launching thread."""
         made, self._made, self._asked = self._made, None, False
         if isinstance(made, Graphed):
             self.graphed = made
@@ -170,20 +175,20 @@ class SegmentGraph:
             self.why = at + made.reason
 
     def _block(self) -> Any:
-        """The block in which a larger arena lies now."""
+        """The present block of a larger arena; None for a small one."""
         return self._state.long_arena if self._long else None
 
     def _are_compiling(self) -> bool:
-        """Are kernels of its calls still being compiled?"""
+        """Whether kernels of its calls are still being compiled."""
         return any(map(is_pending, self._recipe.calls))
 
     @property
     def checks(self) -> Sequence[tuple[int, Check]]:
-        """What the calls of the graph have found out about their data, to be judged behind its launch."""
+        """The checks that the graph's calls make on their data, to be evaluated after the launch."""
         return () if self.graphed is None else self.graphed.graph.checks
 
     def row(self) -> dict[str, Any]:
-        """What there is to say about it."""
+        """The description of the graph for reports."""
         if self.graphed is None:
             return {"why": self.why or "made after some more runs"}
         graph = self.graphed.graph
@@ -191,7 +196,7 @@ class SegmentGraph:
 
 
 def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
-    """The arguments of calls that are in these slots, or views of what is."""
+    """The arguments of calls that are operands in these slots, or views of such operands."""
     for index, call in enumerate(recipe.calls):
         first = len(call.arguments) - (1 if call.kernel is fill else len(call.results))
         for place, argument in enumerate(call.arguments):
@@ -201,6 +206,6 @@ def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
 
 
 def is_pending(call: Any) -> bool:
-    """Is the kernel of a call still to be compiled, as far as that can be asked?"""
+    """Whether the kernel of a call is being compiled; False for kernels that do not report it."""
     pending = getattr(call.kernel, "is_pending", None)
     return pending is not None and bool(pending())

@@ -1,8 +1,8 @@
 """RunRoutine: the instruction that runs a segment.
 
-It runs although an operand is poisoned: what depends on it is skipped, result by result, and so is what depends on an
-op that fails; the rest gets its values, as if the ops had been issued one by one. It runs in slices on the driving
-thread, or, if one of its kernels is large, as a whole on a stream.
+A run is executed even if an operand is poisoned. The results that depend on a poisoned operand, or on an op that fails,
+are poisoned; all other results get their values, as if the ops had been issued one by one. A run is executed in slices
+on the driving thread, or, if one of its kernels is large, as a whole on a stream.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from .segment import CompiledSegment
 
 
 class RunInstruction(Instruction):
-    """One run of a segment. `origins`: the errors that arose in it. `order`: where its launches get their numbers, if
-    it was launched at admission. `late`: the errors of copies that it has read, and of its calls, that were known after
-    it."""
+    """One run of a segment.
+
+    `origins`: the errors that arose in the run. `order`: the counter for the numbers of its launches, if it was
+    launched at admission. `late`: errors that became known after the run, of copies that it has read and of its calls.
+    """
 
     composite: ClassVar[bool] = True
 
@@ -54,16 +56,16 @@ class RunInstruction(Instruction):
         self.order: LaunchOrder | None = None
         self.replay: Replay | None = None
         self.place = 0  # the next slice
-        self.careful = False  # something is poisoned: look before each call
+        self.careful = False  # a value is poisoned: check before each call
         self.poison: dict[int, TensordError] = {}  # by value
         self.origins: list[TensordError] = []
-        self.stamps: Stamps | None = None  # if its calls are to be timed
+        self.stamps: Stamps | None = None  # the times of its calls, if the run is timed
         self.late: list[tuple[int, TensordError | DataRefusal]] = []
 
     # -- on the thread that runs it ------------------------------------------------------------------------------------
 
     def poisoned_operand(self) -> TensordError | None:
-        """None: what fails the run as a whole fails results, too, that depend on no poisoned operand."""
+        """None, since a poisoned operand does not fail the run as a whole: some results may not depend on it."""
         return None
 
     def execute(self) -> None:
@@ -71,7 +73,7 @@ class RunInstruction(Instruction):
             pass
 
     def advance(self) -> bool:
-        """Run the next slice; True if it was the last."""
+        """Run the next slice. True if it was the last one."""
         replay = self.replay
         if replay is None:
             replay = self.begin() if self.may_run() else None
@@ -93,9 +95,9 @@ class RunInstruction(Instruction):
         return True
 
     def fail_in(self, place: int, left: int, error: BaseException) -> None:
-        """A kernel that admission called has failed, with `left` calls behind it in that slice; do those now.
+        """Note the failure of a kernel that admission called, and make the `left` further calls of that slice.
 
-        `advance` does the slices behind it.
+        `advance` runs the slices that follow.
         """
         replay = self.replay
         if replay is None:
@@ -109,11 +111,11 @@ class RunInstruction(Instruction):
         self.place = place + 1
 
     def failed(self) -> bool:
-        """Has it failed as a whole, or been cancelled?"""
+        """Whether the run has failed as a whole, or was cancelled."""
         return self.error is not None
 
     def begin(self) -> Replay | None:
-        """Take a replay and give it the run's operands."""
+        """Take a replay, and patch the run's operands into it."""
         recipe, arguments = self.segment.recipe, self.arguments
         try:
             arena = arguments[-1] if recipe.arena else None
@@ -123,7 +125,7 @@ class RunInstruction(Instruction):
         except BaseException as error:
             self.fail(error)
             return None
-        # The copies that are read, in the order of the recipe's variables.
+        # The read copies, in the order of the recipe's variables.
         read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
         for value, copy in zip(recipe.firsts, read, strict=True):
             if copy.poison is not None:
@@ -133,7 +135,7 @@ class RunInstruction(Instruction):
 
     def run_slice(self, replay: Replay, place: int) -> None:
         start, calls = replay.slices[place]
-        whole = self.device.launches is None  # elsewhere what interferes meets each launch
+        whole = self.device.launches is None  # on other devices, faults and delays apply to each launch
         if whole and self.stream is not None and self.queue is not None and self.stream.intercepted:
             self.run_intercepted(self.stream, start, calls)
             return
@@ -142,7 +144,7 @@ class RunInstruction(Instruction):
             self.call(self.segment.recipe.calls[start + index], *calls[index])
 
     def launch_graph(self) -> bool:
-        """Launch the segment's graph, if it has one, and this is the thread that uses it."""
+        """Launch the segment's graph, if there is one and this is the driving thread."""
         graph = self.segment.graph
         if graph is None or not self.here or self.careful or self.stamps is not None:
             return False
@@ -156,9 +158,9 @@ class RunInstruction(Instruction):
         return False
 
     def run_fast(self, start: int, calls: list[Any]) -> int:
-        """Call one kernel after the other, up to the first that fails; how many were called."""
+        """Call the kernels in order, up to the first failure. Return the number of calls."""
         if self.plan is not None and self.plan.reports:
-            return 0  # each call by itself: whose data are refused?
+            return 0  # one by one, so that refused data are assigned to their call
         rest = iter(calls) if self.stamps is None else timed(calls, self.stamps)
         try:
             for kernel, arguments in rest:
@@ -170,7 +172,7 @@ class RunInstruction(Instruction):
         return len(calls)
 
     def run_intercepted(self, stream: Stream, start: int, calls: list[Any]) -> None:
-        """Give the stream each op of a slice as a task of its own, up to a cancellation."""
+        """Pass each op of a slice to the stream as a task of its own, up to a cancellation."""
         program, recipe, stamps = self.segment.program, self.segment.recipe, self.stamps
         for index in range(len(calls)):
             call = recipe.calls[start + index]
@@ -187,7 +189,7 @@ class RunInstruction(Instruction):
         """Call one kernel, unless all its results depend on a poisoned operand."""
         if not self.spread(call):
             return
-        if any(given is None for given in arguments):  # of a fusion, which cannot fail: what depends on it is no value
+        if any(given is None for given in arguments):  # of a fusion: only results that are poisoned depend on it
             arguments = [self.stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
         checks = LATE.checks
         before = 0 if checks is None else len(checks)
@@ -202,13 +204,13 @@ class RunInstruction(Instruction):
             self.order.issued += 1
 
     def stand_in(self, given: Any, place: BufferSlice | int) -> Any:
-        """An argument, or in the place of a poisoned one some array of its shape."""
+        """An argument; for a poisoned one, zeros of its shape."""
         if given is not None or not isinstance(place, BufferSlice):
             return given
         return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
 
     def spread(self, call: KernelStep) -> int:
-        """Poison the results that depend on a poisoned value; how many are healthy."""
+        """Poison the results that depend on a poisoned value. Return the number of healthy results."""
         for result, reads in zip(call.results, call.reads, strict=True):
             found = next(filter(None, map(self.poison_of, reads)), None)
             if found is not None:
@@ -216,14 +218,14 @@ class RunInstruction(Instruction):
         return sum([result not in self.poison for result in call.results])
 
     def poison_of(self, value: int) -> TensordError | None:
-        """The error in the place of a value; of a view, that of its base."""
+        """The error of a poisoned value, or of the base of a view; None for a healthy value."""
         bases, poison = self.segment.recipe.bases, self.poison
         while value in bases and value not in poison:
             value = bases[value]
         return poison.get(value)
 
     def note(self, call: KernelStep, error: BaseException) -> None:
-        """A kernel has failed, or some of its results: these get the error, with the line and op of the call."""
+        """Poison the failed results of a kernel with its error, which names the line and op of the call."""
         self.careful = True
         if isinstance(error, ResultsFailed):
             for result, failure in zip(call.results, error.failures, strict=False):
@@ -234,13 +236,13 @@ class RunInstruction(Instruction):
         self.blame(call.results, self.failure(call, error))
 
     def blame(self, results: Iterable[int], error: TensordError) -> None:
-        """These results have that error, which arose here, but for those that are poisoned."""
+        """Poison the healthy ones of these results with an error that arose in this run."""
         self.careful = True
         self.poison.update({result: error for result in results if result not in self.poison})
         self.origins.append(error)
 
     def fail_part(self, part: RunPart, error: BaseException) -> None:
-        """An op has failed for a reason outside its kernel; perhaps after the run, as errors surface late."""
+        """Poison the results of an op that failed for a reason outside of its kernel, perhaps after the run."""
         call, recipe = part.call, self.segment.recipe
         self.spread(call)
         results = results_of(self.segment.program, recipe.fusions, call, part.step)
@@ -252,7 +254,7 @@ class RunInstruction(Instruction):
             self.note_failures()
 
     def failure(self, call: KernelStep, error: BaseException, step: int | None = None) -> TensordError:
-        """The error of a call, or of a step of its fusion, fit to be kept."""
+        """The error of a call, or of a step of its fusion, without frames, so that it can be kept."""
         op, line = call.plan.op, self.segment.program.steps[call.step if step is None else step].location
         location = self.author.source.where(line) if is_line(line) else None
         if isinstance(error, TensordError):
@@ -266,7 +268,7 @@ class RunInstruction(Instruction):
         return described
 
     def end(self) -> None:
-        """Leave poison or health in what was written."""
+        """Give the replay back, and set or clear the poison of the written copies."""
         replay, self.replay = self.replay, None
         if replay is not None:
             self.segment.give_back(replay)
@@ -282,15 +284,16 @@ class RunInstruction(Instruction):
                 failures[copy] = found
         self.failures = failures or None
 
-    # -- errors that are known later: on the driving thread, but for `fail_late` ---------------------------------------
+    # -- errors that become known after the run: on the driving thread, but for `fail_late`
+    # -----------------------------
 
     def hear_of(self, copy: int, error: TensordError) -> None:
         self.late.append((copy, error))
 
     def fail_late(self, error: BaseException) -> None:
-        """As declared; the data of one call alone may be refused."""
+        """Note a late error: of one call, whose data were refused, or of the run as a whole."""
         if isinstance(error, DataRefusal):
-            without_frames(error)  # they hold this very instruction
+            without_frames(error)  # the frames refer to this instruction
             without_frames(error.error)
             self.late.append((error.place, error))
         else:

@@ -1,7 +1,7 @@
-"""The ops of a run as tasks of its stream, for as long as something interferes with that: a delay, a fault.
+"""The ops of a run as tasks of its stream, while delays or faults are injected into that stream.
 
-So a delay counts for each op, a fault finds the op that it is for, and a cancellation takes effect between two ops, as
-if they had been issued one by one. Where nothing interferes nobody makes parts: `RunInstruction` calls its kernels.
+So a delay applies to each op, a fault meets the intended op, and a cancellation takes effect between two ops, as if the
+ops had been issued one by one. Without injected delays or faults, `RunInstruction` calls its kernels itself.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ....interpreter.programs.program import Program
 from ....streams.stream import Task
 from ..compiling.recipe import KernelStep, fill
 
-COPY: Final = "copy"  # the label of what fills a variable's own memory, as one by one a Copy instruction does
+COPY: Final = "copy"  # the label of a call of `fill`, which op by op is a Copy instruction
 
 
 class Parted(Protocol):
-    """The run that the parts are of."""
+    """The run that consists of the parts."""
 
     id: int
 
     def failed(self) -> bool:
-        """Has it failed as a whole, or been cancelled?"""
+        """Whether the run has failed as a whole, or was cancelled."""
 
     def call(self, call: KernelStep, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel."""
@@ -33,7 +33,7 @@ class Parted(Protocol):
 
 
 class RunPart:
-    """One op of a run. `todo` is the call: the first part of a fusion that is executed makes it, if any is."""
+    """One op of a run. `todo`: the call, shared by the parts of a fusion; the first part that is executed makes it."""
 
     def __init__(
         self, run: Parted, call: KernelStep, step: int, label: str, work: int, todo: list[tuple[Any, Any]]
@@ -59,7 +59,7 @@ class RunPart:
         return self.run.failed()
 
     def execute(self) -> None:
-        """Make the call, unless that was made or the run is cancelled."""
+        """Make the call, unless another part has made it or the run was cancelled."""
         if self.todo and not self.run.failed():
             kernel, arguments = self.todo.pop()
             self.run.call(self.call, kernel, arguments)
@@ -68,14 +68,14 @@ class RunPart:
         self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The op has failed for a reason outside its kernel."""
+        """Fail the op for a reason outside of its kernel."""
         self.run.fail_part(self, error)
 
 
 def parts_of(
     run: Parted, program: Program, fusions: Sequence[Fusion], call: KernelStep, bound: tuple[Any, Any]
 ) -> Iterator[RunPart]:
-    """The ops of a call, one by one: several if it is a fusion's. `bound`: its kernel and arguments."""
+    """The ops of a call: one, or all ops of a fusion. `bound`: the call's kernel and arguments."""
     todo, fusion = [bound], fusion_of(fusions, call)
     steps = (call.step,) if fusion is None else fusion.steps
     for step in steps:
@@ -84,7 +84,7 @@ def parts_of(
 
 
 def fusion_of(fusions: Sequence[Fusion], call: KernelStep) -> Fusion | None:
-    """The fusion that a call computes; None if it is one op's."""
+    """The fusion that a call computes; None for the call of one op."""
     return next((fusion for fusion in fusions if fusion.steps[-1] == call.step), None)
 
 

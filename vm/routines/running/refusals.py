@@ -1,7 +1,7 @@
-"""Data that a call of a run refuses after its launch: whose call it was.
+"""Data that a call of a run refuses after its launch, assigned to the call.
 
-A kernel that positions are data for goes on with others, and what it was given is judged behind its launch
-(`interpreter.ops.positions`). The launcher tells the whole task of a refusal; a run has to know the call.
+A kernel that takes positions as data replaces invalid ones, and the positions are checked after the launch
+(`interpreter.ops.positions`). The launcher reports a refusal to the whole task; a run needs to know the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DataRefusal(Exception):  # noqa: N818 - what a call does with its data
 
 
 def in_call(place: int, check: Check) -> Check:
-    """A check that says whose data it has refused."""
+    """Wrap a check, so that a refusal names the call."""
     least, most, judge = check
 
     def judge_call(least: Any, most: Any) -> None:
@@ -35,7 +35,7 @@ def in_call(place: int, check: Check) -> Check:
 
 
 def note_checks(checks: Iterable[tuple[int, Check]]) -> None:
-    """Have the checks of calls looked at behind the launch that this thread is in the middle of."""
+    """Add the checks of calls to those of the launch that this thread is making."""
     for place, check in checks:
         if LATE.checks is not None:
             LATE.checks.append(in_call(place, check))

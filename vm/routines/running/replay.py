@@ -1,12 +1,11 @@
-"""Replaying a compiled segment: a flat list of bound calls, in which a run's operands are patched.
+"""Replaying a compiled segment: a flat list of bound calls, into which each run patches its operands.
 
-The arguments of a call are bound once: the arena's values as arrays, constants as arrays without dimensions. A run puts
-its operands, views of them, and its numbers in their places, and calls one kernel after the other. A replay serves one
-run at a time. Operands that are the same ones as in the run before are in their places already, if they were not
-forgotten.
+The arguments of a call are bound once: the arena's values as arrays, constants as arrays without dimensions. A run
+patches its operands, views of them, and its numbers, and then calls one kernel after the other. A replay serves one run
+at a time. An operand that is the same as in the run before needs no patch, if it was not forgotten.
 
-A run that is recorded in detail has the times of its calls (`Stamps`). The calls are the same, made by the
-same loop: it goes through `timed` instead of a list's iterator, which costs two clock reads a call.
+A timed run records the times of its calls (`Stamps`). It makes the same calls in the same loop, which iterates over
+`timed` instead of a list; that costs two clock reads per call.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from ...model.number import NumberArray
 from ..compiling.recipe import ARENA, BufferSlice, KernelStep, Recipe, fill
 
 SLICE: Final = 600_000  # work, in element operations, that is done without a pause: some 100 us
-CALL: Final = 2_000  # of a call itself
+CALL: Final = 2_000  # the work of a call itself
 
 Arguments: TypeAlias = list[Any]
-# Where an operand, or a view of it, goes: the arguments of a call, and the position there.
+# The places of an operand, or of a view of it: the arguments of a call, and the position in them.
 Spots: TypeAlias = list[tuple[Arguments, int]]
 
 
 class PassedNumber:
-    """A number as some calls take it: in an array of their dtype, or as it is (None). `spots`: where it goes."""
+    """A number, for calls that take it in the same form: in an array of `dtype`, or unchanged if that is None."""
 
     __slots__ = ("_last", "_number", "slot", "spots")
 
@@ -41,7 +40,7 @@ class PassedNumber:
         self._last: Any = None
 
     def put(self, value: Scalar) -> None:
-        """Put a run's number in its places, unless it is there."""
+        """Put a run's number in its places, unless it is unchanged."""
         found = value if self._number is None else self._number.of(value)
         if found is not self._last:
             self._last = found
@@ -52,8 +51,8 @@ class PassedNumber:
 class Replay:
     """A segment's calls, bound to an arena on a device.
 
-    `slices` are the calls in pieces of bounded work, each with the place of its first call. `own`: the arena is
-    no block of the device's memory, but what all runs at admission use.
+    `slices`: the calls in slices of bounded work, each with the place of its first call. `own`: whether the arena is
+    the one for all runs at admission, and not a block of the device's memory.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Replay:
         self._device = device
         self._lay_over = device.lay_over
         self.own = own
-        self.block: Any = None  # of the device's memory in which an arena of its own lies, if it is a larger one
+        self.block: Any = None  # the block of the device's memory that contains a larger arena
         self.slots = len(recipe.reads) + len(recipe.written) + len(recipe.made)
         self._last: list[Any] = [None] * self.slots
         self._spots: list[Spots] = [[] for _ in range(self.slots)]
@@ -101,7 +100,7 @@ class Replay:
         return filling(self._device) if call.kernel is fill else call.kernel, arguments
 
     def _laid_over(self, array: Any, place: BufferSlice) -> Any:
-        """The value at a place of a block of memory."""
+        """An array for the value at a place in a block of memory."""
         return self._lay_over(array, place.meta, place.offset, place.strides)
 
     def _view_spots(self, place: BufferSlice) -> Spots:
@@ -117,7 +116,7 @@ class Replay:
         return [call for _, calls in self.slices for call in calls]
 
     def users(self) -> tuple[list[set[int]], dict[int, set[int]]]:
-        """The places of the calls that use an operand, by its slot, or a number that is no constant, by its slot."""
+        """For each slot of an operand, and of a number that is no constant, the places of the calls that use it."""
         place = {id(arguments): index for index, (_, arguments) in enumerate(self.calls())}
         found = [{place[id(arguments)] for arguments, _ in spots} for spots in self._spots]
         for slot, views in enumerate(self._views):
@@ -128,7 +127,7 @@ class Replay:
         return found, numbers
 
     def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
-        """Put a run's operands and numbers in their places; None for an operand that is poisoned."""
+        """Put a run's operands and numbers in their places. A poisoned operand is None."""
         last = self._last
         for slot, array in enumerate(operands):
             if array is not last[slot]:
@@ -137,7 +136,7 @@ class Replay:
             given.put(numbers[given.slot])
 
     def _put(self, slot: int, array: Any) -> None:
-        """Put an operand, and views of it, in their places."""
+        """Put an operand and its views in their places."""
         self._last[slot] = array
         for arguments, index in self._spots[slot]:
             arguments[index] = array
@@ -147,13 +146,13 @@ class Replay:
                 arguments[index] = view
 
     def forget(self, slots: Iterable[int]) -> None:
-        """Drop a run's operands in these slots, whose memory may be others' from now on."""
+        """Drop a run's operands in these slots, since their memory may be reused from now on."""
         for slot in slots:
             self._put(slot, None)
 
 
 def filling(device: Device) -> BoundKernel:
-    """`fill` on a device."""
+    """The kernel of `fill` on a device."""
 
     def fill_there(old: Any, new: Any) -> None:
         device.copy(new, old)
@@ -162,7 +161,7 @@ def filling(device: Device) -> BoundKernel:
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:
-    """The calls in slices of at most SLICE, a longer call alone; each with the place of its first call."""
+    """The calls in slices of at most `SLICE` work, each with the place of its first call. A larger call is alone."""
     found: list[tuple[int, list[Any]]] = []
     start, total = 0, 0
     for place, work in enumerate(works):
@@ -175,7 +174,7 @@ def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]
 
 
 class Stamps:
-    """The times of one run: two for each call that was made, in order."""
+    """The times of one run: a start and an end for each call, in order."""
 
     __slots__ = ("clock", "times")
 
@@ -184,8 +183,8 @@ class Stamps:
         self.times: list[int] = []
 
 
-class timed:  # noqa: N801 - it is used as `iter` is
-    """The calls of a slice, one after the other; knows how many are left, as a list's iterator does."""
+class timed:  # noqa: N801 - used like `iter`
+    """Iterates over the calls of a slice and records their times. Has a length hint, like a list's iterator."""
 
     __slots__ = ("_calls", "_place", "_stamps")
 

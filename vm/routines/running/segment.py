@@ -17,7 +17,7 @@ from .graphing import SegmentGraph
 from .replay import Replay
 from .segment_plan import SegmentPlan
 
-# What waits for the next run keeps its arena's pages, also where the pool has let go of them: so it is little.
+# Limits of idle replays, which keep the pages of their arenas and operands, even after the pool has released these.
 IDLE = 2  # replays of a segment
 KEPT = 1 << 20  # bytes of an arena
 STAYING = 1 << 12  # bytes of an operand
@@ -26,8 +26,8 @@ STAYING = 1 << 12  # bytes of an operand
 class Operand(NamedTuple):
     """A tensor from outside, or a result.
 
-    `packed`: has it to be packed? `stays`: may it stay bound between runs? It is little, or the routine holds it
-    anyway, since that captures it; it is memory of a pool, or of nobody else, as what clients map is larger.
+    `packed`: whether the operand has to be packed. `stays`: whether the operand may stay bound between runs: if it is
+    small, or captured by the routine. Memory that clients map is larger, so it never stays bound.
     """
 
     variable: int
@@ -37,7 +37,7 @@ class Operand(NamedTuple):
 
     @classmethod
     def of(cls, program: Program, variable: int, *, packed: bool) -> Operand:
-        """The operand that is that variable of the program."""
+        """The operand for a variable of the program."""
         meta = known_meta(program, variable)
         captured = len(program.parameters) <= variable < program.inputs
         return cls(variable, meta, packed, captured or meta.nbytes <= STAYING)
@@ -46,9 +46,10 @@ class Operand(NamedTuple):
 class CompiledSegment:
     """A compiled segment of one routine, with replays that wait for a run.
 
-    `reads`, `written`, `made`: its operands, as those of its recipe. `need`: bytes of arena and results; `more`: ids of
-    results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones to the one that is for
-    all runs at admission. `detailed`: runs since one was timed. `turned_away`: how many went op by op, and why.
+    `reads`, `written`, `made`: the operands, as in the recipe. `need`: bytes of arena and results; `more`: the number
+    of ids for results and views. `idle` replays are bound to an arena in the device's memory, `ready` ones to the arena
+    for all runs at admission. `detailed`: runs since the last timed one. `turned_away`: the number of runs that went
+    op by op, by reason.
     """
 
     def __init__(self, program: Program, recipe: Recipe, plan: SegmentPlan) -> None:
@@ -64,11 +65,11 @@ class CompiledSegment:
         self.passing = [slot for slot, operand in enumerate(operands) if not operand.stays]
         self.need = recipe.arena + sum(operand.meta.nbytes for operand in self.made)
         device = plan.device
-        self.own = recipe.arena <= device.backend.run_arena  # is its arena for runs at admission certain to be there?
-        self.long = not self.own and may_share_arena(device, recipe.arena)  # or may it be there?
+        self.own = recipe.arena <= device.backend.run_arena  # the memory for runs at admission always has room for it
+        self.long = not self.own and may_share_arena(device, recipe.arena)  # a larger block may have room
         graphs = device.backend.graphs and (self.own or self.long)
         self.graph = SegmentGraph(recipe, program.constants, device) if graphs else None
-        self.sizes = [operand.meta.nbytes for operand in self.made]  # of the results
+        self.sizes = [operand.meta.nbytes for operand in self.made]
         self.more = len(recipe.made) + len(recipe.views)
         self.arena_meta = Meta.of((recipe.arena,), "uint8")
         self.slots = len(operands)
@@ -79,16 +80,16 @@ class CompiledSegment:
         self.turned_away: dict[str, int] = {}
 
     def turn_away(self, why: str) -> bool:
-        """Note why a run cannot be admitted, one of a few reasons. False."""
+        """Note why a run cannot be admitted, and return False."""
         self.why_away = why
         return False
 
     def note_op_by_op(self) -> None:
-        """Note that the run that was turned away goes op by op."""
+        """Count a run that was turned away and goes op by op."""
         self.turned_away[self.why_away] = self.turned_away.get(self.why_away, 0) + 1
 
     def is_due(self, every: int) -> bool:
-        """Is this run to be timed, of so many?"""
+        """Whether to time this run: one of `every` runs is timed."""
         self.detailed += 1
         if self.detailed < every:
             return False
@@ -96,23 +97,25 @@ class CompiledSegment:
         return True
 
     def take(self, arena: Any) -> Replay:
-        """A replay for a run in that arena, rather one that was there before. Called by any thread."""
+        """A replay for a run in this arena, an idle one if possible. Called by any thread."""
         for replay in list(self.idle):
             if is_same(replay.arena, arena):
                 try:
                     self.idle.remove(replay)
-                except ValueError:  # another thread has it
+                except ValueError:  # another thread has taken it
                     continue
                 return replay
         return Replay(self.recipe, self.constants, arena, self.plan.device.backend)
 
     def has_own_arena(self) -> bool:
-        """Is there memory for runs at admission that has room for the arena? A larger one is made, if it can be."""
+        """Whether the memory for runs at admission has room for the arena. A larger block is allocated if possible."""
         return self.own or (self.long and block_for(self.plan.device, self.recipe.arena) is not None)
 
     def take_own(self) -> Replay:
-        """A replay for a run at admission, rather one that was there before: its arena is what all these use, one after
-        the other. Called by the driving thread."""
+        """A replay for a run at admission, a ready one if possible. Called by the driving thread.
+
+        All these replays use the same arena, one after the other.
+        """
         block = self.plan.device.long_arena if self.long else None
         while self.ready:
             replay = self.ready.pop()
@@ -123,12 +126,12 @@ class CompiledSegment:
         return replay
 
     def own_arena(self) -> Any:
-        """The memory of all runs at admission, as much of it as these use."""
+        """The memory for runs at admission, in the size of this segment's arena."""
         size = self.recipe.arena
         return arena_at_admission(self.plan.device, size) if size else None
 
     def give_back(self, replay: Replay, operands: Iterable[int] | None = None) -> None:
-        """The run is over. `operands`: the slots of those that are to be forgotten; None for all."""
+        """Take back the replay of a run that has ended. `operands`: the slots of operands to forget; None for all."""
         replay.forget(range(replay.slots) if operands is None else operands)
         waiting = self.ready if replay.own else self.idle
         if (replay.own or self.recipe.arena <= KEPT) and len(waiting) < IDLE:

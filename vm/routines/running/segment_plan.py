@@ -1,4 +1,4 @@
-"""The plan of a segment: its signature, and what the scheduler has to know of its work."""
+"""The plan of a segment: its signature, and the scheduler's facts about its work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUN = OpDef("run", -1, lambda _metas, _attributes: (), "A segment of a routine."
 
 
 class SegmentPlan(WorkPlan):
-    """The plan of a segment, which its runs share."""
+    """The plan of a segment. All runs of the segment share it."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class SegmentPlan(WorkPlan):
         outputs = tuple([known_meta(program, variable) for variable in (*recipe.written, *recipe.made)])
         super().__init__(RUN, f"{RUN.name} {routine.name}".rstrip(), device, metas, outputs)
         self.reports = any(call.plan.reports for call in recipe.calls)
-        self.launchable = device.launches is not None  # as all of its ops are
+        self.launchable = device.launches is not None
         if self.launchable:
             self.key = (RUN.name, program.digest, steps.start, steps.stop, routine.passes)
         count = len(steps)
@@ -36,7 +36,7 @@ class SegmentPlan(WorkPlan):
 
 
 def part_text(routine: SessionProgram, steps: Piece) -> str:
-    """`3f2a9c1b2d3e, steps 0-33 of 34`, with the digest of the program that was linked."""
+    """`3f2a9c1b2d3e, steps 0-33 of 34`, with the digest of the linked program."""
     passes = "" if routine.program is routine.source else " after passes"
     count = len(routine.program.steps)
     return f"{routine.source.digest[:12]}{passes}, steps {steps.start}-{steps.stop - 1} of {count}"

@@ -631,7 +631,7 @@ def test_a_group_takes_no_control_flow(bare: Bare) -> None:
     (result,) = message.outputs
     error = it.error(result)
     assert isinstance(error, MetadataError)
-    assert "run it outside of the group" in str(error)
+    assert "run the routine outside of the group" in str(error)
     assert it.seen == []
     it.is_left(result)
 
