@@ -19,7 +19,7 @@ MOST = {
     "sim op": Counts(287, 48, 70, 10),
     "sim op, daemon": Counts(293, 42, 70, 2),
     "run": Counts(115, 40, 38, 2),
-    "eviction": Counts(560, 60, 141, 18),
+    "eviction": Counts(550, 60, 139, 17),
     "checkpoint": Counts(756, 72, 154, 15),
 }
 ALONE = ("small op", "run")  # one thread does all of it

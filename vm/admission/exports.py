@@ -18,13 +18,11 @@ from ...interpreter.errors import TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.segments import SHARED_FROM
 from ..memory.binding import bind
-from ..memory.mapped import map_copy
 from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Again, Cause, VmSession
 from ..model.tensor import Binding, Tensor
-from ..placement.releasing import Export
 from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.pending_metas import await_metas
@@ -75,9 +73,7 @@ class Exports:
         """Answer with the buffer's own array, read-only, once the value is computed and on `device`."""
         scheduler, residency = self.scheduler, self.residency
         source = residency.bring(export, device, Cause(session, location))
-        map_copy(source.copy)
-        export.bound = True
-        mapping = residency.releasing.exports[export] = Export(source.copy, export.storage, session)
+        residency.releasing.keep_export(export, source.copy, session)
         if self.answer_now(session, source, request, location):
             return
         instruction = scheduler.new_instruction(session, Opcode.ACCESS, "fetch", device, location)
@@ -86,7 +82,7 @@ class Exports:
         await_metas(instruction)
         instruction.kernel = sealed
         instruction.on_control = True  # the kernel copies nothing
-        residency.releasing.exports[export] = mapping._replace(fetch=instruction)
+        residency.releasing.note_fetch(export, instruction)
         instruction.on_end = ReplyEnd(session, request)
         scheduler.admit(instruction)
 

@@ -23,7 +23,6 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ...interpreter.wire.messages import Share
 from ..memory.binding import bind
-from ..memory.mapped import map_copy
 from ..memory.replicas import add_copy
 from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
@@ -31,7 +30,6 @@ from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.signature import SHARED
 from ..model.tensor import Binding, Storage, Tensor
-from ..placement.releasing import Export
 from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.lost_devices import refuse_lost
@@ -164,7 +162,7 @@ class ShareHandler:
 
         instruction.kernel = fill
 
-        self.residency.releasing.exports[export] = self.residency.releasing.exports[export]._replace(fetch=instruction)
+        self.residency.releasing.note_fetch(export, instruction)
         instruction.on_end = BlockEnd(session, request, block)
         self.residency.tiers.admit(instruction)
 
@@ -200,9 +198,7 @@ class ShareHandler:
 
     def keep(self, session: VmSession, export: Tensor, source: Binding) -> None:
         """Keep the memory of an export until it is released."""
-        map_copy(source.copy)
-        export.bound = True
-        self.residency.releasing.exports[export] = Export(source.copy, export.storage, session)
+        self.residency.releasing.keep_export(export, source.copy, session)
 
     def answer_when_there(
         self, session: VmSession, export: Tensor, source: Binding, asked: tuple[int, int], answer: Any
@@ -218,7 +214,7 @@ class ShareHandler:
         await_metas(instruction)
         instruction.kernel = answer
         instruction.on_control = True
-        self.residency.releasing.exports[export] = self.residency.releasing.exports[export]._replace(fetch=instruction)
+        self.residency.releasing.note_fetch(export, instruction)
         instruction.on_end = ReplyEnd(session, request)
         self.residency.tiers.admit(instruction)
 

@@ -67,6 +67,8 @@ def leaving(room: RoomRequest) -> Iterator[Victim]:
             del device.candidates[copy]
         elif may_evict(copy, storage):
             yield copy, storage
+            if len(storage.copies) > 1:  # evicted: there will be another copy
+                drop_replica(copy, storage)
         if room.fits():
             return
 

@@ -61,6 +61,14 @@ class Uses:
 UNCOUNTED = 1 << 30  # the bytes that a value may have even on a smaller device
 
 
+def count_transfer(carrier: DeviceState, kind: str, author: VmSession, nbytes: int, *, evicts: bool) -> None:
+    """Count a transfer where it was carried out, and for the session that caused it."""
+    carrier.count_move(kind, nbytes)
+    add_to(author.counts.moved, nbytes)
+    if evicts:
+        add_to(author.counts.evicted, nbytes)
+
+
 def add_to(total: list[int], nbytes: int) -> None:
     """Add one value of `nbytes` to a total of count and bytes."""
     total[0] += 1

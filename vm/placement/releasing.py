@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...interpreter.errors import ProtocolError
 from ...interpreter.opcodes import Opcode
-from ..memory.mapped import unmap_copy
+from ..memory.mapped import map_copy, unmap_copy
 from ..memory.pins import end_pins
 from ..memory.recycling import recycle
 from ..memory.replicas import drop_copies, leave_to_readers
@@ -135,6 +135,16 @@ class Releasing:
             leave_to_readers(storage)
         if tensor.bound:
             self.let_go(tensor)
+
+    def keep_export(self, tensor: Tensor, copy: Copy, reader: VmSession) -> None:
+        """Keep a copy in place for a client, until the tensor is released or the client's session ends."""
+        map_copy(copy)
+        tensor.bound = True
+        self.exports[tensor] = Export(copy, tensor.storage, reader)
+
+    def note_fetch(self, tensor: Tensor, fetch: Instruction) -> None:
+        """Note the instruction that answers once the value of an export is computed."""
+        self.exports[tensor] = self.exports[tensor]._replace(fetch=fetch)
 
     def let_go(self, tensor: Tensor) -> None:
         """End the mapping of a released export, or the pending move of a released tensor."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from ...interpreter.types.meta import Meta
 from ..memory.kept import full_below
 from ..memory.ledger import undecided
-from ..memory.making_room import RoomRequest, drop_replica, gather, leaving
+from ..memory.making_room import RoomRequest, gather, leaving
 from ..memory.planning import give_up_bytes
 from ..memory.refusals import RefusedQuestions, question
 from ..memory.replicas import add_copy
@@ -102,8 +102,7 @@ class Tiers:
             if asked in refusals.known:
                 return False
             for copy, storage in leaving(room):
-                if self.evict(cause, copy, storage, EVICT, copy.device.tiers) is not None:
-                    drop_replica(copy, storage)
+                self.evict(cause, copy, storage, EVICT, copy.device.tiers)
             if room.fits():
                 return True
             refusals.failed = True

@@ -14,11 +14,11 @@ from ...streams.disk.spill import copy_from
 from ...streams.disk.stored import copy_to
 from ...streams.stream import Stream, StreamKind
 from ..memory.replicas import forget
-from ..model.device_state import DeviceState, add_to
+from ..model.device_state import DeviceState, count_transfer
 from ..model.instruction import Instruction, InstructionEnd
+from ..model.reason import EVICT, REPLAN
 from ..model.session import Cause
 from ..model.tensor import Binding, Storage
-from ..scheduler.errors import makes_room
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .loaded_files import LoadedFiles
@@ -54,7 +54,7 @@ class Transfers:
         instruction.stream = self._carried_by(kind, carrier)
         instruction.kernel = kernel
         instruction.bytes_moved = -1  # set when the arguments are bound
-        instruction.on_end = TransferEnd(carrier, kind, storage, self.files)
+        instruction.on_end = TransferEnd(carrier, kind, storage, self.files, evicts=why in (EVICT, REPLAN))
         return instruction
 
     def copy(self, source: Binding, target: Binding, cause: Cause) -> Instruction:
@@ -86,21 +86,21 @@ class Transfers:
 class TransferEnd(InstructionEnd):
     """Counts a finished transfer at its `carrier`, or removes the empty copy of a failed one from the map."""
 
-    __slots__ = ("carrier", "files", "kind", "storage")
+    __slots__ = ("carrier", "evicts", "files", "kind", "storage")
 
-    def __init__(self, carrier: DeviceState, kind: StreamKind, storage: Storage, files: LoadedFiles) -> None:
+    def __init__(
+        self, carrier: DeviceState, kind: StreamKind, storage: Storage, files: LoadedFiles, *, evicts: bool
+    ) -> None:
         self.carrier = carrier
         self.kind = kind
         self.storage = storage
         self.files = files
+        self.evicts = evicts
 
     def retired(self, done: Instruction) -> None:
         copy, storage = done.writes[0], self.storage
         if done.error is None:
-            self.carrier.count_move(self.kind.value, done.bytes_moved)
-            add_to(done.author.counts.moved, done.bytes_moved)
-            if makes_room(done):
-                add_to(done.author.counts.evicted, done.bytes_moved)
+            count_transfer(self.carrier, self.kind.value, done.author, done.bytes_moved, evicts=self.evicts)
             return
         if copy.current and (len(storage.copies) > 1 or copy.view is not None):
             forget(copy, storage)

@@ -230,19 +230,6 @@ def shares_add_up(census: Census) -> Iterator[str]:
                 yield f"session {session.id} has a share of {nbytes} bytes of {device.name} and {found} there"
 
 
-def mappings_are_counted(census: Census) -> Iterator[str]:
-    """`mapped` counts the exports of each copy, and `client_mappings` all mappings, also those whose sessions have
-    ended."""
-    exported = Counter(export.copy for export in census.engine.residency.releasing.exports.values())
-    for copy, count in exported.items():
-        if copy.client_mappings < count:
-            yield f"{copy} counts {copy.client_mappings} mappings and has {count}"
-    for device in census.engine.tiers.values():
-        mine = {copy: count for copy, count in exported.items() if copy.device is device}
-        if device.mapped != mine:
-            yield f"{device.name} counts the mappings {device.mapped}, the exports are {mine}"
-
-
 # -- instructions ------------------------------------------------------------------------------------------------------
 
 
@@ -352,7 +339,6 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     needs_are_of_live_instructions,
     accounts_add_up,
     shares_add_up,
-    mappings_are_counted,
     edges_are_counted,
     nothing_is_forgotten,
     streams_are_counted,

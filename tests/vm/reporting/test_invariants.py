@@ -162,12 +162,6 @@ def share_off(busy: Busy) -> None:
     busy.session.account.shares[busy.cpu] = 8
 
 
-def mapping_without_export(busy: Busy) -> None:
-    copy = copy_of(busy.x)
-    copy.uses += 1
-    busy.cpu.mapped[copy] = 1
-
-
 def hard_off(busy: Busy) -> None:
     busy.host.hard += 1
 
@@ -279,7 +273,6 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     retired_and_unreserved: "needs_are_of_live_instructions",
     bytes_off: "accounts_add_up",
     share_off: "shares_add_up",
-    mapping_without_export: "mappings_are_counted",
     hard_off: "edges_are_counted",
     soft_lost: "edges_are_counted",
     failed_and_not_doomed: "nothing_is_forgotten",
