@@ -3,13 +3,13 @@
 Theory. The child is started through `bound`, so the kernel kills it when the supervisor's *thread* that started it
 ends; that thread runs the event loop for as long as the supervisor lives. Everything here happens on that thread: the
 loop watches three descriptors of each child.
-- a pidfd: the child has ended. The exit status is read once, and all other descriptors are closed then;
-- the socket to which the child sends sd_notify's messages: READY, and WATCHDOG for each half of the watchdog's time;
-- a pipe with what the child prints, whose lines are given to `lines`.
-A child has a session of its own: Ctrl-C in a terminal reaches the supervisor alone.
+- a pidfd, which reports the end of the child. The exit status is then read once, and all other descriptors are closed;
+- the socket for sd_notify's messages of the child: READY, and WATCHDOG for each half of the watchdog's time;
+- a pipe with the child's output, whose lines are passed to `lines`.
+A child has a session of its own: Ctrl-C in a terminal reaches only the supervisor.
 
 Rejected: `preexec_fn` (runs Python between fork and exec in a process with threads); Popen.wait on a thread (one more
-thread for each child); connecting until the daemon answers (a busy machine is polled most when it can bear it least).
+thread for each child); polling the daemon with connections (a busy machine would be polled most).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The secrets of a cluster, of which the latest version counts: its token, and the clients' public keys."""
+"""The secrets of a cluster: its token, and the clients' public keys. The latest version of each is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's figures for monitoring: their names, what they mean, and where they are found."""
+"""A node's figures for monitoring: their names, their meaning and their sources."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Ray's control service (GCS), asked by one call before Ray is imported: is it there, does it let in this token, which
-versions has it?
+"""One request to Ray's control service (GCS) before Ray is imported: its reachability, its token check, its versions.
 
-Ray itself tries to connect for 20 to 40 seconds, and does not say what is in the way. So one call is made by hand that
-each of Ray's clients makes: `InternalKVGet` of the cluster's metadata. It is one request of HTTP/2 (RFC 9113) with the
-framing of gRPC, and its header fields are neither compressed nor indexed. A Ray that wants a token refuses with the
-code 16; a reply in a DATA frame says that the caller was let in. Whatever else comes, perhaps of a later Ray, decides
-nothing: Ray's own attempt does.
+Ray itself tries to connect for 20 to 40 seconds, and does not report the obstacle. So this file makes one call that
+each of Ray's clients makes: `InternalKVGet` of the cluster's metadata. The call is one request of HTTP/2 (RFC 9113)
+with the framing of gRPC; its header fields are neither compressed nor indexed. A Ray that requires a token refuses with
+the code 16; a reply in a DATA frame means that the caller was admitted. Any other reply, perhaps of a later Ray,
+decides nothing: then Ray's own attempt decides.
 """
 
 from __future__ import annotations

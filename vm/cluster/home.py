@@ -1,7 +1,7 @@
-"""What a node keeps on its disk, for its own user alone: keys, the allow list, its ports, the count of its starts.
+"""A node's files on its disk, readable by its own user only: keys, the allow list, its ports, the count of its starts.
 
-Secret keys are made here and never leave. Files are replaced as a whole, so that a supervisor that is killed while it
-writes leaves the old one.
+Secret keys are made here and never leave the node. Files are replaced as a whole, so if the supervisor is killed while
+it writes, the old file remains.
 """
 
 from __future__ import annotations

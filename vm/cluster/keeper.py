@@ -1,12 +1,11 @@
-"""Keeps one node's daemon running: what the lifecycle says, done to a process.
+"""Keeps one node's daemon running: applies the lifecycle to a process.
 
-Theory. All of it happens on one thread, that of the supervisor's event loop; there is no lock. The lifecycle is pure;
-this file gives it events, and does its actions. Whatever ends by its own time (a start, a pause, a drain) is the one
-timer of the present state. A process reports to the start that it belongs to (`_Reports`), so that what comes late from
-an earlier process concerns nobody.
+Theory. Everything happens on one thread, that of the supervisor's event loop; there is no lock. The lifecycle is pure;
+this file passes events to it, and performs its actions. The present state has one timer, for the limit of a start, a
+pause or a drain. A process reports to its own start (`_Reports`), so late reports of an earlier process have no effect.
 
-What can go wrong at a start (no port, no directory, no process) counts as a start that has ended, so it is tried again
-after the same pauses, and told in the same place.
+A failure to start (no port, no directory, no process) counts as a start that has ended, so it is repeated after the
+same pauses, and reported in the same place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The states of a daemon under supervision: a pure core. Events and times go in, actions come out.
 
-Rules. A daemon that ends without having been asked to is started again: at once the first time, then after pauses that
-double up to `LONGEST`. A daemon that served for `STEADY` seconds begins a new count. After `LOOP` failures in a row the
-daemon is *failing*: it is still tried, once in `LONGEST` seconds at the most, and whoever asks is told. A daemon that
-is asked to end, or that hangs, and has not ended when its time is over, is killed.
+Rules. A daemon that ends without a request is started again: at once the first time, then after pauses that double up
+to `LONGEST`. A daemon that served for `STEADY` seconds begins a new count. After `LOOP` failures in a row the daemon is
+*failing*: it is still started, at most once in `LONGEST` seconds, and its state is reported. A daemon that hangs, or
+was asked to end, is killed if it has not ended in time.
 
 The table below holds every legal step. Any other raises `IllegalStep`, with the story of the last steps, and changes
 nothing.

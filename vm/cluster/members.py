@@ -1,7 +1,7 @@
-"""What one supervisor knows of all nodes of its cluster: the table that its daemon is told by `join`.
+"""A supervisor's knowledge of all nodes of its cluster: the table that the supervisor sends to its daemon by `join`.
 
-News of a node comes from that node's supervisor, as an entry, or from Ray, as a loss. A later incarnation replaces an
-earlier one, never the other way round, so that news that come late change nothing.
+News of a node come from that node's supervisor, as an entry, or from Ray, as a loss. A later incarnation replaces an
+earlier one, never the other way round, so late news change nothing.
 """
 
 from __future__ import annotations

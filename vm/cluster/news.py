@@ -1,4 +1,4 @@
-"""Something has changed: coroutines wait for that, and what they wait for may have changed several times meanwhile."""
+"""A signal for changes, for which coroutines wait. Several changes may have happened when a coroutine resumes."""
 
 from __future__ import annotations
 

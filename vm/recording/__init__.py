@@ -1,6 +1,6 @@
-"""Recordings of what sessions send, for replaying it.
+"""Recordings of the messages of sessions, for replay.
 
-- `tap`: the buffer of one recorder; `tapped`: a session that is recorded, between its client and admission
-- `state`: what a session has at the moment from which it is recorded, as messages
+- `tap`: the buffer of one recorder; `tapped`: a recorded session, between its client and admission
+- `state`: the state of a session at the start of its recording, as messages
 - `starting`: the recorders of a machine
 """

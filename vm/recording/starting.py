@@ -1,7 +1,8 @@
-"""The recorders of a machine: which sessions each records, from which moment on, and to what end.
+"""The recorders of a machine: the sessions of each recorder, and the start and the end of each recording.
 
-A recording begins between two batches, not where it is asked for: its session, and others, may then be in the middle of
-one. The client that has asked is answered before that, and whatever it sends afterwards is recorded.
+A recording begins between two batches, after the request for it: at the time of the request, the session and others may
+be in the middle of a batch. The client gets its answer before that, and everything that it sends afterwards is
+recorded.
 """
 
 from __future__ import annotations

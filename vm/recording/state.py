@@ -1,8 +1,8 @@
-"""What a session has at a moment, as the messages that would make it: lines, spans, signatures, programs, routines.
+"""The state of a session at some moment, as messages that would make it: lines, spans, signatures, programs, routines.
 
-Its tensors are not among them: their values are read (`Tapped.waiting`). A routine's program that was released gets the
-id below the routine's, which the program had unless others came in between; if that id is taken, the routine is left
-out, and a note says so.
+Tensors are not included: their values are read (`Tapped.waiting`). A released program of a routine gets the id below
+that of the routine, which is the program's own id in most cases. If that id is taken, the routine is left out, and a
+note reports that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tap of one recorder: entries that it has not fetched yet, in a bounded buffer.
+"""The tap of one recorder: the entries that the recorder has not fetched yet, in a bounded buffer.
 
-A slow recorder stops nobody. A value that finds no room is lost, and is named; where messages find none, the recording
-ends, and says so. All methods are called by the driving thread.
+A slow recorder delays nobody. A value that finds no room is lost, and its loss is recorded; if messages find no room,
+the recording ends with an error. The driving thread calls all methods.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A session that is recorded: its messages are noted where admission takes them, its fetched values where they leave.
+"""A recorded session: notes its messages where admission takes them, and its fetched values where they are sent.
 
-Messages are noted in the order in which all sessions' are admitted, with the bytes of uploads, which are copied: their
-memory may become a tensor's, and be written to. What comes from elsewhere (tensors that were looked up, received or
-loaded, results of host calls, arrays of a GPU) is read behind the message that brings it, by a FETCH that is put among
-the session's messages. The answers to those, whose requests are beyond a client's, go to the recorder alone.
+Messages are noted in the order in which the messages of all sessions are admitted. The bytes of uploads are copied,
+since their memory may become a tensor's, and be written to. Values from elsewhere (tensors that were looked up,
+received or loaded, results of host calls, arrays of a GPU) are read by a FETCH behind the message that brings them,
+which the recorder inserts into the session's messages. The answers to such a FETCH, whose request numbers are beyond a
+client's, go only to the recorder.
 
-Nothing of this is on the path of a session that is not recorded: what is asked there, once a batch, is whether
-`VmSession.tap` is None.
+A session that is not recorded pays for one check per batch: whether `VmSession.tap` is None.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Checks of an engine's invariants between two passes: each rule that the model's files state, on every object.
 
 The rules are those under "what is always true" in `model/tensor.py`, `model/device_state.py`, `model/instruction.py`
-and `scheduler/fair_queue.py`. A checker that asked the engine's own functions would repeat their mistakes, so
-everything is counted anew from what lives. It takes time in proportion to what is there, some 10 us per tensor and
-instruction.
+and `scheduler/fair_queue.py`. The checker counts everything anew from the live objects, since the engine's own
+functions would repeat their mistakes. A check takes some 10 us per tensor and instruction.
 
-Run after every step of the random programs (tests/model) and in a live daemon by `tensord doctor --deep`.
+The checks run after every step of the random programs (tests/model), and in a live daemon by `tensord doctor --deep`.
 """
 
 from __future__ import annotations

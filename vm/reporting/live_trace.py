@@ -1,12 +1,13 @@
-"""A snapshot of the ring and the live instructions, taken and handed out in slices.
+"""A snapshot of the ring and the live instructions, taken and sent in slices.
 
-A daemon may have a hundred thousand live instructions while other sessions wait for its answers, so no step here takes
-long: live instructions are listed, then flattened slice by slice. Those that retire meanwhile are in the ring, whose
-list is copied last. So the snapshot is consistent as of that moment, `taken`, except that it lacks instructions that
-were admitted after the listing and are still live; no instruction in the snapshot waits for one of those. With the live
-instructions go the copies that have memory (`holdings`). Behind the records come the routines that they speak of.
+A daemon may have a hundred thousand live instructions, and other sessions wait for its answers, so each step here is
+short. The live instructions are listed first, and then flattened slice by slice. Instructions that retire meanwhile are
+in the ring, whose list is copied last, at the time `taken`. So the snapshot is consistent as of `taken`, except that it
+lacks instructions that were admitted after the listing and are still live; no instruction in the snapshot waits for one
+of those. The copies that have memory (`holdings`) follow the live instructions, and the routines to which records refer
+come last.
 
-A slice is a list of entries; see `parts` for what they are and how they become records again.
+A slice is a list of entries; `parts` describes the entries, and turns them into records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The users' lines and spans behind location numbers, also for ended sessions whose records are still in the ring.
+"""The lines and spans of location numbers, also for ended sessions whose records are still in the ring.
 
 A location is a number of a session, resolved on demand. A session's tables end with the session; this file keeps the
-last ones, within bounds that a hostile client cannot exceed.
+most recent ones, within bounds that a hostile client cannot exceed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The members of the cluster that this machine is a node of, as its supervisor last told it: one table, whole.
+"""The members of the cluster to which this machine belongs: a table that the supervisor replaces as a whole.
 
-The driving thread alone calls `join`; a table is replaced, never changed, so any thread may read it.
+Only the driving thread calls `join`. A table is never changed, so any thread may read it.
 """
 
 from __future__ import annotations

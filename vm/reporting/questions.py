@@ -1,9 +1,9 @@
-"""Questions that a session may ask about the machine: plain values, made of msgpack's types, from an engine.
+"""Questions of a session about the machine. The answers are plain values, made of msgpack's types.
 
 The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
 iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
-An answer changes nothing and waits for nothing, except that `detail` says what is recorded from now on, `drain` that
-no session is opened any more, and `evict`, `join` and `withdraw` act.
+An answer changes nothing and waits for nothing, with these exceptions: `detail` selects the details to record, `drain`
+stops the opening of sessions, and `evict`, `join` and `withdraw` act.
 """
 
 from __future__ import annotations

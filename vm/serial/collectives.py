@@ -1,4 +1,4 @@
-"""Collectives on the serial engine: their steps, one after the other, so that values have the machine's bits."""
+"""Collectives on the serial engine: their steps, one after the other, so that the results have the machine's bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints on the serial engine: every value is written, and read, at once."""
+"""Checkpoints on the serial engine, which writes and reads every value at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on the serial engine: a tensor that is loaded is read at once."""
+"""Files on the serial engine, which reads a tensor at once when it is loaded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Values that go from a node to itself, on the serial engine: through a mailbox. There is no other node.
+"""Values that a node sends to itself, on the serial engine, through a mailbox. There is no other node.
 
 Messages are executed one by one, so a value has to be sent before it is received. A RECV that comes first defines a
-tensor with an error, which the SEND heals; what was computed from the tensor meanwhile keeps the error.
+tensor with an error, and the SEND replaces the error by the value; results that were computed from the tensor meanwhile
+keep the error.
 """
 
 from __future__ import annotations

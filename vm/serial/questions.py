@@ -1,7 +1,7 @@
-"""Questions of a session to a serial machine. Commands ask daemons, which never are serial.
+"""Questions of a session to a serial machine. Commands ask daemons, which are never serial.
 
-The answers have the virtual machine's layout, so that a program which reads them runs on both. Fields about streams,
-transfers, queues and memory limits are empty or zero: there are none.
+The answers have the virtual machine's layout, so that a program that reads them runs on both. Fields about streams,
+transfers, queues and memory limits are empty or zero, since a serial machine has none of these.
 """
 
 from __future__ import annotations

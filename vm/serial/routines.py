@@ -1,4 +1,4 @@
-"""Runs in the serial engine: unfolded, and executed op by op."""
+"""Runs in the serial engine, which unfolds them and executes them op by op."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the handlers of messages share: sessions, names and devices; where errors go, to values, answers and logs; and
-what later messages refer to by number, signatures and locations."""
+"""The shared state of the message handlers: sessions, names, devices, signatures, locations, errors and answers."""
 
 from __future__ import annotations
 

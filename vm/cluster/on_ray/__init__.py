@@ -1,7 +1,7 @@
-"""Supervisors on Ray, which says which nodes there are, and starts supervisors again. Imported late.
+"""Supervisors as actors of Ray, which lists the nodes, and restarts supervisors. Imported on demand.
 
 - `actor`: a supervisor as an actor; `metrics`: a daemon's figures as gauges
-- `cluster`: the supervisors as an operator's process finds them; `placing`: on which nodes they are
+- `cluster`: the supervisors, for an operator's process; `placing`: the placement of supervisors on nodes
 - `operations`: up, add, down, drain, restart, keys; `reading`: logs, figures, connections, clocks
 - `simulated`: a Ray cluster of simulated nodes on this machine
 """

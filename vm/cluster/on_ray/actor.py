@@ -1,11 +1,11 @@
-"""The supervisor as an actor of Ray: what Ray calls, what is asked of Ray, and an end that comes with the raylet's.
+"""The supervisor as an actor of Ray: its methods for Ray, its requests to Ray, and its end with the raylet.
 
-Ray runs an actor whose methods are coroutines on one event loop, `__init__` included, on a thread that lives as long as
-the actor. Ray restarts an actor whose process or node has ended, with the arguments that it was made with.
+Ray runs an actor with coroutines as methods on one event loop, `__init__` included, on a thread that lives as long as
+the actor. Ray restarts an actor whose process or node has ended, with the original arguments.
 
-The raylet is this process's parent. When the raylet ends, Ray has given up the node, or will: a daemon that went on
-would be a second owner of the node's durable names. So the daemon is killed at once, the others hear the last words of
-the supervisor (its calls go from process to process, without the raylet), and the process ends.
+The raylet is this process's parent. When the raylet ends, Ray has given up the node, or soon will: a daemon that went
+on would be a second owner of the node's durable names. So the supervisor kills the daemon at once, sends the other
+supervisors a last message (its calls go from process to process, without the raylet), and ends.
 """
 
 from __future__ import annotations

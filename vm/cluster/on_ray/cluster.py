@@ -1,4 +1,4 @@
-"""A cluster of supervisors as an operator's process sees it: found, listed, asked. Ray's errors become tensord's."""
+"""A cluster of supervisors, for an operator's process: finds, lists and asks them. Ray's errors become tensord's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's figures as gauges of Ray, so that the dashboard and Prometheus have them beside Ray's own."""
+"""A node's figures as gauges of Ray, so that the dashboard and Prometheus show them beside Ray's own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an operator does to a cluster: bring it up, add nodes, take nodes away, restart daemons, rotate keys.
+"""Operations on a cluster: bring it up, add nodes, take nodes away, restart daemons, rotate keys.
 
-Each operation tells what happens by `told(node, what)`, and ends with all nodes as they should be, or with a
-ClusterError that names those that are not.
+Each operation reports its progress by `told(node, what)`. It ends when all nodes are in the wanted state, or with a
+ClusterError that names the other nodes.
 """
 
 from __future__ import annotations

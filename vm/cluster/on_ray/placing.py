@@ -1,8 +1,8 @@
-"""Where supervisors are: bundles of placement groups, which Ray spreads over its nodes, one for each node of ours.
+"""Placement of supervisors: bundles of placement groups, which Ray spreads over its nodes, one for each node of ours.
 
-A group has a bundle for each node that was asked for at once (STRICT_SPREAD); nodes that are added later get a group of
-their own, away from the Ray nodes that are taken. A bundle whose node has left is used again first. Placement is always
-explicit, and `placement_group_capture_child_tasks` stays off: what users run on Ray never lands in these bundles.
+A group has a bundle for each node of one request (STRICT_SPREAD); nodes that are added later get a group of their own,
+away from the Ray nodes that are taken. A bundle whose node has left is reused first. Placement is always explicit, and
+`placement_group_capture_child_tasks` stays off, so that Ray never runs users' tasks in these bundles.
 """
 
 from __future__ import annotations

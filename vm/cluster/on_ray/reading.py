@@ -1,4 +1,4 @@
-"""What is read of a cluster that is up: logs, the daemons' figures, whether nodes reach each other, their clocks."""
+"""Queries of a running cluster: logs, the daemons' figures, the nodes' connections to each other, and their clocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A Ray cluster of simulated nodes on this machine, for trying and for tests. It ends with the process that made it.
+"""A Ray cluster of simulated nodes on this machine, for trials and tests. It ends with the process that made it.
 
-Ray's own cluster for tests: each node is a raylet of its own. A reaper that Ray starts beside each of them ends them if
-this process is killed. With the variable below unset Ray would listen on all interfaces.
+It is Ray's own cluster for tests: each node is a raylet of its own. If this process is killed, a reaper that Ray starts
+beside each raylet ends the raylet. If the variable below were unset, Ray would listen on all interfaces.
 """
 
 from __future__ import annotations

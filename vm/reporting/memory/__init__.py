@@ -1,6 +1,6 @@
-"""Every byte of the pools: what it is for, who holds it.
+"""Every byte of the pools: its purpose and its holders.
 
-- `extents`: the pools in pieces; `held`: who holds them, summed up
+- `extents`: the contents of the pools, piece by piece; `held`: sums by holder
 - `holdings`: the largest copies that have memory now
-- `pools`: the pools themselves, and the arenas that nobody uses
+- `pools`: the pools themselves, and unused arenas
 """

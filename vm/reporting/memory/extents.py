@@ -1,14 +1,14 @@
-"""Every byte of the devices' pools, in pieces: what it is for, who made it, who holds it, since when.
+"""Every byte of the devices' pools, in pieces: its purpose, its author, its holders and its age.
 
-The pieces of a device sum up to what its pool has allocated (`tests/model` holds that after every pass). Most are the
-buffers of copies that storages have; the rest belongs to instructions under way, to streams, and to clients that read
-in place. Each device is a pool like any other here, whatever its memory is.
+The pieces of a device sum up to the bytes that its pool has allocated (`tests/model` checks this after every pass).
+Most pieces are the buffers of copies; the rest belongs to running instructions, to streams, and to clients that read in
+place. The kind of a device's memory makes no difference here.
 
-A storage is counted once, with all its holders, when the last handle has been looked at; one with a single holder at
-once. A machine may have a million tensors, so the walk is sliced: it pauses after some pieces of work, and the machine
-goes on. What is taken or freed meanwhile may be missed, or counted twice; `Walk.still` tells.
+A storage with several holders is counted once, with all of them, after the walk over all handles; a storage with one
+holder is counted at once. A machine may have a million tensors, so the walk is sliced, and the machine goes on between
+slices. Memory that is allocated or freed meanwhile may be missed, or counted twice; `Walk.still` reports that.
 
-Source of the idea: smem(8) and Linux's `Pss`, which split what is shared so that columns sum up.
+Source of the idea: smem(8) and Linux's `Pss`, which split shared memory so that columns sum up.
 """
 
 from __future__ import annotations

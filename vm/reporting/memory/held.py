@@ -1,8 +1,8 @@
-"""Rows that sum up who holds the bytes of the pools: by session, name, device, or line. They add up to the pools.
+"""Sums of the pools' bytes by session, name, device or line. The rows add up to the pools.
 
-The rows come first, the largest first, then one that sums up the rest, then an object with the total and the pools. The
-sums are those of one walk (`extents`), so in a quiet machine they are exact; what is taken or freed between two slices
-of a long walk is in a pool's `unaccounted`, which is 0 otherwise.
+The largest rows come first, then a row that sums up the rest, then an object with the total and the pools. The sums are
+those of one walk (`extents`), so they are exact in a quiet machine. Memory that is allocated or freed between two
+slices of a long walk is in a pool's `unaccounted`, which is 0 otherwise.
 """
 
 from __future__ import annotations

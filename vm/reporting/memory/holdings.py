@@ -1,7 +1,7 @@
-"""The copies that have memory now: which are the largest, what made them, and who holds them.
+"""The largest copies that have memory now, with their authors and holders.
 
-A trace ends with them (`trace memory`), and an error for want of memory names some. A machine may have a million
-tensors, so the search is sliced like that for tensors, and the error looks at a bounded number.
+A trace ends with them (`trace memory`), and an out-of-memory error names some. A machine may have a million tensors, so
+the search is sliced like that for tensors, and the error examines a bounded number.
 """
 
 from __future__ import annotations

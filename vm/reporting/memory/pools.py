@@ -1,18 +1,18 @@
-"""Rows that describe the devices' pools: what they have allocated, what they keep, and what no limit counts.
+"""Rows about the devices' pools: allocated memory, cached memory, and memory that no limit counts.
 
-Besides what is allocated, a device has memory that nobody waits for, told apart here:
+A device has, besides allocated memory, three kinds of unused memory:
 
 - `cached`: freed blocks that the pool keeps for reuse;
-- `run_arena`: the one block for runs at admission, which no limit counts;
-- `idle_arenas`: blocks of arenas that replays of routines are still bound to, though the pool has let go of them; as
-  long as the pool keeps such a block, or somebody uses it, it counts there.
+- `run_arena`: the block for runs at admission, which no limit counts;
+- `idle_arenas`: blocks that the pool has released, but that replays of routines keep bound as arenas. While the pool
+  caches such a block, or a buffer uses it, the block counts there instead.
 
-A replay that waits for the next run of its routine keeps the pages of its arena (`running.instruction`), even while a
+A replay that waits for the next run of its routine keeps the pages of its arena (`running.segment`), even while a
 buffer has the block.
 
-Blocks of these pools come from the system one by one, so free memory that is not cached is in no pieces. What there is
-of fragmentation is `rounding`, the bytes that blocks have beyond those that were asked for, and among the cached blocks
-the largest against all of them: one buffer can reuse one block.
+The pools get their blocks from the system one by one, so free memory that is not cached is not fragmented. The two
+measures of fragmentation are `rounding`, the bytes of blocks beyond the requested ones, and the largest cached block
+compared with all cached ones: a buffer can reuse one block only.
 """
 
 from __future__ import annotations

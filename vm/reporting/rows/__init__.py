@@ -1,6 +1,6 @@
 """Counters and tables.
 
 - `statistics`: counters of the engine, its devices and a session
-- `devices`, `tensors` (and names), `routines`: a row each
-- `eviction`: what leaves and comes back; `metrics`: figures for monitoring
+- `devices`, `tensors` (and names), `routines`: one row each
+- `eviction`: totals of evictions, and eviction by an operator; `metrics`: figures for monitoring
 """

@@ -1,7 +1,7 @@
-"""Eviction as people see it: totals of a device, the tensors that go round, and what an operator has leave.
+"""Eviction for users and operators: totals of a device, the most often evicted tensors, and the question `evict`.
 
-`evict` is the one question that acts: it plans transfers. It takes few values at a time, since the machine serves
-nobody meanwhile; the asker asks again.
+`evict` is a question that acts: it plans transfers. It takes few values at a time, since other sessions wait
+meanwhile; the command repeats the question.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The figures of a daemon's metrics, as the table in `interpreter/metrics` reads them.
+"""The figures of a daemon's metrics, as named by the table in `interpreter/metrics`.
 
-Asked again and again for as long as the daemon lives, so nothing here looks at instructions, and what looks at exports
-does so in slices: the answer costs some microseconds for each device, op and session.
+Prometheus asks for them as long as the daemon lives, so the answer examines no instructions, and exports only in
+slices: it costs some microseconds for each device, op and session.
 """
 
 from __future__ import annotations

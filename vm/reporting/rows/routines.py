@@ -1,5 +1,4 @@
-"""A routine as it was compiled: the effect of passes, its pieces, the memory of its segments, and the place of each of
-its values, with the reason."""
+"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the reason of each value's place."""
 
 from __future__ import annotations
 

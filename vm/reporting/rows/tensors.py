@@ -1,8 +1,7 @@
-"""Rows that describe the largest tensors of a machine, and what stands under names, on either engine. Only the
-requested number: there may be a million tensors.
+"""Rows about the largest tensors of a machine, and about published names, for both engines.
 
-The search is sliced, like the trace: between two slices the machine goes on, so a tensor that was released meanwhile is
-left out.
+An answer has only the requested number of rows, since there may be a million tensors. The search is sliced, like the
+trace: the machine goes on between two slices, so a tensor that was released meanwhile is left out.
 """
 
 from __future__ import annotations
