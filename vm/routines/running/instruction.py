@@ -7,7 +7,7 @@ on the driving thread, or, if one of its kernels is large, as a whole on a strea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import length_hint
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from ...model.session import VmSession
 from ...model.signature import call_text
 from ..compiling.recipe import BufferSlice, KernelStep, ResultsFailed
 from .parts import RunPart, parts_of, results_of
+from .poisoned_values import PoisonedValues
 from .refusals import DataRefusal, in_call, note_checks
 from .replay import Replay, Stamps, timed
 from .segment import CompiledSegment
@@ -32,13 +33,13 @@ from .segment import CompiledSegment
 class RunInstruction(Instruction):
     """One run of a segment.
 
-    `origins`: the errors that arose in the run. `order`: the counter for the numbers of its launches, if it was
-    launched at admission. `late`: errors that became known after the run, of copies that it has read and of its calls.
+    `order`: the counter for the numbers of its launches, if it was launched at admission. `late`: errors that became
+    known after the run, of copies that it has read and of its calls.
     """
 
     composite: ClassVar[bool] = True
 
-    __slots__ = ("careful", "late", "numbers", "order", "origins", "place", "poison", "replay", "segment", "stamps")
+    __slots__ = ("late", "numbers", "order", "place", "poisoned", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -56,9 +57,7 @@ class RunInstruction(Instruction):
         self.order: LaunchOrder | None = None
         self.replay: Replay | None = None
         self.place = 0  # the next slice
-        self.careful = False  # a value is poisoned: check before each call
-        self.poison: dict[int, TensordError] = {}  # by value
-        self.origins: list[TensordError] = []
+        self.poisoned = PoisonedValues(segment.recipe)
         self.stamps: Stamps | None = None  # the times of its calls, if the run is timed
         self.late: list[tuple[int, TensordError | DataRefusal]] = []
 
@@ -129,8 +128,7 @@ class RunInstruction(Instruction):
         read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
         for value, copy in zip(recipe.firsts, read, strict=True):
             if copy.poison is not None:
-                self.poison[value] = copy.poison
-                self.careful = True
+                self.poisoned.errors[value] = copy.poison
         return replay
 
     def run_slice(self, replay: Replay, place: int) -> None:
@@ -139,14 +137,14 @@ class RunInstruction(Instruction):
         if whole and self.stream is not None and self.queue is not None and self.stream.intercepted:
             self.run_intercepted(self.stream, start, calls)
             return
-        done = 0 if self.careful else self.run_fast(start, calls)
+        done = 0 if self.poisoned.errors else self.run_fast(start, calls)
         for index in range(done, len(calls)):
             self.call(self.segment.recipe.calls[start + index], *calls[index])
 
     def launch_graph(self) -> bool:
         """Launch the segment's graph, if there is one and this is the driving thread."""
         graph = self.segment.graph
-        if graph is None or not self.here or self.careful or self.stamps is not None:
+        if graph is None or not self.here or self.poisoned.errors or self.stamps is not None:
             return False
         if not self.segment.has_own_arena():
             return False
@@ -187,7 +185,7 @@ class RunInstruction(Instruction):
 
     def call(self, call: KernelStep, kernel: Any, arguments: list[Any]) -> None:
         """Call one kernel, unless all its results depend on a poisoned operand."""
-        if not self.spread(call):
+        if not self.poisoned.spread(call):
             return
         if any(given is None for given in arguments):  # of a fusion: only results that are poisoned depend on it
             arguments = [self.stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
@@ -209,48 +207,26 @@ class RunInstruction(Instruction):
             return given
         return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
 
-    def spread(self, call: KernelStep) -> int:
-        """Poison the results that depend on a poisoned value. Return the number of healthy results."""
-        for result, reads in zip(call.results, call.reads, strict=True):
-            found = next(filter(None, map(self.poison_of, reads)), None)
-            if found is not None:
-                self.poison[result] = found
-        return sum([result not in self.poison for result in call.results])
-
-    def poison_of(self, value: int) -> TensordError | None:
-        """The error of a poisoned value, or of the base of a view; None for a healthy value."""
-        bases, poison = self.segment.recipe.bases, self.poison
-        while value in bases and value not in poison:
-            value = bases[value]
-        return poison.get(value)
-
     def note(self, call: KernelStep, error: BaseException) -> None:
         """Poison the failed results of a kernel with its error, which names the line and op of the call."""
-        self.careful = True
-        if isinstance(error, ResultsFailed):
-            for result, failure in zip(call.results, error.failures, strict=False):
-                if failure is not None:
-                    self.poison[result] = self.failure(call, failure)
-                    self.origins.append(self.poison[result])
+        if not isinstance(error, ResultsFailed):
+            self.poisoned.blame(call.results, self.failure(call, error))
             return
-        self.blame(call.results, self.failure(call, error))
-
-    def blame(self, results: Iterable[int], error: TensordError) -> None:
-        """Poison the healthy ones of these results with an error that arose in this run."""
-        self.careful = True
-        self.poison.update({result: error for result in results if result not in self.poison})
-        self.origins.append(error)
+        for result, failure in zip(call.results, error.failures, strict=False):
+            if failure is not None:
+                self.poisoned.errors.pop(result, None)
+                self.poisoned.blame((result,), self.failure(call, failure))
 
     def fail_part(self, part: RunPart, error: BaseException) -> None:
         """Poison the results of an op that failed for a reason outside of its kernel, perhaps after the run."""
         call, recipe = part.call, self.segment.recipe
-        self.spread(call)
+        self.poisoned.spread(call)
         results = results_of(self.segment.program, recipe.fusions, call, part.step)
-        if any(result not in self.poison for result in results):
-            self.blame(results, self.failure(call, error, part.step))
+        if any(result not in self.poisoned.errors for result in results):
+            self.poisoned.blame(results, self.failure(call, error, part.step))
         if self.finished:
             for later in recipe.calls[recipe.calls.index(call) + 1 :]:
-                self.spread(later)
+                self.poisoned.spread(later)
             self.note_failures()
 
     def failure(self, call: KernelStep, error: BaseException, step: int | None = None) -> TensordError:
@@ -272,14 +248,14 @@ class RunInstruction(Instruction):
         replay, self.replay = self.replay, None
         if replay is not None:
             self.segment.give_back(replay)
-        if self.careful and self.error is None:
+        if self.poisoned.errors and self.error is None:
             self.note_failures()
         self.settle_poison()
 
     def note_failures(self) -> None:
         failures = {}
         for copy, value in zip(self.writes, self.segment.recipe.finals, strict=False):
-            found = self.poison_of(value)
+            found = self.poisoned.error_of(value)
             if found is not None:
                 failures[copy] = found
         self.failures = failures or None
@@ -312,11 +288,11 @@ class RunInstruction(Instruction):
         read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
         for value, copy in zip(recipe.firsts, read, strict=True):
             if copy.id in late:
-                self.poison.setdefault(value, late[copy.id])
+                self.poisoned.errors.setdefault(value, late[copy.id])
         for place, call in enumerate(recipe.calls):
-            if self.spread(call) and place in refused:
+            if self.poisoned.spread(call) and place in refused:
                 self.note(call, refused[place].error)
         self.note_failures()
 
     def own_failures(self) -> Sequence[TensordError]:
-        return self.origins
+        return self.poisoned.origins
