@@ -15,7 +15,7 @@ from tensord.vm.engine import Engine
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction, InstructionEnd
 from tensord.vm.model.session import VmSession
-from tensord.vm.model.tensor import Binding, Copy, Tensor
+from tensord.vm.model.tensor import Binding, Copy, VmTensor
 from tests.model.streams import ModelCpu, ModelSim, Steering
 
 from .bare_engine import Bare
@@ -87,7 +87,7 @@ class Parts(Bare):
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
-    def tensor(self, elements: int = 1, home: str = "", *, filled: bool = True) -> Tensor:
+    def tensor(self, elements: int = 1, home: str = "", *, filled: bool = True) -> VmTensor:
         """A float64 tensor with a handle of the session and, if `filled`, with memory."""
         device = self.at(home or self.device.name)
         meta = Meta.of((elements,), "float64")
@@ -102,7 +102,7 @@ class Parts(Bare):
         self.session.account.bytes += meta.nbytes
         return tensor
 
-    def release(self, tensor: Tensor) -> None:
+    def release(self, tensor: VmTensor) -> None:
         """The session drops its handle."""
         (id_,) = [id_ for id_, one in self.session.tensors.items() if one is tensor]
         del self.session.tensors[id_]
@@ -113,8 +113,8 @@ class Parts(Bare):
         self,
         label: str = "op",
         *,
-        reads: Iterable[Tensor] = (),
-        writes: Iterable[Tensor] = (),
+        reads: Iterable[VmTensor] = (),
+        writes: Iterable[VmTensor] = (),
         opcode: Opcode = Opcode.CALL,
         kernel: Callable[..., Any] | None = None,
         session: VmSession | None = None,
@@ -168,7 +168,7 @@ class ToldAtDoom(ToldEnd):
     at_doom = True
 
 
-def copy_of(tensor: Tensor, device: DeviceState | None = None) -> Copy:
+def copy_of(tensor: VmTensor, device: DeviceState | None = None) -> Copy:
     """The tensor's copy on a device, or at home."""
     return tensor.storage.copies[device or tensor.home]
 

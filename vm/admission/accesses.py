@@ -32,7 +32,7 @@ from ..model.instruction import Instruction, InstructionEnd
 from ..model.launches import Fence
 from ..model.session import Cause, VmSession
 from ..model.signature import UPLOAD
-from ..model.tensor import Binding, Copy, Moved, Tensor
+from ..model.tensor import Binding, Copy, Moved, VmTensor
 from ..model.unfolding import Answer
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
@@ -140,7 +140,7 @@ class Accesses:
                 return
         self.copy_out(session, tensor, request, location)
 
-    def copy_out(self, session: VmSession, tensor: Tensor, request: int, location: int) -> None:
+    def copy_out(self, session: VmSession, tensor: VmTensor, request: int, location: int) -> None:
         """Answer the request with a copy of the value."""
         source = self.near(session, tensor, location)
         result = self.inline.fetch(session, source, "fetch", location)
@@ -158,7 +158,7 @@ class Accesses:
         else:
             self.scheduler.admit(instruction)
 
-    def ask(self, session: VmSession, tensor: Tensor, label: str, location: int) -> Answer:
+    def ask(self, session: VmSession, tensor: VmTensor, label: str, location: int) -> Answer:
         """Read a value that a run of the session needs, by an instruction called `label`."""
         answer = Answer()
         source = self.near(session, tensor, location)
@@ -171,7 +171,7 @@ class Accesses:
         self.begin_reading(instruction, source)
         return answer
 
-    def near(self, session: VmSession, tensor: Tensor, location: int) -> Binding:
+    def near(self, session: VmSession, tensor: VmTensor, location: int) -> Binding:
         """The copy from which the host reads the value."""
         source, host = self.readable(tensor), self.residency.host
         if may_read_in_order(source):
@@ -181,7 +181,7 @@ class Accesses:
         return source
 
     def reading(
-        self, session: VmSession, tensor: Tensor, source: Binding, label: str, location: int, *, at_once: bool = True
+        self, session: VmSession, tensor: VmTensor, source: Binding, label: str, location: int, *, at_once: bool = True
     ) -> Instruction:
         """An instruction, not yet admitted, whose result is a copy of the value on the host.
 
@@ -213,7 +213,7 @@ class Accesses:
         instruction.kernel = read
         return instruction
 
-    def readable(self, tensor: Tensor) -> Binding:
+    def readable(self, tensor: VmTensor) -> Binding:
         """The copy to read without a transfer: preferably a copy whose write is done, then a copy on the host."""
         storage = tensor.storage
         key = None if tensor.strides is None else tensor.view_key()
@@ -252,7 +252,7 @@ class Accesses:
         instruction.on_end = WaitEnd(session, request, tensors)
         self.scheduler.admit(instruction)
 
-    def awaited(self, tensor: Tensor, session: VmSession, location: int) -> Copy:
+    def awaited(self, tensor: VmTensor, session: VmSession, location: int) -> Copy:
         """The copy to wait for; for a moved tensor, the copy at its home."""
         if type(tensor) is Moved:
             refuse_lost(tensor.home)
@@ -321,7 +321,7 @@ class WaitEnd(InstructionEnd):
     __slots__ = ("request", "session", "tensors")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, session: VmSession, request: int, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, session: VmSession, request: int, tensors: Sequence[VmTensor]) -> None:
         self.session = session
         self.request = request
         self.tensors = tensors
@@ -365,7 +365,7 @@ def is_worth_keeping(residency: Residency, source: Binding, host: DeviceState) -
     return has_room(residency, host, source.tensor)
 
 
-def has_room(residency: Residency, device: DeviceState, tensor: Tensor) -> bool:
+def has_room(residency: Residency, device: DeviceState, tensor: VmTensor) -> bool:
     """Whether a copy of the tensor fits on the device beside everything planned there; False for a lost device.
 
     While the tensor's meta is pending, the most bytes that its instruction can make must fit.
@@ -385,7 +385,7 @@ def most_made(copy: Copy) -> int:
     return 0 if writer is None or writer.plan is None else writer.plan.most
 
 
-def bytes_of(tensor: Tensor) -> int:
+def bytes_of(tensor: VmTensor) -> int:
     """Bytes of a packed copy; an estimate while the meta is pending."""
     return PENDING_BYTES if tensor.meta is None else tensor.meta.nbytes
 

@@ -72,7 +72,7 @@ from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession, rest_of_run
-from ..model.tensor import Tensor
+from ..model.tensor import VmTensor
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import alias, moved
@@ -450,7 +450,7 @@ class Admission:
         session.reply(request, found, None)
 
 
-def snapshot_of(tensor: Tensor) -> Tensor:
+def snapshot_of(tensor: VmTensor) -> VmTensor:
     """A new tensor with the present value, and without a holder."""
     made = alias(tensor, tensor.home)
     made.holders = 0

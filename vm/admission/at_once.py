@@ -18,11 +18,11 @@ from ..model.instruction import Instruction
 from ..model.launches import Launches
 from ..model.lifecycle import Event
 from ..model.reason import Reason
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 from ..scheduler.scheduler import Scheduler
 
 
-def readable(device: DeviceState, tensor: Tensor | None, meta: Any) -> Copy | None:
+def readable(device: DeviceState, tensor: VmTensor | None, meta: Any) -> Copy | None:
     """The copy that a kernel can read now, or that a launch after all earlier ones can read; None without one."""
     if tensor is None or tensor.meta is not meta:
         return None
@@ -34,7 +34,7 @@ def readable(device: DeviceState, tensor: Tensor | None, meta: Any) -> Copy | No
     return copy
 
 
-def writable(device: DeviceState, tensor: Tensor | None, meta: Any, launches: Launches | None) -> Copy | None:
+def writable(device: DeviceState, tensor: VmTensor | None, meta: Any, launches: Launches | None) -> Copy | None:
     """The copy that a kernel may write now; None without one.
 
     The tensor must be the only one of its storage, charged to a session, without a copy elsewhere, and unused, or used
@@ -117,7 +117,7 @@ def begin_write(copy: Copy, storage: Storage) -> None:
     storage.version = copy.version = storage.version + 1
 
 
-def bind_operand(device: DeviceState, buffer: Buffer, tensor: Tensor, meta: Any) -> Any:
+def bind_operand(device: DeviceState, buffer: Buffer, tensor: VmTensor, meta: Any) -> Any:
     """The array of an operand: the buffer's own, or a view of the buffer."""
     if tensor.strides is not None:
         return device.backend.bind_view(buffer, meta, tensor.offset, tensor.strides)

@@ -17,7 +17,7 @@ from ..memory.overwriting import dies_with_call
 from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import view_of
 from ..scheduler.lost_devices import refuse_lost
@@ -112,9 +112,9 @@ class CallHandler:
         instruction.donated = reused
         self.residency.tiers.admit(instruction)
 
-    def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> Plan:
+    def resolve(self, plan: Plan, operands: Sequence[Any], targets: Sequence[VmTensor]) -> Plan:
         """Resolve metas that were pending when the client called and are known now."""
-        metas = tuple(v.meta if isinstance(v, Tensor) else type(v) for v in operands)
+        metas = tuple(v.meta if isinstance(v, VmTensor) else type(v) for v in operands)
         wanted = tuple(target.meta for target in targets) if plan.in_place else None
         if None in metas or (wanted is not None and None in wanted):
             return plan
@@ -186,7 +186,7 @@ def handles_released(plan: Plan, inputs: Sequence[Any], released: int) -> int:
     return len({id_ for position, (id_, scalar) in bits if released >> position & 1 and not scalar})
 
 
-def bytes_made(session: VmSession, plan: Plan, targets: Sequence[Tensor], snapshots: Mapping[Storage, int]) -> int:
+def bytes_made(session: VmSession, plan: Plan, targets: Sequence[VmTensor], snapshots: Mapping[Storage, int]) -> int:
     """The most bytes that the results add to the session's share of the device."""
     if not plan.in_place:
         return plan.most + sum(meta.nbytes for meta in plan.outputs if meta is not None)
@@ -200,9 +200,9 @@ def check_counts(plan: Plan, inputs: Sequence[Any], outputs: Sequence[int]) -> N
         raise ProtocolError(f"{plan.label}: {given} operands and results, but its signature has {wanted}")
 
 
-def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[Tensor]) -> bool:
+def check_metas(plan: Plan, operands: Sequence[Any], targets: Sequence[VmTensor]) -> bool:
     """Check a call's operands against its signature. Are metas pending, to be checked once they are known?"""
-    found = [(value.meta if isinstance(value, Tensor) else type(value)) for value in operands]
+    found = [(value.meta if isinstance(value, VmTensor) else type(value)) for value in operands]
     found += [target.meta for target in targets]
     for meta, wanted in zip(found, (*plan.metas, *plan.outputs), strict=False):
         if meta is not wanted and meta is not None and wanted is not None:
@@ -222,7 +222,7 @@ def bytes_beside(plan: Plan) -> int:
     return plan.scratch + plan.most + sum([meta.nbytes for meta in plan.outputs[1:] if meta is not None])
 
 
-def updates(plan: Plan, instruction: Instruction, target: Tensor) -> bool:
+def updates(plan: Plan, instruction: Instruction, target: VmTensor) -> bool:
     """Whether the write keeps a part of the target's value; a write from another tensor replaces the whole value."""
     first = instruction.inputs[0] if plan.op.partial else None
     return type(first) is Binding and first.tensor is target

@@ -28,7 +28,7 @@ from ..model.instruction import Instruction
 from ..model.lifecycle import UNDER_WAY
 from ..model.reason import Reason
 from ..model.session import VmSession
-from ..model.tensor import Binding, Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, VmTensor
 from ..placement.residency import Residency, end_moves
 from ..scheduler.scheduler import Scheduler
 from ..tracing.link_labels import launch_nodes, read_label
@@ -239,7 +239,7 @@ def is_awaited(instruction: Instruction, waiting: Collection[int]) -> bool:
     stack = [binding.tensor for binding in instruction.outputs]
     while stack:
         for dependent in stack.pop().dependents or ():
-            if isinstance(dependent, Tensor):  # the same value with another home
+            if isinstance(dependent, VmTensor):  # the same value with another home
                 stack.append(dependent)
             elif dependent.id in waiting:
                 return True

@@ -23,7 +23,7 @@ from ...streams.stream import StreamKind
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.session import Cause
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .collective_group import CollectiveGroup, StepEnd
@@ -32,7 +32,7 @@ WHOLE: Final = whole(())  # a token stands for the whole result
 
 
 def library_of(
-    asked: ResolvedRequest, tensors: Sequence[Tensor], devices: Sequence[DeviceState]
+    asked: ResolvedRequest, tensors: Sequence[VmTensor], devices: Sequence[DeviceState]
 ) -> CollectiveLibrary | None:
     """The library that can carry out the collective; None if the devices do not share a library that supports it."""
     library = devices[0].backend.library

@@ -29,7 +29,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Collective
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
@@ -82,7 +82,7 @@ class CollectiveHandler:
         self,
         cause: Cause,
         given: Given,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[VmTensor],
         devices: Sequence[DeviceState],
         metas: Sequence[Meta],
         *,
@@ -125,7 +125,7 @@ class CollectiveHandler:
         self.scheduler.tell(session, error)
 
 
-def asked_by(message: Collective, tensors: Sequence[Tensor], known: Collection[str]) -> ResolvedRequest:
+def asked_by(message: Collective, tensors: Sequence[VmTensor], known: Collection[str]) -> ResolvedRequest:
     """The request of a message, checked. `known`: the names of the machine's devices."""
     devices = [own_name(name, known) for name in message.devices]
     homes, metas = [tensor.home.name for tensor in tensors], [tensor.meta for tensor in tensors]
@@ -138,7 +138,7 @@ def check_some(message: Collective) -> None:
         raise MetadataError(f"{message.kind}: it needs at least one tensor", op=message.kind)
 
 
-def known(tensor: Tensor) -> Tensor:
+def known(tensor: VmTensor) -> VmTensor:
     """The tensor. Raises the tensor's error if its meta will never be known."""
     if tensor.meta_error is not None:
         raise tensor.meta_error.reraisable()

@@ -48,7 +48,7 @@ from ...streams.links.link import Merge, NodeLink
 from ...streams.stream import Stream, StreamKind
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from .collective_gang import GangGroup, library_of
 from .collective_group import CollectiveGroup, Origin, part
 from .collectives import CollectiveHandler, known
@@ -354,7 +354,7 @@ def as_meta(wire: Any) -> Meta | None:
     return meta
 
 
-def check_named(tensor: Tensor, home: str, meta: Meta) -> None:
+def check_named(tensor: VmTensor, home: str, meta: Meta) -> None:
     """MetadataError if a tensor's home or meta differs from the request that all nodes got."""
     if tensor.home.name != home or tensor.meta != meta:
         found = f"{tensor.meta} on {tensor.home.name}"

@@ -22,7 +22,7 @@ from ..durability.taking import NOT_KEPT, CheckpointRequest, Checkpoints
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
 from ..model.session import VmSession
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Storage, VmTensor
 from ..placement.residency import Residency
 from ..places import real_path
 from ..scheduler.scheduler import Scheduler
@@ -40,7 +40,7 @@ class DurableState(NamedTuple):
     publishes; `unbound`: the durable names that it removes or replaces.
     """
 
-    before: dict[Tensor, tuple[Storage, int]]
+    before: dict[VmTensor, tuple[Storage, int]]
     bound: set[str]
     unbound: set[str]
 

@@ -18,7 +18,7 @@ from ...interpreter.wire.messages import Chain, Effect
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, VmTensor
 from ..scheduler.pending_metas import await_metas
 from .accesses import Accesses, bytes_of, count_read
 from .exports import ReplyEnd
@@ -92,7 +92,7 @@ class EffectHandlers:
             self.rejection.poison_copy(session, link, error)
 
     def tolerant_effect(
-        self, session: VmSession, tensors: Sequence[Tensor], host: DeviceState, link: Copy, message: Effect
+        self, session: VmSession, tensors: Sequence[VmTensor], host: DeviceState, link: Copy, message: Effect
     ) -> None:
         """Admit a side effect whose function gets the error in place of a value that failed.
 
@@ -112,7 +112,7 @@ class EffectHandlers:
         instruction.on_end = TolerantEnd(session, request, None if callback else found, nbytes, again=again)
         self.scheduler.admit(instruction)
 
-    def look(self, cause: Cause, tensor: Tensor, host: DeviceState, found: list[Any], n: int) -> Copy:
+    def look(self, cause: Cause, tensor: VmTensor, host: DeviceState, found: list[Any], n: int) -> Copy:
         """Read a value, or its error, into `found[n]`, and return the signal that is written afterwards."""
         instruction = self.accesses.reading(
             cause.session, tensor, self.accesses.readable(tensor), "fetch", cause.location, at_once=False

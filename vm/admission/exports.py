@@ -22,7 +22,7 @@ from ..model.charges import has_share
 from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Again, Cause, VmSession
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.pending_metas import await_metas
@@ -49,7 +49,7 @@ class Exports:
         if id_ > session.newest and may_name(session):
             enter(session, id_, self.rejection.poisoned(error, None, None))
 
-    def device_to_map(self, base: Tensor) -> DeviceState | None:
+    def device_to_map(self, base: VmTensor) -> DeviceState | None:
         """The device in whose memory a client may read the value; None if the client gets a copy of the bytes.
 
         Small values, small parts of large storages, and values that do not fit on that device are copied.
@@ -69,7 +69,7 @@ class Exports:
         fits = device.planned + nbytes <= device.backend.limit and has_share(account, device, nbytes)
         return device if fits else None
 
-    def fetch(self, session: VmSession, export: Tensor, device: DeviceState, request: int, location: int) -> None:
+    def fetch(self, session: VmSession, export: VmTensor, device: DeviceState, request: int, location: int) -> None:
         """Answer with the buffer's own array, read-only, once the value is computed and on `device`."""
         scheduler, residency = self.scheduler, self.residency
         source = residency.bring(export, device, Cause(session, location))
@@ -99,7 +99,7 @@ class Exports:
         return True
 
 
-def define_export(session: VmSession, id_: int, base: Tensor) -> Tensor:
+def define_export(session: VmSession, id_: int, base: VmTensor) -> VmTensor:
     """Define the export: a tensor with the fetched value."""
     export = alias(base, base.home)
     enter(session, id_, export)

@@ -33,7 +33,7 @@ from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.session_files import FileOpener
 from ..model.signature import NOTHING, Maker
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 from ..placement.loaded_files import LoadedFiles
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
@@ -220,7 +220,7 @@ class FileHandlers:
         instruction.on_end = ReplyEnd(session, request)
         self.scheduler.admit(instruction)
 
-    def deferred(self, stretch: LoadedStretch, store: DeviceState, home: DeviceState, location: int) -> Tensor:
+    def deferred(self, stretch: LoadedStretch, store: DeviceState, home: DeviceState, location: int) -> VmTensor:
         """A tensor whose only copy lies in a file, and which uses none of the session's memory yet."""
         meta = stretch.entry.meta
         if meta is None:
@@ -232,7 +232,7 @@ class FileHandlers:
         storage = Storage(meta.nbytes, store, copy)
         storage.placed = home.alone
         note_maker(storage, LOADED, location, self.scheduler.now)
-        return Tensor(meta, storage, home)
+        return VmTensor(meta, storage, home)
 
 
 class OpenEnd(InstructionEnd):

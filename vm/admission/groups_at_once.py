@@ -24,7 +24,7 @@ from ..model.charges import has_share
 from ..model.device_state import DeviceState, add_to
 from ..model.session import Cause
 from ..model.signature import NOTHING
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, VmTensor
 from ..placement.residency import Residency
 from ..scheduler.dispatch import INLINE_BYTES
 from ..scheduler.scheduler import Scheduler
@@ -45,7 +45,7 @@ class GroupAtOnce:
         residency: Residency,
         cause: Cause,
         asked: ResolvedRequest,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[VmTensor],
         devices: Sequence[DeviceState],
         metas: Sequence[Meta],
     ) -> None:

@@ -38,7 +38,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, HostCall, HostCallAnswer, VmSession
 from ..model.signature import NOTHING
-from ..model.tensor import Binding, Copy, Tensor
+from ..model.tensor import Binding, Copy, VmTensor
 from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
@@ -195,7 +195,7 @@ class RunningHostCall:
 
     __slots__ = ("metas", "nbytes", "takes", "values")
 
-    def __init__(self, metas: Sequence[Meta], tensors: Sequence[Tensor]) -> None:
+    def __init__(self, metas: Sequence[Meta], tensors: Sequence[VmTensor]) -> None:
         self.metas = metas
         self.takes: list[Callable[[NDArray[Any]], None]] = []
         self.nbytes = sum(map(bytes_of, tensors))

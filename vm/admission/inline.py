@@ -49,7 +49,7 @@ from ..model.launches import Launches
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import NOTHING, UPLOAD, Maker
-from ..model.tensor import Binding, Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import known_view_of
 from ..scheduler.dispatch import INLINE_BYTES
@@ -309,7 +309,7 @@ class Inline:
         return None, 0
 
     def inherit(
-        self, session: VmSession, plan: Plan, tensor: Tensor, copy: Copy, input_: int, output: int, location: int
+        self, session: VmSession, plan: Plan, tensor: VmTensor, copy: Copy, input_: int, output: int, location: int
     ) -> Copy | None:
         """Forwarding: give the result the copy of an input that is released here, if nothing else uses the copy."""
         storage, account = tensor.storage, session.account
@@ -341,7 +341,7 @@ class Inline:
             residency.releasing.let_go(tensor)
             storage.copies = {}
             storage = Storage(storage.nbytes, device, copy, storage.account)
-            tensor = Tensor(plan.output, storage, device)
+            tensor = VmTensor(plan.output, storage, device)
             if device.candidates and copy in device.candidates:
                 device.candidates[copy] = storage
         if device.short:
@@ -519,20 +519,20 @@ def may_read_in_order(source: Binding) -> bool:
     return 0 < meta.nbytes <= INLINE_BYTES and backend.lost is None
 
 
-def strides_of(tensors: dict[int, Tensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
+def strides_of(tensors: dict[int, VmTensor], inputs: Sequence[Any], plan: Plan) -> tuple[Any, ...]:
     """The strides of the operands; None for a packed operand."""
     pairs = zip(inputs, plan.metas, strict=True)
     return tuple([tensors[value].strides for value, meta in pairs if type(meta) is Meta])
 
 
-def own_copies(tensors: dict[int, Tensor], plan: Plan, output: int) -> tuple[Copy, ...]:
+def own_copies(tensors: dict[int, VmTensor], plan: Plan, output: int) -> tuple[Copy, ...]:
     """The copy that an in-place op writes, if there is one on the device."""
     found = tensors[output].storage.copies.get(plan.device) if plan.in_place and output in tensors else None
     return () if found is None else (found,)
 
 
 def touch_operands(
-    device: DeviceState, tensors: dict[int, Tensor], inputs: Sequence[Any], metas: Sequence[Any]
+    device: DeviceState, tensors: dict[int, VmTensor], inputs: Sequence[Any], metas: Sequence[Any]
 ) -> None:
     """Note the uses of the operands, for the choice of victims."""
     for value, meta in zip(inputs, metas, strict=True):
@@ -540,7 +540,7 @@ def touch_operands(
             touch(tensors[value].storage, device)
 
 
-def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any]) -> Bound | None:
+def bind_operands(plan: Plan, tensors: dict[int, VmTensor], inputs: Sequence[Any]) -> Bound | None:
     """The bound operands; None if one is not healthy and finished on the device."""
     device, arguments, used = plan.device, [], []
     traced: tuple[int, ...] = ()
@@ -562,7 +562,7 @@ def bind_operands(plan: Plan, tensors: dict[int, Tensor], inputs: Sequence[Any])
     return arguments, traced, used
 
 
-def find_target(plan: Plan, tensor: Tensor | None, launches: Launches | None) -> Copy | None:
+def find_target(plan: Plan, tensor: VmTensor | None, launches: Launches | None) -> Copy | None:
     """The copy of the `out=` tensor, with its next version begun; None if the copy cannot be written now."""
     copy = writable(plan.device, tensor, plan.output, launches)
     if copy is None or tensor is None:

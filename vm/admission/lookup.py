@@ -13,7 +13,7 @@ from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession
 from ..model.signature import UNMADE, Maker
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Storage, VmTensor
 from .quotas import check_number
 
 
@@ -42,7 +42,7 @@ def label_of(session: VmSession, number: int) -> str:
     return plan.label if isinstance(plan, Plan) else getattr(plan, "op", None) or "call"
 
 
-def tensor_of(session: VmSession, id_: Any) -> Tensor:
+def tensor_of(session: VmSession, id_: Any) -> VmTensor:
     """The tensor behind an id of the session."""
     tensor = session.tensors.get(id_) if type(id_) is int else None
     if tensor is None:
@@ -60,13 +60,13 @@ def check_new(session: VmSession, ids: Sequence[int]) -> None:
         newest = id_
 
 
-def define(session: VmSession, id_: int, tensor: Tensor) -> None:
+def define(session: VmSession, id_: int, tensor: VmTensor) -> None:
     """Enter a tensor under a new id; charge its storage to the session, if no session is charged yet."""
     charge(session, tensor.storage)
     enter(session, id_, tensor)
 
 
-def enter(session: VmSession, id_: int, tensor: Tensor) -> None:
+def enter(session: VmSession, id_: int, tensor: VmTensor) -> None:
     """Enter a tensor under a new id, without charging its storage."""
     session.tensors[id_] = tensor
     session.newest = max(session.newest, id_)
@@ -105,6 +105,6 @@ def hinted_device(hint: Hint, home: str) -> str:
     return hint.device or home
 
 
-def describe(tensor: Tensor) -> tuple[Any, str]:
+def describe(tensor: VmTensor) -> tuple[Any, str]:
     """A tensor's meta and home, encoded for clients."""
     return (encode_meta(tensor.meta), tensor.home.name)

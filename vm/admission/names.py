@@ -14,7 +14,7 @@ from ..memory.pins import end_pins
 from ..model.directory import Directory, Published
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.tensor import Tensor
+from ..model.tensor import VmTensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .quotas import check_names, check_published
@@ -31,7 +31,7 @@ class NameHandlers:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def publish(
-        self, session: VmSession, given: Sequence[str], found: Sequence[Published[Tensor]], *, durable: bool = False
+        self, session: VmSession, given: Sequence[str], found: Sequence[Published[VmTensor]], *, durable: bool = False
     ) -> list[str]:
         """Bind names, and return the durable names that they replace.
 
@@ -57,7 +57,7 @@ class NameHandlers:
             self._drop_name(name)
         return gone
 
-    def lookup(self, wanted: Sequence[str]) -> list[Published[Tensor]]:
+    def lookup(self, wanted: Sequence[str]) -> list[Published[VmTensor]]:
         """The published objects under the names; MetadataError if a name is missing."""
         return named(wanted, self.directory.names)
 

@@ -36,7 +36,7 @@ from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.signature import NOTHING
-from ..model.tensor import Binding, Copy, Tensor
+from ..model.tensor import Binding, Copy, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import moved
 from ..scheduler.lost_devices import refuse_lost
@@ -222,7 +222,7 @@ class NodeTransferHandlers:
 
         self.admit(instruction, half, offer, self.sent, node)
 
-    def readable(self, tensor: Tensor, cause: Cause) -> Binding:
+    def readable(self, tensor: VmTensor, cause: Cause) -> Binding:
         """The copy to send from, in host memory: preferably a finished copy, then the copy at home."""
         known(tensor)
         here = [copy for copy in tensor.storage.copies.values() if copy.device.backend.linked]
@@ -357,7 +357,7 @@ def refused_offer(session: VmSession) -> TensordError | None:
     return None
 
 
-def known(tensor: Tensor) -> Meta:
+def known(tensor: VmTensor) -> Meta:
     """The meta of a tensor to be sent. Raises the tensor's error if it will have no meta, ProtocolError if pending."""
     if tensor.meta_error is not None:
         raise tensor.meta_error.reraisable()

@@ -20,7 +20,7 @@ from ..model.charges import check_bytes
 from ..model.device_state import DeviceState
 from ..model.directory import Directory, Published
 from ..model.session import VmSession
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Storage, VmTensor
 
 REFUSED = 2  # a session may have twice its quota of ids; the ids beyond the quota stand for refused values
 
@@ -35,13 +35,13 @@ def check_results(session: VmSession, metas: Sequence[Meta | None], dying: int) 
 
 
 def check_targets(
-    session: VmSession, tensors: Iterable[Tensor], device: DeviceState, snapshots: Mapping[Storage, int]
+    session: VmSession, tensors: Iterable[VmTensor], device: DeviceState, snapshots: Mapping[Storage, int]
 ) -> None:
     """QuotaError if writing to these tensors on a device takes more memory than the session's quota."""
     check_bytes(session, sum(added_bytes(session, tensor, device, snapshots) for tensor in tensors))
 
 
-def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
+def added_bytes(session: VmSession, tensor: VmTensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
     """The bytes that a write adds to the session's account, if it must give the tensor a new storage.
 
     An old storage that only a checkpoint still reads is no longer charged to the session.
@@ -54,7 +54,7 @@ def added_bytes(session: VmSession, tensor: Tensor, device: DeviceState, snapsho
     return max(meta.nbytes - left, 0)
 
 
-def bytes_written(session: VmSession, tensor: Tensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
+def bytes_written(session: VmSession, tensor: VmTensor, device: DeviceState, snapshots: Mapping[Storage, int]) -> int:
     """The bytes that a write adds to the session's share of a device.
 
     Without a copy on the device, the write makes one: of the storage, or of a new storage.
@@ -175,7 +175,7 @@ def check_published(
     directory: Directory,
     session: VmSession,
     given: Sequence[str],
-    found: Sequence[Published[Tensor]],
+    found: Sequence[Published[VmTensor]],
     replaced: Sequence[str],
 ) -> None:
     """QuotaError if the session's published routines would have more steps than it may have.

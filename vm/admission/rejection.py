@@ -22,7 +22,7 @@ from ..memory.release import release
 from ..model.charges import credit
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, VmTensor
 from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .lookup import enter, forget_plan
@@ -99,13 +99,13 @@ class Rejection:
         elif isinstance(id_, int) and id_ > session.newest and may_name(session):
             enter(session, id_, self.poisoned(error, meta, home))
 
-    def poison_existing(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
+    def poison_existing(self, session: VmSession, tensor: VmTensor, error: TensordError) -> None:
         """Poison the target of a rejected write, as a failed write does; a cancelled write spares a shared target."""
         if tensor.holders > 1 and isinstance(error, CancelledError):
             return
         self.poison_value(session, tensor, error)
 
-    def poison_value(self, session: VmSession, tensor: Tensor, error: TensordError) -> None:
+    def poison_value(self, session: VmSession, tensor: VmTensor, error: TensordError) -> None:
         """Poison a tensor at this place in program order, even a shared one."""
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, Cause(session, 0)).copy, error)
         self.residency.releasing.drop_orphans()
@@ -118,7 +118,7 @@ class Rejection:
         instruction.error = without_frames(error)
         self.scheduler.admit(instruction)
 
-    def poisoned(self, error: TensordError, meta: Meta | None, home: DeviceState | None) -> Tensor:
+    def poisoned(self, error: TensordError, meta: Meta | None, home: DeviceState | None) -> VmTensor:
         """A tensor that never had a value."""
         device = home or next(iter(self.devices.values()))
         tensor, copy = self.residency.new_tensor(meta, device)

@@ -22,7 +22,7 @@ from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import share
 from ..routines.compiling.compiled import Compiled, CompiledPrograms
@@ -241,7 +241,7 @@ class Segments:
             tensor.holders = 0
             self.residency.releasing.unshare(tensor)
 
-    def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[Tensor]) -> bool:
+    def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[VmTensor]) -> bool:
         """Whether absent operands may be brought to the device, and a route exists."""
         try:
             for tensor in absent:
@@ -255,7 +255,7 @@ class Segments:
         session: VmSession,
         device: DeviceState,
         segment: CompiledSegment,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[VmTensor],
         location: int,
     ) -> bool:
         """Whether arena, results and operands fit into the device's planned memory, and into the session's quotas.
@@ -292,7 +292,7 @@ class Segments:
         self,
         session: VmSession,
         segment: CompiledSegment,
-        tensors: Sequence[Tensor],
+        tensors: Sequence[VmTensor],
         ids: RunIds,
         numbers: Sequence[Scalar],
         location: int,
@@ -317,7 +317,7 @@ class Segments:
             define(session, ids[variable], tensor)
             note_maker(tensor.storage, plan.maker, location, scheduler.now)
             outputs.append(Binding(copy, tensor, 0, None))
-        arena: Tensor | None = None
+        arena: VmTensor | None = None
         if recipe.arena:
             arena, copy = residency.new_tensor(Meta.of((recipe.arena,), "uint8"), device)
             outputs.append(Binding(copy, arena, 0, None))
@@ -347,7 +347,7 @@ class StampsEnd(InstructionEnd):
                 self.ring.keep_stamps(done.id, times)
 
 
-def fitting(recipe: Recipe, found: Sequence[Tensor | None], metas: Sequence[Any]) -> list[Tensor] | None:
+def fitting(recipe: Recipe, found: Sequence[VmTensor | None], metas: Sequence[Any]) -> list[VmTensor] | None:
     """The operands; None if one is missing or has another meta, is not packed but must be, or is a target twice."""
     tensors = [tensor for tensor in found if tensor is not None]
     if len(tensors) < len(found) or any(t.meta is not meta for t, meta in zip(tensors, metas, strict=True)):
@@ -367,11 +367,11 @@ def bytes_to_bring(
     residency: Residency,
     session: VmSession,
     device: DeviceState,
-    tensors: Sequence[Tensor],
-    written: Collection[Tensor],
+    tensors: Sequence[VmTensor],
+    written: Collection[VmTensor],
 ) -> int:
     """The bytes of new copies on a device: of absent operands, and of targets that cannot be overwritten."""
-    absent: list[Tensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
+    absent: list[VmTensor] = [tensor for tensor in tensors if device not in tensor.storage.copies]
     if absent:  # bringing an operand begins the session's moves, too
         absent += [moved for moved in session.moves if moved.home is device and device not in moved.storage.copies]
     found: dict[Any, int] = {}
@@ -382,7 +382,7 @@ def bytes_to_bring(
     return sum(found.values()) + sum(detached)
 
 
-def has_failed(tensor: Tensor) -> bool:
+def has_failed(tensor: VmTensor) -> bool:
     """Whether the value is an error, or was one: such a tensor has no memory, so no part of it can be written."""
     storage = tensor.storage
     return any(

@@ -29,7 +29,7 @@ from ..model.device_state import DeviceState
 from ..model.instruction import Instruction
 from ..model.session import Cause, VmSession
 from ..model.signature import SHARED
-from ..model.tensor import Binding, Storage, Tensor
+from ..model.tensor import Binding, Storage, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.lost_devices import refuse_lost
@@ -49,7 +49,7 @@ INSTEAD: Final = "numpy() gives a copy on the host"
 class Lent(NamedTuple):
     """A value in a block: its tensor, and the description of the block for the client."""
 
-    tensor: Tensor
+    tensor: VmTensor
     place: tuple[Any, ...]
 
 
@@ -84,7 +84,7 @@ class ShareHandler:
 
     # -- in the machine's own process ------------------------------------------------------------------------------
 
-    def lend(self, session: VmSession, export: Tensor, request: int, location: int) -> None:
+    def lend(self, session: VmSession, export: VmTensor, request: int, location: int) -> None:
         """Answer with an array on the copy at home."""
         source = self.residency.bring(export, export.home, Cause(session, location))
         self.keep(session, export, source)
@@ -114,7 +114,7 @@ class ShareHandler:
 
     # -- in another process ----------------------------------------------------------------------------------------
 
-    def lend_block(self, session: VmSession, base: Tensor, message: Share) -> None:
+    def lend_block(self, session: VmSession, base: VmTensor, message: Share) -> None:
         """Answer with a block that holds the value: a known block of the session, or a new one."""
         key = key_of(base)
         known = None if key is None else session.gpu.blocks.get(key)
@@ -131,7 +131,7 @@ class ShareHandler:
         else:
             self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.place)
 
-    def lend_new_block(self, session: VmSession, base: Tensor, message: Share) -> None:
+    def lend_new_block(self, session: VmSession, base: VmTensor, message: Share) -> None:
         """Answer with a new block, once the value is copied into it."""
         _, request, location, id_ = message
         home, meta, cause = base.home, base.meta, Cause(session, location)
@@ -142,7 +142,7 @@ class ShareHandler:
         copy = self.residency.new_copy(home, block.nbytes, 1)
         storage = Storage(block.nbytes, home, copy)
         add_copy(copy, storage)
-        export = Tensor(meta, storage, home)
+        export = VmTensor(meta, storage, home)
         export.strides = meta.strides  # a view of the storage, which is the whole block
         define(session, id_, export)
         note_maker(storage, SHARED, location, self.scheduler.now)
@@ -185,7 +185,7 @@ class ShareHandler:
         except MetadataError as error:
             raise MetadataError(f"{error.message}; {INSTEAD}") from None
 
-    def note(self, session: VmSession, base: Tensor, lent: Lent) -> None:
+    def note(self, session: VmSession, base: VmTensor, lent: Lent) -> None:
         """Remember a block, so that the session gets the same block for the same value."""
         blocks, key = session.gpu.blocks, key_of(base)
         if len(blocks) >= KNOWN:
@@ -196,12 +196,12 @@ class ShareHandler:
 
     # -- both ------------------------------------------------------------------------------------------------------
 
-    def keep(self, session: VmSession, export: Tensor, source: Binding) -> None:
+    def keep(self, session: VmSession, export: VmTensor, source: Binding) -> None:
         """Keep the memory of an export until it is released."""
         self.residency.releasing.keep_export(export, source.copy, session)
 
     def answer_when_there(
-        self, session: VmSession, export: Tensor, source: Binding, asked: tuple[int, int], answer: Any
+        self, session: VmSession, export: VmTensor, source: Binding, asked: tuple[int, int], answer: Any
     ) -> None:
         """Answer a request when the value is complete.
 
@@ -233,7 +233,7 @@ class BlockEnd(ReplyEnd):
         super().retired(done)
 
 
-def key_of(tensor: Tensor) -> tuple[Any, ...] | None:
+def key_of(tensor: VmTensor) -> tuple[Any, ...] | None:
     """A key that is unique for each value of each view of a storage; None for a value that is not at home."""
     copy = tensor.storage.copies.get(tensor.home)
     if copy is None or copy.poison is not None:
@@ -241,14 +241,14 @@ def key_of(tensor: Tensor) -> tuple[Any, ...] | None:
     return (copy.id, copy.version, tensor.offset, tensor.strides, tensor.meta)
 
 
-def is_whole(tensor: Tensor) -> bool:
+def is_whole(tensor: VmTensor) -> bool:
     """Whether a block still holds its value, or is about to."""
     storage = tensor.storage
     copy = storage.copies.get(tensor.home)
     return storage.sharers > 0 and copy is not None and copy.poison is None
 
 
-def refuse_unshared(session: VmSession, tensor: Tensor) -> None:
+def refuse_unshared(session: VmSession, tensor: VmTensor) -> None:
     """MetadataError unless the session may read the value in its home's memory."""
     home = tensor.home
     if home.backend.cuda_number is None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from ..model.tensor import Tensor
+from ..model.tensor import VmTensor
 
-Member: TypeAlias = str | Tensor  # a name that was bound or removed, or a tensor that was written in place
+Member: TypeAlias = str | VmTensor  # a name that was bound or removed, or a tensor that was written in place
 ROOM: Final = 64  # members of a group, beyond twice the number of durable names, above which it is pruned
 
 
@@ -44,7 +44,7 @@ class Groups:
         self,
         group: set[Member],
         durable: Collection[str],
-        lasting: Collection[Tensor],
+        lasting: Collection[VmTensor],
         written: Collection[str],
     ) -> None:
         """Forget outdated members of a group once they are the majority.
@@ -70,7 +70,9 @@ class Groups:
         """The names in groups that are no longer durable."""
         return {one for one in self._group_of if isinstance(one, str) and one not in durable}
 
-    def of(self, values: Mapping[str, Tensor], routines: Iterable[str], durable: Container[str]) -> list[ChangedGroup]:
+    def of(
+        self, values: Mapping[str, VmTensor], routines: Iterable[str], durable: Container[str]
+    ) -> list[ChangedGroup]:
         """The groups that contain these names, tensors or routines, with their names that are no longer durable."""
         found: dict[int, ChangedGroup] = {}
         standing: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]

@@ -9,7 +9,7 @@ from ...streams.disk.stored import buffer_of
 from ..model.charges import charge
 from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 from .contents import OF
 from .restoring import FoundGeneration, Restoring
 from .taking import Checkpoints
@@ -18,7 +18,7 @@ from .target import Stood, key_of
 RESTORED: Maker = ("restore", NOTHING)
 
 
-class RestoringInStore(Restoring[Tensor]):
+class RestoringInStore(Restoring[VmTensor]):
     """Publishes the contents of a generation, or only some names.
 
     The driving thread calls `go_on` until it returns False, then `publish`.
@@ -39,7 +39,7 @@ class RestoringInStore(Restoring[Tensor]):
         self.learn()
         return self.report()
 
-    def make(self, name: str, home: str) -> Tensor:
+    def make(self, name: str, home: str) -> VmTensor:
         """A tensor whose only copy is in the store, as a part of the generation's files."""
         residency, scheduler = self.checkpoints.residency, self.checkpoints.scheduler
         store, meta = residency.store, self.found.generation.tensors[name].meta
@@ -52,9 +52,9 @@ class RestoringInStore(Restoring[Tensor]):
         charge(scheduler.system_session, storage)  # else the first session that reads it would be charged
         device = scheduler.devices[home]
         storage.placed = device.alone
-        return Tensor(meta, storage, device)
+        return VmTensor(meta, storage, device)
 
-    def release(self, tensor: Tensor) -> None:
+    def release(self, tensor: VmTensor) -> None:
         """Release the tensor of a routine that cannot be restored."""
         self.checkpoints.residency.releasing.unshare(tensor)
 

@@ -28,7 +28,7 @@ from ..memory.replicas import is_there
 from ..model.directory import Directory, Published, PublishedRoutine
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
-from ..model.tensor import Copy, Tensor
+from ..model.tensor import Copy, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import alias
 from ..places import real_path
@@ -45,7 +45,7 @@ NOT_KEPT: Final = (
     "among its devices"
 )
 NOT_THERE: Final = "its value is not computed yet, or has failed"
-Publish = Callable[[VmSession, Sequence[str], Sequence[Published[Tensor]]], object]
+Publish = Callable[[VmSession, Sequence[str], Sequence[Published[VmTensor]]], object]
 Told = Callable[[Any, TensordError | None], None]
 
 
@@ -280,7 +280,7 @@ class Checkpoints:
             asked.told(done.results, done.error)
         done.results = None
 
-    def read(self, reading: CheckpointReading, name: str, tensor: Tensor) -> None:
+    def read(self, reading: CheckpointReading, name: str, tensor: VmTensor) -> None:
         """Admit the instruction that reads one value by a snapshot."""
         (session, location, _), job = reading.asked, reading.job
         residency, scheduler = self.residency, self.scheduler
@@ -343,7 +343,7 @@ class ReadEnd(InstructionEnd):
 
     __slots__ = ("job", "name", "residency", "snapshot")
 
-    def __init__(self, residency: Residency, job: CheckpointJob, name: str, snapshot: Tensor) -> None:
+    def __init__(self, residency: Residency, job: CheckpointJob, name: str, snapshot: VmTensor) -> None:
         self.residency = residency
         self.job = job
         self.name = name
@@ -359,19 +359,19 @@ class ReadEnd(InstructionEnd):
             residency.files.look()
 
 
-def stood_in(contents: Contents[Tensor]) -> dict[str, Stood]:
+def stood_in(contents: Contents[VmTensor]) -> dict[str, Stood]:
     """The keys of the values, and the routines, under the names of a checkpoint, by which they are recognised later."""
     what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
     what.update(contents.routines)
     return {name: Stood(one, contents.fields[name]) for name, one in what.items()}
 
 
-def home_of(tensor: Tensor) -> str:
+def home_of(tensor: VmTensor) -> str:
     """The name of a tensor's home."""
     return tensor.home.name
 
 
-def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
+def drop_snapshot(scheduler: Scheduler, snapshot: VmTensor) -> None:
     """Count one snapshot of a storage less."""
     count = scheduler.snapshots[snapshot.storage] - 1
     if count:
@@ -380,7 +380,7 @@ def drop_snapshot(scheduler: Scheduler, snapshot: Tensor) -> None:
         del scheduler.snapshots[snapshot.storage]
 
 
-def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> None:
+def write_value(job: CheckpointJob, name: str, snapshot: VmTensor, array: Any) -> None:
     """The kernel that writes a value. It notes a failure itself, since the commit may begin before it retires."""
     try:
         job.write(name, meta_of(name, snapshot), array)
@@ -389,7 +389,7 @@ def write_value(job: CheckpointJob, name: str, snapshot: Tensor, array: Any) -> 
         raise
 
 
-def meta_of(name: str, snapshot: Tensor) -> Meta:
+def meta_of(name: str, snapshot: VmTensor) -> Meta:
     """A value's meta; MetadataError if it is unknown."""
     if not isinstance(snapshot.meta, Meta):
         raise MetadataError(f"{name!r} has no shape yet")

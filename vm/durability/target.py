@@ -15,7 +15,7 @@ from ...interpreter.checkpoints.directory import CheckpointDirectory
 from ...interpreter.checkpoints.record import Generation, ValueRecord
 from ...interpreter.types.meta import Meta
 from ..model.directory import PublishedRoutine
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Storage, VmTensor
 
 REMEMBERED: Final = 4  # remembered directories: each keeps the storages of its last generation alive
 
@@ -172,7 +172,7 @@ class Targets:
         return target
 
 
-def key_of(tensor: Tensor) -> Key:
+def key_of(tensor: VmTensor) -> Key:
     """The key of the tensor's present value. Marks the tensor as bound, so that its storage is not recycled."""
     tensor.bound = True
     storage = tensor.storage

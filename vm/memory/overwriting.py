@@ -28,20 +28,20 @@ before.
 from __future__ import annotations
 
 from ..model.instruction import Instruction
-from ..model.tensor import Binding, Copy, Tensor
+from ..model.tensor import Binding, Copy, VmTensor
 
 
-def owns_memory(tensor: Tensor, snapshots: int = 0) -> bool:
+def owns_memory(tensor: VmTensor, snapshots: int = 0) -> bool:
     """Whether the tensor alone uses its storage's memory. `snapshots`: a checkpoint's sharers, which do not count."""
     return tensor.storage.sharers - snapshots == 1 and tensor.strides is None
 
 
-def may_overwrite(tensor: Tensor, copy: Copy | None) -> bool:
+def may_overwrite(tensor: VmTensor, copy: Copy | None) -> bool:
     """Whether a write to the tensor may overwrite this copy of its storage; None stands for a copy yet to be made."""
     return owns_memory(tensor) and (copy is None or not copy.client_mappings)
 
 
-def dies_with_call(tensor: Tensor, snapshots: int = 0) -> bool:
+def dies_with_call(tensor: VmTensor, snapshots: int = 0) -> bool:
     """Whether the released handle is the last holder of a tensor that does not share its storage.
 
     `snapshots`: the number of the storage's sharers that are a checkpoint's, which do not count: they end when the

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from ..model.device_state import DeviceState
 from ..model.session import VmSession
-from ..model.tensor import Storage, Tensor
+from ..model.tensor import Storage, VmTensor
 from .replicas import may_drop
 
 
-def pin(session: VmSession, id_: int, tensor: Tensor) -> None:
+def pin(session: VmSession, id_: int, tensor: VmTensor) -> None:
     """Add a pin of a handle to a tensor."""
     _, count = session.pins.get(id_, (tensor, 0))
     session.pins[id_] = (tensor, count + 1)
@@ -47,7 +47,7 @@ def end_pins(session: VmSession, id_: int) -> None:
         _take(*found)
 
 
-def move_pins(tensor: Tensor, before: Storage) -> None:
+def move_pins(tensor: VmTensor, before: Storage) -> None:
     """Move a tensor's pins from its former storage to its present one."""
     home = tensor.home
     if tensor in home.pins:
@@ -60,7 +60,7 @@ def pinned_bytes(device: DeviceState) -> int:
     return sum(max(copy.nbytes, 0) for storage in device.pinned for copy in storage.current() if copy.device is device)
 
 
-def _take(tensor: Tensor, count: int) -> None:
+def _take(tensor: VmTensor, count: int) -> None:
     pins = tensor.home.pins
     pins[tensor] -= count
     if not pins[tensor]:

@@ -14,12 +14,12 @@ from ..model.account import Account
 from ..model.charges import count, uncount
 from ..model.device_state import DeviceState
 from ..model.signature import Maker
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 
 MOST_RECYCLED = 256  # per device
 
 
-def recycle(tensor: Tensor, known: bool = False) -> bool:
+def recycle(tensor: VmTensor, known: bool = False) -> bool:
     """Release a tensor, and keep its objects for `make_tensor`; False, with nothing changed, if others may use them.
 
     `known`: other references to the tensor object exist but are not used any more: release it, but do not reuse it.
@@ -73,7 +73,7 @@ def make_tensor(
     maker: Maker,
     location: int,
     now: int,
-) -> tuple[Tensor, Copy]:
+) -> tuple[VmTensor, Copy]:
     """A new tensor in `buffer`, and its copy, with id `number`; their memory is charged and planned."""
     nbytes = meta.nbytes
     device.planned += nbytes
@@ -86,7 +86,7 @@ def make_tensor(
             count(copy, account)
         if device.short and device.tiers:
             device.candidates[copy] = storage
-        return Tensor(meta, storage, device), copy
+        return VmTensor(meta, storage, device), copy
     tensor = device.recycled.pop()
     storage = tensor.storage
     copy = storage.copies[device]

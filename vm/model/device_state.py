@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .instruction import Instruction
     from .launches import Launches
     from .session import VmSession
-    from .tensor import Copy, Storage, Tensor
+    from .tensor import Copy, Storage, VmTensor
 
 
 class Uses:
@@ -146,7 +146,7 @@ class DeviceState:
         self.ceiling = backend.ceiling
         self.uses = uses or Uses()
         self.tally = tally or Tally()
-        self.pins: dict[Tensor, int] = {}
+        self.pins: dict[VmTensor, int] = {}
         self.pinned: dict[Storage, int] = {}
         # The ledger.
         self.planned = 0
@@ -160,7 +160,7 @@ class DeviceState:
         self.mapped: dict[Copy, int] = {}
         self.reusable: dict[Stream, list[Buffer]] = {}
         self.standby: dict[Copy, Instruction] = {}
-        self.recycled: list[Tensor] = []  # released tensors for new results (`memory.recycling`)
+        self.recycled: list[VmTensor] = []  # released tensors for new results (`memory.recycling`)
 
     @property
     def streams(self) -> list[Stream]:

@@ -14,7 +14,7 @@ from ...interpreter.programs.program import Program
 from .account import Account
 from .device_state import DeviceState
 from .session import VmSession
-from .tensor import Storage, Tensor
+from .tensor import Storage, VmTensor
 
 BLOCK: Final = 256  # handles that are searched together
 GOLDEN: Final = (5**0.5 - 1) / 2  # the fractional parts of its multiples are spread evenly, for any number of them
@@ -28,12 +28,12 @@ class Leaving:
 
     __slots__ = ("session", "tensors", "unseen")
 
-    def __init__(self, session: VmSession, tensors: dict[int, Tensor]) -> None:
+    def __init__(self, session: VmSession, tensors: dict[int, VmTensor]) -> None:
         self.session = session
         self.tensors = tensors
         self.unseen: dict[DeviceState, list[list[int]]] = {}
 
-    def newest(self, most: int) -> list[Tensor]:
+    def newest(self, most: int) -> list[VmTensor]:
         """Remove and return at most `most` of the tensors, newest first."""
         return [self.tensors.popitem()[1] for _ in range(min(most, len(self.tensors)))]
 
@@ -85,14 +85,14 @@ class Directory:
 
     def __init__(self) -> None:
         self.sessions: dict[int, VmSession] = {}
-        self.names: dict[str, Published[Tensor]] = {}
+        self.names: dict[str, Published[VmTensor]] = {}
         self.publishers: dict[str, Account] = {}
         self.durable: dict[str, None] = {}
-        self.lasting: dict[Tensor, int] = {}
+        self.lasting: dict[VmTensor, int] = {}
         self.families = Families()
         self.leaving: deque[Leaving] = deque()
 
-    def tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[VmTensor]:
         """Every tensor that a name or a handle holds, some of them more than once."""
         found = [tensor for published in self.names.values() for tensor in published.tensors]
         for session in self.sessions.values():
@@ -101,7 +101,7 @@ class Directory:
             found.extend(gone.tensors.values())
         return found
 
-    def handles(self) -> Iterator[tuple[VmSession, int, Tensor]]:
+    def handles(self) -> Iterator[tuple[VmSession, int, VmTensor]]:
         """Every handle, including those of closed sessions. The machine may go on between steps of the iteration."""
         for session in list(self.sessions.values()):
             yield from handles_of(session, session.tensors)
@@ -115,7 +115,7 @@ class Directory:
             for tensor in self.names[name].tensors:
                 self.lasting[tensor] = self.lasting.get(tensor, 0) + 1
 
-    def bind(self, name: str, published: Published[Tensor], account: Account) -> None:
+    def bind(self, name: str, published: Published[VmTensor], account: Account) -> None:
         """Bind a free name to an object, for which an account is charged."""
         self.names[name] = published
         self.families.add(name)
@@ -123,7 +123,7 @@ class Directory:
         account.names += 1
         account.steps += published.weight
 
-    def unbind(self, name: str) -> Published[Tensor] | None:
+    def unbind(self, name: str) -> Published[VmTensor] | None:
         """Remove a name; return the object that it was bound to, if any."""
         before = self.names.pop(name, None)
         self.families.remove(name)
@@ -140,7 +140,7 @@ class Directory:
                     del self.lasting[tensor]
         return before
 
-    def named(self) -> Iterator[tuple[str, Tensor]]:
+    def named(self) -> Iterator[tuple[str, VmTensor]]:
         """Each name with each tensor that it holds, including the tensors captured by published routines."""
         for name, published in self.names.items():
             for tensor in published.tensors:
@@ -151,7 +151,7 @@ class Directory:
         return {id(tensor.storage): tensor.storage for tensor in self.tensors()}.values()
 
 
-def handles_of(session: VmSession, tensors: Mapping[int, Tensor]) -> Iterator[tuple[VmSession, int, Tensor]]:
+def handles_of(session: VmSession, tensors: Mapping[int, VmTensor]) -> Iterator[tuple[VmSession, int, VmTensor]]:
     """The handles of a session, except those that are released before the iteration reaches them."""
     for id_ in list(tensors):  # ids alone: a tuple for each of a million pairs takes 100 ms
         tensor = tensors.get(id_)

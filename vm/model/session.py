@@ -17,7 +17,7 @@ from .plan import Plan
 from .session_counts import SessionCounts
 from .session_files import SessionFiles
 from .session_queue import SessionQueue
-from .tensor import Copy, Moved, Tensor
+from .tensor import Copy, Moved, VmTensor
 from .texts import SourceTexts
 from .unfolding import Unfolding
 
@@ -133,7 +133,7 @@ class VmSession:
         self.gpu = GpuSharing(in_place=trusted)
         self.limits = limits or Limits()
         self.account = Account(self.limits, id_)
-        self.tensors: dict[int, Tensor] = {}
+        self.tensors: dict[int, VmTensor] = {}
         self.calls: dict[int, HostCall] = {}  # host calls that the client has not answered yet
         self.chains: dict[int, Copy] = {}
         self.refused_chains: dict[int, TensordError] = {}  # the errors for side effects of refused chains
@@ -151,7 +151,7 @@ class VmSession:
         self.barrier: Instruction | None = None  # the latest live barrier
         self.moves: dict[Moved, None] = {}
         self.moving: list[Copy] = []
-        self.pins: dict[int, tuple[Tensor, int]] = {}
+        self.pins: dict[int, tuple[VmTensor, int]] = {}
         self.files: SessionFiles[Copy] = SessionFiles()
         self.newest = 0
         self.generation = 0

@@ -166,7 +166,7 @@ class Storage:
         return whole if self.views is None else whole + list(self.views.values())
 
 
-class Tensor:
+class VmTensor:
     """A tensor: meta (None while pending), home, and the view of its storage.
 
     `strides` is None for a packed tensor that covers its storage from the start. `holders` counts the handles and names
@@ -185,16 +185,16 @@ class Tensor:
         self.strides: tuple[int, ...] | None = None
         self.holders = 1
         self.bound = False
-        self.dependents: list[Instruction | Tensor] | None = None
+        self.dependents: list[Instruction | VmTensor] | None = None
         self.meta_error: TensordError | None = None
 
-    def follow(self, base: Tensor) -> None:
+    def follow(self, base: VmTensor) -> None:
         """Take over the meta of `base`, which has the same value, once it is known."""
         self.meta_error = base.meta_error
         if base.meta is None and base.meta_error is None:
             base.add_dependent(self)
 
-    def add_dependent(self, dependent: Instruction | Tensor) -> None:
+    def add_dependent(self, dependent: Instruction | VmTensor) -> None:
         """Let an instruction, or a tensor with the same value, hear of the meta once it is known."""
         if self.dependents is None:
             self.dependents = []
@@ -207,7 +207,7 @@ class Tensor:
         return (self.offset, self.meta.shape, self.strides)
 
 
-class Moved(Tensor):
+class Moved(VmTensor):
     """A tensor that a session has moved to its home, at `location` of its program, or a view of such a tensor.
 
     Until the move begins, `mover` is that session and `mover.moves` holds the tensor (`Residency.begin_moves`).
@@ -226,17 +226,17 @@ class Moved(Tensor):
         self.bound = True
 
 
-def made(id_: int, meta: Meta | None, home: DeviceState, nbytes: int) -> tuple[Tensor, Copy]:
+def made(id_: int, meta: Meta | None, home: DeviceState, nbytes: int) -> tuple[VmTensor, Copy]:
     """A tensor with a storage of its own, whose first version is in one copy at home. `nbytes`: of the copy."""
     copy = Copy(id_, home, nbytes, 1)
     storage = Storage(-1 if meta is None else meta.nbytes, home, copy)
-    return Tensor(meta, storage, home), copy
+    return VmTensor(meta, storage, home), copy
 
 
 class Binding(NamedTuple):
     """A tensor operand bound to a copy. `strides` is None if the copy holds the tensor packed."""
 
     copy: Copy
-    tensor: Tensor
+    tensor: VmTensor
     offset: int
     strides: tuple[int, ...] | None

@@ -17,7 +17,7 @@ from ..memory.victims import touch
 from ..model.device_state import DeviceState
 from ..model.reason import EVICT
 from ..model.session import Cause, VmSession
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 from .residency import Residency
 
 FEW: Final = 256  # prefetched copies of a session beyond which finished ones are forgotten
@@ -42,7 +42,7 @@ def leave(residency: Residency, storage: Storage, device: DeviceState, cause: Ca
     return freed
 
 
-def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
+def host_for(residency: Residency, tensor: VmTensor) -> DeviceState:
     """The cpu device for a prefetch to the host: one where the value is, or will be, else the first one.
 
     MetadataError if the machine has no cpu device.
@@ -53,7 +53,7 @@ def host_for(residency: Residency, tensor: Tensor) -> DeviceState:
     return near
 
 
-def prefetch(residency: Residency, tensor: Tensor, device: DeviceState, cause: Cause) -> None:
+def prefetch(residency: Residency, tensor: VmTensor, device: DeviceState, cause: Cause) -> None:
     """Bring a tensor's value to a device, if its size is known and there is room; this counts as a use of the value.
 
     MetadataError if there is no route to the device.

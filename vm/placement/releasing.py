@@ -21,7 +21,7 @@ from ..model.directory import Directory
 from ..model.instruction import Instruction
 from ..model.lifecycle import PENDING, Status
 from ..model.session import VmSession
-from ..model.tensor import Copy, Moved, Storage, Tensor
+from ..model.tensor import Copy, Moved, Storage, VmTensor
 from ..scheduler.scheduler import Scheduler
 
 
@@ -40,12 +40,12 @@ class Releasing:
     def __init__(self, scheduler: Scheduler, directory: Directory) -> None:
         self.scheduler = scheduler
         self.directory = directory
-        self.exports: dict[Tensor, Export] = {}  # fetched values that clients read in place
+        self.exports: dict[VmTensor, Export] = {}  # fetched values that clients read in place
         self.orphans: list[Storage] = []  # without tensors, but read by the instruction being admitted
 
     # -- handles ---------------------------------------------------------------------------------------------------
 
-    def drop_holder(self, tensor: Tensor) -> None:
+    def drop_holder(self, tensor: VmTensor) -> None:
         """Drop one holder; with the last one the tensor is released."""
         if tensor.holders != 1:
             tensor.holders -= 1
@@ -53,7 +53,7 @@ class Releasing:
             tensor.holders = 0
             self.unshare(tensor)
 
-    def release(self, session: VmSession, tensor: Tensor) -> None:
+    def release(self, session: VmSession, tensor: VmTensor) -> None:
         """Release a handle, by an instruction if the tensor has unfinished accesses, and add a trace record."""
         scheduler, storage = self.scheduler, tensor.storage
         freed = storage.current() if tensor.holders == 1 and storage.sharers == 1 else ()
@@ -65,13 +65,13 @@ class Releasing:
             scheduler.note_released(session, tensor.home, [part for copy in freed for part in (copy.id, copy.version)])
         self.drop_holder(tensor)
 
-    def release_all(self, session: VmSession, tensors: Sequence[Tensor]) -> None:
+    def release_all(self, session: VmSession, tensors: Sequence[VmTensor]) -> None:
         """Release handles of a closed session. Tensors without other references share one record for each home."""
         together: dict[DeviceState, list[int]] = {}
         for tensor in tensors:
             # `bound` may be stale: if no instruction uses the copy, those that were bound have ended. Moves and exports
             # need the full release.
-            known = tensor.bound and type(tensor) is Tensor and tensor not in self.exports
+            known = tensor.bound and type(tensor) is VmTensor and tensor not in self.exports
             if tensor.holders != 1 or not recycle(tensor, known):
                 self.release(session, tensor)
                 continue
@@ -125,7 +125,7 @@ class Releasing:
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
-    def unshare(self, tensor: Tensor) -> None:
+    def unshare(self, tensor: VmTensor) -> None:
         """Release a tensor, and drop its storage's copies if it was the storage's last tensor."""
         storage = tensor.storage
         storage.sharers -= 1
@@ -136,17 +136,17 @@ class Releasing:
         if tensor.bound:
             self.let_go(tensor)
 
-    def keep_export(self, tensor: Tensor, copy: Copy, reader: VmSession) -> None:
+    def keep_export(self, tensor: VmTensor, copy: Copy, reader: VmSession) -> None:
         """Keep a copy in place for a client, until the tensor is released or the client's session ends."""
         map_copy(copy)
         tensor.bound = True
         self.exports[tensor] = Export(copy, tensor.storage, reader)
 
-    def note_fetch(self, tensor: Tensor, fetch: Instruction) -> None:
+    def note_fetch(self, tensor: VmTensor, fetch: Instruction) -> None:
         """Note the instruction that answers once the value of an export is computed."""
         self.exports[tensor] = self.exports[tensor]._replace(fetch=fetch)
 
-    def let_go(self, tensor: Tensor) -> None:
+    def let_go(self, tensor: VmTensor) -> None:
         """End the mapping of a released export, or the pending move of a released tensor."""
         if type(tensor) is Moved and tensor.mover is not None:
             del tensor.mover.moves[tensor]

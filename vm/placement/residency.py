@@ -27,7 +27,7 @@ from ..model.device_state import DeviceState, add_to
 from ..model.directory import Directory
 from ..model.reason import RETURN
 from ..model.session import Cause, VmSession
-from ..model.tensor import Binding, Copy, Moved, Storage, Tensor, made
+from ..model.tensor import Binding, Copy, Moved, Storage, VmTensor, made
 from ..scheduler.scheduler import Scheduler
 from .late_room import LateRoom
 from .loaded_files import LoadedFiles
@@ -61,7 +61,7 @@ class Residency:
         self.copies += 1
         return Copy(self.copies, device, device.backend.footprint(nbytes), version)
 
-    def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[Tensor, Copy]:
+    def new_tensor(self, meta: Meta | None, home: DeviceState) -> tuple[VmTensor, Copy]:
         """A new tensor with a storage of its own, and the storage's only copy, at home."""
         self.copies += 1
         nbytes = -1 if meta is None else meta.nbytes
@@ -71,7 +71,7 @@ class Residency:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def operand(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
+    def operand(self, tensor: VmTensor, device: DeviceState, cause: Cause) -> Binding:
         """Bind a tensor for reading on a device, and plan a transfer if no current copy is there.
 
         MetadataError if the session's placement is strict, and no session has placed the tensor there.
@@ -94,14 +94,14 @@ class Residency:
 
         Absent small views are bound last: they need no copy of their own if another operand brings the whole storage.
         """
-        views = [v for v in values if isinstance(v, Tensor) and device not in v.storage.copies and is_small(v)]
+        views = [v for v in values if isinstance(v, VmTensor) and device not in v.storage.copies and is_small(v)]
         if views:
             for value in values:
-                if isinstance(value, Tensor) and value not in views:
+                if isinstance(value, VmTensor) and value not in views:
                     self.operand(value, device, cause)
-        return [self.operand(v, device, cause) if isinstance(v, Tensor) else v for v in values]
+        return [self.operand(v, device, cause) if isinstance(v, VmTensor) else v for v in values]
 
-    def bring(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Binding:
+    def bring(self, tensor: VmTensor, device: DeviceState, cause: Cause) -> Binding:
         """Bind a tensor for reading on a device, even under strict placement, since the user has asked for the move."""
         storage = tensor.storage
         touch(storage, device)
@@ -114,7 +114,7 @@ class Residency:
             copy = self.whole_copy(tensor, device, cause)
         return Binding(copy, tensor, tensor.offset, tensor.strides)
 
-    def whole_copy(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Copy:
+    def whole_copy(self, tensor: VmTensor, device: DeviceState, cause: Cause) -> Copy:
         """Plan a transfer of the whole storage to a device."""
         storage, bound = tensor.storage, self.scheduler.bound
         kept = len(bound)
@@ -157,7 +157,7 @@ class Residency:
             return hop
         return store if store in storage.copies or self.tiers.may_take(store, source, storage, cause) else hop
 
-    def readable_by_files(self, tensor: Tensor, cause: Cause) -> Binding:
+    def readable_by_files(self, tensor: VmTensor, cause: Cause) -> Binding:
         """Bind a tensor for a write to a file, which reads the value piece by piece.
 
         The write reads the store if the value lies only there; else the host, or the store if the host or the session's
@@ -192,7 +192,7 @@ class Residency:
         self.scheduler.bound.append(stored)
         return Binding(stored, tensor, tensor.offset, tensor.strides)
 
-    def bytes_to_bring(self, tensor: Tensor) -> int:
+    def bytes_to_bring(self, tensor: VmTensor) -> int:
         """The bytes of the copy that `bring` makes; -1 if unknown."""
         meta, storage = tensor.meta, tensor.storage
         part = meta is not None and is_small(tensor) and not self.is_read_once(storage)
@@ -203,7 +203,7 @@ class Residency:
         copy = None if self.store is None else storage.copies.get(self.store)
         return copy is not None and copy.buffer is not None and bool(copy.buffer.raw.once)
 
-    def view_copy(self, tensor: Tensor, device: DeviceState, cause: Cause) -> Copy:
+    def view_copy(self, tensor: VmTensor, device: DeviceState, cause: Cause) -> Copy:
         """Plan a transfer of one view's bytes to a device, or find the copy of exactly this view.
 
         A view of a view gets a copy of its own even if a copy of the larger view is there: it moves no more bytes than
@@ -275,7 +275,7 @@ class Residency:
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
 
-    def check_route(self, tensor: Tensor, device: DeviceState) -> None:
+    def check_route(self, tensor: VmTensor, device: DeviceState) -> None:
         """MetadataError if there is no route from the tensor's copies to the device."""
         if device not in tensor.storage.copies:
             self.routes.stopover(self.routes.source(tensor.storage, device).device, device)
@@ -284,7 +284,7 @@ class Residency:
 
     def target(
         self,
-        tensor: Tensor,
+        tensor: VmTensor,
         device: DeviceState,
         partial: bool,
         cause: Cause,
@@ -313,7 +313,7 @@ class Residency:
         copy.version = storage.version
         return Binding(copy, tensor, 0, None)
 
-    def is_only_copied(self, tensor: Tensor, device: DeviceState, beside: int) -> bool:
+    def is_only_copied(self, tensor: VmTensor, device: DeviceState, beside: int) -> bool:
         """Whether a checkpoint is the only other holder, and a write in place, which waits for it, is preferable.
 
         On the host, a write in place is preferable only if memory does not suffice for two values, since the checkpoint
@@ -339,7 +339,7 @@ class Residency:
             add_copy(copy, storage)
         return copy
 
-    def detach(self, tensor: Tensor, device: DeviceState, partial: bool, cause: Cause) -> Binding:
+    def detach(self, tensor: VmTensor, device: DeviceState, partial: bool, cause: Cause) -> Binding:
         """Give the tensor a storage of its own on the device, filled by a COPY if the write is partial."""
         old = self.operand(tensor, device, cause) if partial else None
         meta = tensor.meta
@@ -388,13 +388,13 @@ def end_moves(session: VmSession) -> Iterable[Moved]:
     return moves
 
 
-def is_small(tensor: Tensor) -> bool:
+def is_small(tensor: VmTensor) -> bool:
     """Whether the tensor is a part of its storage, so that only its own bytes are moved."""
     meta = tensor.meta
     return tensor.strides is not None and meta is not None and meta.nbytes < tensor.storage.nbytes
 
 
-def refuse_transfer(tensor: Tensor, device: DeviceState) -> None:
+def refuse_transfer(tensor: VmTensor, device: DeviceState) -> None:
     """MetadataError unless a session has placed the value on the device, or a copy of it, or of this view, is there.
 
     A value is placed on a device by making, loading or writing it there, by a move, or by a prefetch. So strict

@@ -23,7 +23,7 @@ from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction
 from ..model.reason import EVICT
 from ..model.session import Cause
-from ..model.tensor import Binding, Copy, Storage, Tensor
+from ..model.tensor import Binding, Copy, Storage, VmTensor
 from ..scheduler.errors import inherit_poison
 from ..scheduler.scheduler import Scheduler
 from .releasing import Releasing
@@ -194,6 +194,6 @@ def refuse(instruction: Instruction) -> None:
         give_up_bytes(copy)
 
 
-def bytes_of(storage: Storage, home: DeviceState) -> Tensor:
+def bytes_of(storage: Storage, home: DeviceState) -> VmTensor:
     """All bytes of a storage, as a tensor that does not count as a sharer."""
-    return Tensor(Meta.of((storage.nbytes,), "uint8"), storage, home)
+    return VmTensor(Meta.of((storage.nbytes,), "uint8"), storage, home)

@@ -8,12 +8,12 @@ from ...interpreter.types.meta import Meta
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession
-from ..model.tensor import Moved, Tensor
+from ..model.tensor import Moved, VmTensor
 
 LAYOUTS = 64
 
 
-def view_of(plan: Plan, base: Tensor) -> Tensor | None:
+def view_of(plan: Plan, base: VmTensor) -> VmTensor | None:
     """The result of a view op as a tensor on the base's storage; None if strides cannot express it.
 
     The plan caches the results for the layouts of bases, since calls repeat the same few layouts.
@@ -31,13 +31,13 @@ def view_of(plan: Plan, base: Tensor) -> Tensor | None:
     return None if layout is None else share(base, output, layout[0], layout[1], plan.device)
 
 
-def known_view_of(plan: Plan, base: Tensor) -> Tensor | None:
+def known_view_of(plan: Plan, base: VmTensor) -> VmTensor | None:
     """`view_of` for a base whose layout the plan has cached; None if it has not, or strides cannot express the view."""
     layout = plan.layouts.get((base.offset, base.strides))
     return None if layout is None else share(base, plan.output, layout[0], layout[1], plan.device)
 
 
-def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None:
+def lay_out(plan: Plan, meta: Meta, output: Meta, base: VmTensor) -> Layout | None:
     """Offset and strides of a view; None if strides cannot express it, or MetadataError if the op forbids a copy."""
     if plan.op.view is None:
         return None
@@ -48,12 +48,12 @@ def lay_out(plan: Plan, meta: Meta, output: Meta, base: Tensor) -> Layout | None
         raise metadata_error(error, f"{plan.label}: {error}", plan.label) from None
 
 
-def alias(base: Tensor, home: DeviceState) -> Tensor:
+def alias(base: VmTensor, home: DeviceState) -> VmTensor:
     """A tensor with the present value of the base, and a home of its own; writes to one do not affect the other."""
-    return alike(Tensor(base.meta, base.storage, home), base)
+    return alike(VmTensor(base.meta, base.storage, home), base)
 
 
-def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> Moved:
+def moved(base: VmTensor, home: DeviceState, mover: VmSession, location: int) -> Moved:
     """An alias with another home, to which the session will move the value."""
     tensor = Moved(base.meta, base.storage, home, mover, location)
     alike(tensor, base)
@@ -61,7 +61,7 @@ def moved(base: Tensor, home: DeviceState, mover: VmSession, location: int) -> M
     return tensor
 
 
-def alike(tensor: Tensor, base: Tensor) -> Tensor:
+def alike(tensor: VmTensor, base: VmTensor) -> VmTensor:
     """Give a new tensor the base's layout on the base's storage, and the base's meta once it is known."""
     tensor.offset, tensor.strides = base.offset, base.strides
     base.storage.sharers += 1
@@ -78,10 +78,10 @@ def part_of_move(base: Moved, meta: Meta) -> Moved:
     return view
 
 
-def share(base: Tensor, meta: Meta, offset: int, strides: tuple[int, ...], home: DeviceState) -> Tensor:
+def share(base: VmTensor, meta: Meta, offset: int, strides: tuple[int, ...], home: DeviceState) -> VmTensor:
     """A tensor with this layout on the base's storage; `home`: the device of the op."""
     storage = base.storage
-    tensor = part_of_move(base, meta) if type(base) is Moved and base.home is home else Tensor(meta, storage, home)
+    tensor = part_of_move(base, meta) if type(base) is Moved and base.home is home else VmTensor(meta, storage, home)
     storage.sharers += 1
     if offset or meta.nbytes != storage.nbytes or strides != meta.strides:
         tensor.offset, tensor.strides = offset, strides

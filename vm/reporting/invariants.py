@@ -19,7 +19,7 @@ from ..model.instruction import Instruction
 from ..model.lifecycle import PENDING, Status
 from ..model.needs import Needs
 from ..model.session import VmSession
-from ..model.tensor import Copy, Storage, Tensor
+from ..model.tensor import Copy, Storage, VmTensor
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -33,7 +33,7 @@ class Census:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.live = list(engine.live.values())
-        self.holders: Counter[Tensor] = Counter(engine.directory.tensors())
+        self.holders: Counter[VmTensor] = Counter(engine.directory.tensors())
         self.snapshots = engine.scheduler.snapshots
         self.storages: dict[Storage, None] = {tensor.storage: None for tensor in self.holders}
         self.storages |= dict.fromkeys(self.snapshots)

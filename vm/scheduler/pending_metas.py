@@ -20,7 +20,7 @@ from ..memory.reservation import most_of, need_alone, scratch_of, too_large
 from ..model.charges import check_bytes, check_share, has_share
 from ..model.instruction import Instruction
 from ..model.plan import Plan
-from ..model.tensor import Binding, Tensor
+from ..model.tensor import Binding, VmTensor
 from .wanted import Wanted
 
 
@@ -40,7 +40,7 @@ class PendingMetas:
         self.ready = ready
         self.wanted = wanted
 
-    def resolve(self, tensor: Tensor, meta: Meta) -> None:
+    def resolve(self, tensor: VmTensor, meta: Meta) -> None:
         """Set a tensor's meta and the sizes of its copies, and resolve the metas that depend on it."""
         self._resolve_all([(tensor, meta)])
 
@@ -49,23 +49,23 @@ class PendingMetas:
         instruction.pending -= 1
         self._resolve_all(self._resolve_instruction(instruction, asked=True))
 
-    def _resolve_all(self, stack: list[tuple[Tensor, Meta]]) -> None:
+    def _resolve_all(self, stack: list[tuple[VmTensor, Meta]]) -> None:
         while stack:
             tensor, meta = stack.pop()
             tensor.meta = meta
             learn_size(tensor, meta.nbytes)
             dependents, tensor.dependents = tensor.dependents, None
             for dependent in dependents or ():
-                if isinstance(dependent, Tensor):  # the same value with another home
+                if isinstance(dependent, VmTensor):  # the same value with another home
                     stack.append((dependent, meta))
                     continue
                 dependent.pending -= 1
                 if dependent.pending == 0 and dependent.error is None:
                     stack.extend(self._resolve_instruction(dependent))
 
-    def _resolve_instruction(self, instruction: Instruction, *, asked: bool = False) -> list[tuple[Tensor, Meta]]:
+    def _resolve_instruction(self, instruction: Instruction, *, asked: bool = False) -> list[tuple[VmTensor, Meta]]:
         """Infer the outputs of an instruction whose input metas are known; return the metas that become known."""
-        resolved: list[tuple[Tensor, Meta]] = []
+        resolved: list[tuple[VmTensor, Meta]] = []
         try:
             metas = self._infer_outputs(instruction)
             if not self._check_sizes(instruction, metas, asked=asked):
@@ -141,7 +141,7 @@ class PendingMetas:
                 yield error, fail_meta(binding.tensor, error)
 
 
-def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> None:
+def await_metas(instruction: Instruction, targets: Iterable[VmTensor] = ()) -> None:
     """Make an instruction, before its admission, wait for the pending metas of its inputs and of `targets`."""
     for value in instruction.inputs:
         if type(value) is Binding and value.tensor.meta is None:
@@ -151,7 +151,7 @@ def await_metas(instruction: Instruction, targets: Iterable[Tensor] = ()) -> Non
             await_meta(instruction, target)
 
 
-def await_meta(instruction: Instruction, tensor: Tensor) -> None:
+def await_meta(instruction: Instruction, tensor: VmTensor) -> None:
     """Make the instruction wait for a pending meta; give it the error if the meta will never be known."""
     if tensor.meta_error is not None:
         instruction.error = instruction.error or tensor.meta_error
@@ -160,7 +160,7 @@ def await_meta(instruction: Instruction, tensor: Tensor) -> None:
         tensor.add_dependent(instruction)
 
 
-def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
+def fail_meta(tensor: VmTensor, error: TensordError) -> list[Instruction]:
     """Fail the metas of a tensor and of tensors with the same value; return the instructions that waited for them."""
     doomed: list[Instruction] = []
     stack = [tensor]
@@ -169,14 +169,14 @@ def fail_meta(tensor: Tensor, error: TensordError) -> list[Instruction]:
         tensor.meta_error = error
         dependents, tensor.dependents = tensor.dependents, None
         for dependent in dependents or ():
-            if isinstance(dependent, Tensor):
+            if isinstance(dependent, VmTensor):
                 stack.append(dependent)
             else:
                 doomed.append(dependent)
     return doomed
 
 
-def learn_size(tensor: Tensor, nbytes: int) -> None:
+def learn_size(tensor: VmTensor, nbytes: int) -> None:
     """Set the size of a tensor's storage and of the storage's whole copies, if it was unknown."""
     storage = tensor.storage
     if storage.nbytes < 0:

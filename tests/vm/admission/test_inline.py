@@ -27,7 +27,7 @@ from tensord.interpreter.wire.messages import (
 )
 from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
-from tensord.vm.model.tensor import Binding, Tensor
+from tensord.vm.model.tensor import Binding, VmTensor
 from tensord.vm.reporting.invariants import violations
 
 from ...each_case import each_case
@@ -92,7 +92,7 @@ def prepare(client: Client) -> None:
     client.bare.errors.clear()
 
 
-def value_of(tensor: Tensor) -> Any:
+def value_of(tensor: VmTensor) -> Any:
     """What a tensor holds: values, or type and text of an error."""
     (copy,) = tensor.storage.copies.values()
     if copy.poison is not None:

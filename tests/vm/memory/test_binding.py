@@ -14,7 +14,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.vm.memory.binding import bind, bind_arguments
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.plan import Plan
-from tensord.vm.model.tensor import Binding, Tensor
+from tensord.vm.model.tensor import Binding, VmTensor
 
 from ..parts import Parts, copy_of
 
@@ -25,24 +25,24 @@ def parts() -> Parts:
 
 
 @pytest.fixture
-def x(parts: Parts) -> Tensor:
+def x(parts: Parts) -> VmTensor:
     """The numbers 0 to 5."""
     x = parts.tensor(6)
     bind(whole(x))[...] = np.arange(6.0)
     return x
 
 
-def whole(tensor: Tensor) -> Binding:
+def whole(tensor: VmTensor) -> Binding:
     return Binding(copy_of(tensor), tensor, 0, None)
 
 
 class TestOneOperand:
-    def test_the_buffers_array_of_that_meta_is_taken_as_it_is(self, x: Tensor) -> None:
+    def test_the_buffers_array_of_that_meta_is_taken_as_it_is(self, x: VmTensor) -> None:
         buffer = copy_of(x).buffer
         assert buffer is not None
         assert bind(whole(x)) is buffer.array
 
-    def test_for_another_meta_the_same_memory_is_bound_anew(self, x: Tensor) -> None:
+    def test_for_another_meta_the_same_memory_is_bound_anew(self, x: VmTensor) -> None:
         buffer = copy_of(x).buffer
         assert buffer is not None
         before = buffer.array
@@ -51,7 +51,7 @@ class TestOneOperand:
         assert array.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
         assert np.shares_memory(array, before)
 
-    def test_a_view_has_offset_and_strides(self, x: Tensor) -> None:
+    def test_a_view_has_offset_and_strides(self, x: VmTensor) -> None:
         x.meta = Meta.of((2,), "float64")
         assert bind(Binding(copy_of(x), x, 8, (16,))).tolist() == [1.0, 3.0]
 
@@ -59,7 +59,7 @@ class TestOneOperand:
         with pytest.raises(TensordError, match="has no memory"):
             bind(whole(parts.tensor(filled=False)))
 
-    def test_without_a_meta_it_is_an_error(self, x: Tensor) -> None:
+    def test_without_a_meta_it_is_an_error(self, x: VmTensor) -> None:
         x.meta = None
         with pytest.raises(TensordError, match="has no memory"):
             bind(whole(x))
@@ -67,7 +67,7 @@ class TestOneOperand:
 
 class TestArguments:
     @pytest.fixture
-    def instruction(self, parts: Parts, x: Tensor) -> Instruction:
+    def instruction(self, parts: Parts, x: VmTensor) -> Instruction:
         made: Any = parts.scheduler.new_instruction(parts.session, Opcode.CALL, "op", parts.here, 0)
         made.inputs, made.outputs = (whole(x), 2.5), (whole(parts.tensor(2)),)
         one: Instruction = made
@@ -95,7 +95,7 @@ class TestArguments:
         bind_arguments(instruction)
         assert instruction.bytes_moved == after
 
-    def test_a_buffer_that_was_forwarded_is_the_results(self, instruction: Instruction, x: Tensor) -> None:
+    def test_a_buffer_that_was_forwarded_is_the_results(self, instruction: Instruction, x: VmTensor) -> None:
         source = copy_of(x)
         instruction.forwarded = source
         bind_arguments(instruction)

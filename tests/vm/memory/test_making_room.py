@@ -9,7 +9,7 @@ from tensord.vm.memory.replicas import add_copy, forget
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.session import Cause
-from tensord.vm.model.tensor import Copy, Tensor
+from tensord.vm.model.tensor import Copy, VmTensor
 
 from ..parts import Parts, copy_of, fail
 
@@ -27,7 +27,7 @@ def sim(parts: Parts) -> DeviceState:
 
 
 @pytest.fixture
-def x(parts: Parts) -> Tensor:
+def x(parts: Parts) -> VmTensor:
     """48 bytes on the sim device, and a transfer to the host that has not run."""
     x = parts.tensor(6, "sim:0")
     parts.residency.operand(x, parts.at("cpu:0"), Cause(parts.session, 0))
@@ -48,7 +48,7 @@ def transfer_of(parts: Parts) -> Instruction:
     return transfer
 
 
-def mirror(parts: Parts, tensor: Tensor, *, drain: bool = True) -> Copy:
+def mirror(parts: Parts, tensor: VmTensor, *, drain: bool = True) -> Copy:
     """The tensor's copy on the sim device, once its transfer has arrived or before."""
     copy = parts.residency.operand(tensor, parts.at("sim:0"), Cause(parts.session, 0)).copy
     parts.scheduler.bound.clear()
@@ -73,7 +73,7 @@ def drop(sim: DeviceState, *spare: Copy) -> None:
 
 class TestDropping:
     def test_the_copy_leaves_map_and_plan_and_keeps_its_memory(
-        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+        self, parts: Parts, x: VmTensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
         copy = copy_of(x, sim)
         drop(sim)
@@ -83,7 +83,7 @@ class TestDropping:
         assert not freed
 
     def test_the_memory_is_free_once_the_transfer_has_arrived(
-        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+        self, parts: Parts, x: VmTensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
         copy = copy_of(x, sim)
         drop(sim)
@@ -98,17 +98,17 @@ class TestDropping:
         parts.drain()
         assert parts.at("sim:0").moved == {"d2h": [1, 48]}
 
-    def test_what_fits_stays(self, x: Tensor, sim: DeviceState) -> None:
+    def test_what_fits_stays(self, x: VmTensor, sim: DeviceState) -> None:
         make_room(RoomRequest(sim, ()))
         assert x.storage.copies[sim].current
         assert not sim.standby
 
-    def test_what_is_spared_stays(self, x: Tensor, sim: DeviceState) -> None:
+    def test_what_is_spared_stays(self, x: VmTensor, sim: DeviceState) -> None:
         drop(sim, copy_of(x, sim))
         assert x.storage.copies[sim].current
 
     def test_a_copy_whose_other_one_has_arrived_frees_its_memory_at_once(
-        self, parts: Parts, x: Tensor, sim: DeviceState, freed: list[DeviceState]
+        self, parts: Parts, x: VmTensor, sim: DeviceState, freed: list[DeviceState]
     ) -> None:
         parts.drain()
         drop(sim)
@@ -116,7 +116,7 @@ class TestDropping:
         assert (sim.backend.allocated, sim.standby, freed) == (0, {}, [])
 
     def test_a_copy_of_a_single_view_leaves_at_once_and_never_stands_in_for_the_whole(
-        self, parts: Parts, x: Tensor, sim: DeviceState
+        self, parts: Parts, x: VmTensor, sim: DeviceState
     ) -> None:
         whole, transfer = copy_of(x, sim), transfer_of(parts)
         view = parts.residency.new_copy(sim, 8, x.storage.version)
@@ -130,7 +130,7 @@ class TestDropping:
         assert x.storage.copies == {sim: whole}
 
     def test_a_transfer_that_is_known_to_fail_counts_for_nothing(
-        self, parts: Parts, x: Tensor, sim: DeviceState
+        self, parts: Parts, x: VmTensor, sim: DeviceState
     ) -> None:
         transfer = transfer_of(parts)
         transfer.fail(ValueError("boom"))
@@ -142,14 +142,14 @@ class TestFailedTransfers:
     """The version survives a transfer that fails."""
 
     @pytest.fixture
-    def copy(self, parts: Parts, x: Tensor, sim: DeviceState) -> Copy:
+    def copy(self, parts: Parts, x: VmTensor, sim: DeviceState) -> Copy:
         transfer_of(parts).kernel = fail
         copy = copy_of(x, sim)
         drop(sim)
         return copy
 
     def test_the_copy_returns_to_map_and_plan(
-        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
+        self, parts: Parts, x: VmTensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
     ) -> None:
         parts.drain()
         assert x.storage.copies == {sim: copy}
@@ -158,7 +158,7 @@ class TestFailedTransfers:
         assert freed == [sim]  # so that an instruction that waits for that memory is told that there is none
 
     def test_not_if_another_healthy_copy_is_left(
-        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
+        self, parts: Parts, x: VmTensor, sim: DeviceState, copy: Copy, freed: list[DeviceState]
     ) -> None:
         other = parts.residency.new_copy(parts.at("cpu:0"), 48, x.storage.version)
         x.storage.copies[parts.at("cpu:0")] = other
@@ -166,14 +166,14 @@ class TestFailedTransfers:
         assert not copy.current
         assert (copy.buffer, freed) == (None, [sim])
 
-    def test_not_if_the_tensor_was_written_meanwhile(self, parts: Parts, x: Tensor, copy: Copy) -> None:
+    def test_not_if_the_tensor_was_written_meanwhile(self, parts: Parts, x: VmTensor, copy: Copy) -> None:
         x.storage.version += 1
         parts.drain()
         assert not copy.current
         assert copy.buffer is None
 
     def test_not_if_the_tensor_was_released_meanwhile(
-        self, parts: Parts, x: Tensor, sim: DeviceState, copy: Copy
+        self, parts: Parts, x: VmTensor, sim: DeviceState, copy: Copy
     ) -> None:
         parts.release(x)
         parts.drain()
@@ -181,7 +181,7 @@ class TestFailedTransfers:
         assert (copy.buffer, sim.backend.allocated, sim.planned) == (None, 0, 0)
 
     @pytest.mark.usefixtures("copy")
-    def test_failed_copies_leave_the_map(self, parts: Parts, x: Tensor) -> None:
+    def test_failed_copies_leave_the_map(self, parts: Parts, x: VmTensor) -> None:
         failed = copy_of(x, parts.at("cpu:0"))
         parts.drain()
         assert not failed.current
@@ -205,7 +205,7 @@ def test_what_will_never_have_memory_leaves_the_plan_first(parts: Parts, sim: De
     assert (sim.planned, copy.nbytes) == (0, 0)
 
 
-def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: Tensor, sim: DeviceState) -> None:
+def test_a_replica_that_is_gone_already_is_passed_over(parts: Parts, x: VmTensor, sim: DeviceState) -> None:
     parts.drain()
     forget(copy_of(x, sim), x.storage)
     make_room(RoomRequest(sim, ()))

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tensord.vm.memory.pins import end_pins, move_pins, pin, pinned_bytes, unpin
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import VmTensor
 from tensord.vm.placement.views import alias
 
 from ..parts import Parts
@@ -18,14 +18,14 @@ def parts() -> Parts:
     return Parts()
 
 
-def handle(parts: Parts, tensor: Tensor) -> int:
+def handle(parts: Parts, tensor: VmTensor) -> int:
     """The id of a tensor in the session's table."""
     return next(id_ for id_, one in parts.session.tensors.items() if one is tensor)
 
 
-def counted(parts: Parts) -> tuple[dict[Tensor, int], Counter[object]]:
+def counted(parts: Parts) -> tuple[dict[VmTensor, int], Counter[object]]:
     """The pins of each tensor, and the pinned tensors of each storage, as the session's handles have them."""
-    pins: Counter[Tensor] = Counter()
+    pins: Counter[VmTensor] = Counter()
     for tensor, count in parts.session.pins.values():
         pins[tensor] += count
     return dict(pins), Counter(tensor.storage for tensor in pins)

@@ -10,7 +10,7 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.messages import Fetch, Release
 from tensord.vm.memory import recycling
 from tensord.vm.memory.recycling import recycle
-from tensord.vm.model.tensor import Copy, Tensor
+from tensord.vm.model.tensor import Copy, VmTensor
 from tensord.vm.reporting.invariants import violations
 
 from ..bare_engine import Bare, Client
@@ -29,7 +29,7 @@ def parts() -> Parts:
     return Parts("cpu:0", "sim:0")
 
 
-def copy_of(tensor: Tensor) -> Copy:
+def copy_of(tensor: VmTensor) -> Copy:
     (copy,) = tensor.storage.copies.values()
     return copy
 
@@ -72,7 +72,7 @@ def test_a_device_keeps_a_few(client: Client, monkeypatch: pytest.MonkeyPatch) -
     assert not violations(client.bare.engine)
 
 
-def mirror(parts: Parts, tensor: Tensor) -> None:
+def mirror(parts: Parts, tensor: VmTensor) -> None:
     there = parts.at("sim:0")
     tensor.storage.copies[there] = parts.residency.new_copy(there, 8, 1)
 
@@ -91,7 +91,7 @@ def mirror(parts: Parts, tensor: Tensor) -> None:
     ],
 )
 def test_what_others_may_know_is_not_recycled_and_has_not_changed(
-    parts: Parts, become: Callable[[Parts, Tensor], None]
+    parts: Parts, become: Callable[[Parts, VmTensor], None]
 ) -> None:
     tensor = parts.tensor()
     become(parts, tensor)

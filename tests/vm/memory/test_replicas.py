@@ -12,7 +12,7 @@ from tensord.vm.memory.replicas import add_copy, drop, drop_idle, forget, may_fo
 from tensord.vm.memory.victims import touch
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.session import Cause
-from tensord.vm.model.tensor import Copy, Tensor
+from tensord.vm.model.tensor import Copy, VmTensor
 
 from ..parts import Parts, copy_of
 
@@ -27,7 +27,7 @@ def sim(parts: Parts) -> DeviceState:
     return parts.at("sim:0")
 
 
-def mirror(parts: Parts, tensor: Tensor, name: str = "sim:0") -> Copy:
+def mirror(parts: Parts, tensor: VmTensor, name: str = "sim:0") -> Copy:
     """The tensor's copy on another device, once its transfer has arrived."""
     copy = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0)).copy
     parts.hand_over()

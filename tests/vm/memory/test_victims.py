@@ -12,7 +12,7 @@ from tensord.vm.memory.victims import touch, victims
 from tensord.vm.model.account import Account
 from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.session import Cause
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import VmTensor
 
 from ..parts import Parts, copy_of
 
@@ -32,7 +32,7 @@ def sim(parts: Parts) -> DeviceState:
     return parts.at("sim:0")
 
 
-def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[Tensor]:
+def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[VmTensor]:
     """New tensors, each used once when it was made."""
     made = []
     for _ in range(count):
@@ -41,7 +41,7 @@ def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[Tensor]:
     return made
 
 
-def order(parts: Parts, among: list[Tensor], *spare: Tensor, account: Account | None = None) -> list[int]:
+def order(parts: Parts, among: list[VmTensor], *spare: VmTensor, account: Account | None = None) -> list[int]:
     """The places of tensors in the list, in the order in which they leave."""
     sim = parts.at("sim:0")
     sim.eviction.rankings.clear()
@@ -50,7 +50,7 @@ def order(parts: Parts, among: list[Tensor], *spare: Tensor, account: Account | 
     return [storages.index(storage) for _, storage in chosen if storage in storages]
 
 
-def use(sim: DeviceState, *used: Tensor) -> None:
+def use(sim: DeviceState, *used: VmTensor) -> None:
     for tensor in used:
         touch(tensor.storage, sim)
 

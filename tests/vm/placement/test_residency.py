@@ -11,7 +11,7 @@ from tensord.vm.memory.planning import give_up_bytes
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
-from tensord.vm.model.tensor import Binding, Moved, Tensor
+from tensord.vm.model.tensor import Binding, Moved, VmTensor
 from tensord.vm.placement.residency import VIEWS
 from tensord.vm.placement.views import alias, moved, share
 
@@ -23,7 +23,7 @@ def parts() -> Parts:
     return Parts("cpu:0", "sim:0", "sim:1")
 
 
-def bring(parts: Parts, tensor: Tensor, name: str) -> Binding:
+def bring(parts: Parts, tensor: VmTensor, name: str) -> Binding:
     """Bind the tensor for reading on a device."""
     binding = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0))
     parts.hand_over()
@@ -31,7 +31,7 @@ def bring(parts: Parts, tensor: Tensor, name: str) -> Binding:
     return binding
 
 
-def write(parts: Parts, tensor: Tensor, name: str, *, partial: bool = False) -> Binding:
+def write(parts: Parts, tensor: VmTensor, name: str, *, partial: bool = False) -> Binding:
     """Bind the tensor for writing on a device."""
     binding = parts.residency.target(tensor, parts.at(name), partial, Cause(parts.session, 0))
     parts.hand_over()
@@ -43,7 +43,7 @@ def transfers(parts: Parts) -> list[Instruction]:
     return [one for one in parts.scheduler.live.values() if one.traits.copies]
 
 
-def half(parts: Parts, base: Tensor) -> Tensor:
+def half(parts: Parts, base: VmTensor) -> VmTensor:
     """The second half of a tensor of 4, as a view."""
     view = share(base, Meta.of((2,), "float64"), 16, (8,), base.home)
     parts.session.newest += 1
@@ -51,7 +51,7 @@ def half(parts: Parts, base: Tensor) -> Tensor:
     return view
 
 
-def move(parts: Parts, tensor: Tensor, name: str) -> Moved:
+def move(parts: Parts, tensor: VmTensor, name: str) -> Moved:
     """What `to_device` makes."""
     new = moved(tensor, parts.at(name), parts.session, 0)
     parts.session.newest += 1

@@ -9,7 +9,7 @@ import pytest
 from tensord.interpreter.errors import KernelError
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.model.plan import Plan
-from tensord.vm.model.tensor import Tensor
+from tensord.vm.model.tensor import VmTensor
 from tensord.vm.placement import views
 from tensord.vm.placement.views import alias, share, view_of
 
@@ -28,7 +28,7 @@ def plan_of(client: Client, op: str, shape: tuple[int, ...], /, **attributes: An
     return plan
 
 
-def base_of(client: Client, *shape: int) -> Tensor:
+def base_of(client: Client, *shape: int) -> VmTensor:
     tensor, _ = client.bare.engine.residency.new_tensor(Meta.of(shape, "float64"), client.bare.engine.devices["cpu:0"])
     return tensor
 

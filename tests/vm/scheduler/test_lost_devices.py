@@ -14,7 +14,7 @@ from tensord.vm.model.device_state import DeviceState
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Status
 from tensord.vm.model.session import Cause
-from tensord.vm.model.tensor import Copy, Storage, Tensor
+from tensord.vm.model.tensor import Copy, Storage, VmTensor
 from tensord.vm.scheduler.lost_devices import abandon_lost, refuse_lost
 
 from ..parts import Parts, copy_of
@@ -53,7 +53,7 @@ def at_line(line: int) -> Callable[[Instruction], None]:
     return place
 
 
-def mirror(parts: Parts, tensor: Tensor, name: str) -> Copy:
+def mirror(parts: Parts, tensor: VmTensor, name: str) -> Copy:
     """The tensor's copy on another device, planned and not yet transferred."""
     copy = parts.residency.operand(tensor, parts.at(name), Cause(parts.session, 0)).copy
     parts.hand_over()

@@ -13,7 +13,7 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.limits import Limits
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.plan import Plan
-from tensord.vm.model.tensor import Binding, Tensor
+from tensord.vm.model.tensor import Binding, VmTensor
 from tensord.vm.placement.views import alias
 from tensord.vm.scheduler.pending_metas import PendingMetas, await_metas, fail_meta
 from tensord.vm.scheduler.wanted import Wanted
@@ -44,21 +44,21 @@ def resolver(parts: Parts) -> Resolver:
     return Resolver(parts)
 
 
-def pending(parts: Parts) -> Tensor:
+def pending(parts: Parts) -> VmTensor:
     """A tensor whose meta is not known."""
     tensor, _ = parts.residency.new_tensor(None, parts.here)
     tensor.storage.account = parts.session.account
     return tensor
 
 
-def call(parts: Parts, op: str, *inputs: Tensor | float) -> tuple[Instruction, Tensor]:
+def call(parts: Parts, op: str, *inputs: VmTensor | float) -> tuple[Instruction, VmTensor]:
     """An op on pending tensors, as admission leaves it, and its result."""
     instruction = parts.scheduler.new_instruction(parts.session, Opcode.CALL, op, parts.here, 0)
-    metas = tuple(value.meta if isinstance(value, Tensor) else type(value) for value in inputs)
+    metas = tuple(value.meta if isinstance(value, VmTensor) else type(value) for value in inputs)
     instruction.plan = Plan(find(op), (), metas, parts.here, None, parts.engine.infer, parts.session.id)
     result = pending(parts)
     instruction.inputs = tuple(
-        Binding(copy_of(value), value, 0, None) if isinstance(value, Tensor) else value for value in inputs
+        Binding(copy_of(value), value, 0, None) if isinstance(value, VmTensor) else value for value in inputs
     )
     instruction.outputs = (Binding(copy_of(result), result, 0, None),)
     await_metas(instruction)
@@ -124,7 +124,7 @@ class TestShares:
     """Where a device has a ceiling, and the session's share has no room for a result of 24 bytes."""
 
     @pytest.fixture
-    def waiting(self, parts: Parts, resolver: Resolver) -> tuple[Instruction, Tensor]:
+    def waiting(self, parts: Parts, resolver: Resolver) -> tuple[Instruction, VmTensor]:
         x = pending(parts)
         instruction, y = call(parts, "negative", x)
         parts.here.ceiling = 100
@@ -133,21 +133,21 @@ class TestShares:
         return instruction, y
 
     def test_what_is_lacking_is_wanted_and_the_result_waits_for_it(
-        self, resolver: Resolver, waiting: tuple[Instruction, Tensor]
+        self, resolver: Resolver, waiting: tuple[Instruction, VmTensor]
     ) -> None:
         instruction, y = waiting
         assert list(resolver.wanted) == [Wanted(instruction, 24, share=True)]
         assert (y.meta, instruction.pending, resolver.runnable, resolver.errors) == (None, 1, [], {})
 
     def test_once_others_have_left_it_goes_on(
-        self, parts: Parts, resolver: Resolver, waiting: tuple[Instruction, Tensor]
+        self, parts: Parts, resolver: Resolver, waiting: tuple[Instruction, VmTensor]
     ) -> None:
         instruction, y = waiting
         parts.session.account.shares[parts.here] = 0
         resolver.resolve_wanting(instruction)
         assert (y.meta, instruction.pending, resolver.runnable) == (THREE, 0, [instruction])
 
-    def test_it_fails_if_they_have_not(self, resolver: Resolver, waiting: tuple[Instruction, Tensor]) -> None:
+    def test_it_fails_if_they_have_not(self, resolver: Resolver, waiting: tuple[Instruction, VmTensor]) -> None:
         instruction, y = waiting
         resolver.resolve_wanting(instruction)
         assert isinstance(resolver.errors[instruction], QuotaError)

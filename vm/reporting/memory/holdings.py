@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ....interpreter.types.sizes import exact_size
 from ...model.device_state import DeviceState
 from ...model.directory import Directory
-from ...model.tensor import Copy, Storage, Tensor
+from ...model.tensor import Copy, Storage, VmTensor
 from ...tracing.flat import Where
 from ...tracing.record import Holding
 from ..answering import batched
@@ -101,14 +101,14 @@ def sentence(one: Holding) -> str:
     return f"{exact_size(one.nbytes)} by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
 
 
-def tensors(directory: Directory) -> Iterator[Tensor]:
+def tensors(directory: Directory) -> Iterator[VmTensor]:
     """Every tensor that a handle or a name holds, as of its turn; some more than once."""
     for _, _, tensor in directory.handles():
         yield tensor
     yield from [tensor for _, tensor in directory.named()]
 
 
-def held_by(some: Iterable[Tensor], seen: set[int]) -> Iterator[Held]:
+def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[Held]:
     """The copies with memory of those tensors' storages that have not been `seen`."""
     for tensor in some:
         storage = tensor.storage
@@ -133,7 +133,7 @@ def keep_largest(heap: list[Row], more: Iterable[Row], limit: int) -> None:
             heapq.heapreplace(heap, found)
 
 
-def add_names(found: Named, some: Iterable[tuple[str, Tensor]]) -> None:
+def add_names(found: Named, some: Iterable[tuple[str, VmTensor]]) -> None:
     for name, tensor in some:
         found.setdefault(tensor.storage, []).append(name)
 

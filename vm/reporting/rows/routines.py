@@ -1,4 +1,5 @@
-"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the reason of each value's place."""
+"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the reason of each value's
+place."""
 
 from __future__ import annotations
 

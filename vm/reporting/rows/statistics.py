@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....interpreter.errors import ProtocolError
 from ...memory.run_memory import run_bytes
 from ...model.device_state import DeviceState
-from ...model.tensor import Moved, Tensor
+from ...model.tensor import Moved, VmTensor
 from .devices import transfers
 from .eviction import eviction_row
 
@@ -77,7 +77,7 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
     }
 
 
-def tensor_asked(session: VmSession, id_: int) -> Tensor:
+def tensor_asked(session: VmSession, id_: int) -> VmTensor:
     """The tensor that a question is about."""
     tensor = session.tensors.get(id_)
     if tensor is None:
@@ -85,7 +85,7 @@ def tensor_asked(session: VmSession, id_: int) -> Tensor:
     return tensor
 
 
-def residency(tensor: Tensor) -> dict[str, str]:
+def residency(tensor: VmTensor) -> dict[str, str]:
     """Device names to "valid", "planned" or "poisoned", for its current copies, and for one that a move will make."""
     storage = tensor.storage
     copies = dict(storage.copies)

@@ -14,7 +14,7 @@ from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.wire.forms import shown
 from ...model.device_state import DeviceState
 from ...model.directory import Published, PublishedRoutine, handles_of
-from ...model.tensor import Moved, Tensor
+from ...model.tensor import Moved, VmTensor
 from ...tracing.analysis.recorded.derived import described
 from ...tracing.flat import Where
 from ..answering import batched, error_text, properties, state_of
@@ -28,7 +28,7 @@ LOOKED_AT = 512  # tensors per slice: some 400 us
 DESCRIBED = 64  # rows per slice
 
 # (bytes, session, id, tensor); session and id differ for any two of one session
-Found = tuple[int, int, int, Tensor]
+Found = tuple[int, int, int, VmTensor]
 
 
 def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Where) -> Iterator[list[dict[str, Any]]]:
@@ -46,7 +46,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     if not largest:
         yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
-    named: dict[Tensor, list[str]] = {}
+    named: dict[VmTensor, list[str]] = {}
     for some in batched(list(engine.directory.named()), LOOKED_AT):
         for name, tensor in some:
             named.setdefault(tensor, []).append(name)
@@ -59,7 +59,7 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
         ]
 
 
-def name_slices(names: Mapping[str, Published[Tensor]], limit: int, kind: str = "") -> Iterator[list[dict[str, Any]]]:
+def name_slices(names: Mapping[str, Published[VmTensor]], limit: int, kind: str = "") -> Iterator[list[dict[str, Any]]]:
     """The rows of the first `limit` names, in their order, in slices, of which there is at least one.
 
     `kind`: "tensor" or "routine", only those; "" for all.
@@ -74,7 +74,7 @@ def name_slices(names: Mapping[str, Published[Tensor]], limit: int, kind: str = 
 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
     """Every handle, and every name of a tensor without handles, as of its session's turn."""
-    seen: set[Tensor] = set()
+    seen: set[VmTensor] = set()
     sessions = engine.directory.sessions
     for one in [sessions[session]] if session else list(sessions.values()):
         for _, id_, tensor in handles_of(one, one.tensors):
@@ -87,16 +87,16 @@ def _handles(engine: Engine, session: int) -> Iterator[Found]:
                 yield _nbytes(tensor), 0, -number, tensor
 
 
-def _nbytes(tensor: Tensor) -> int:
+def _nbytes(tensor: VmTensor) -> int:
     return -1 if tensor.meta is None else tensor.meta.nbytes
 
 
-def _is_on(tensor: Tensor, device: DeviceState) -> bool:
+def _is_on(tensor: VmTensor, device: DeviceState) -> bool:
     storage = tensor.storage
     return tensor.home is device or device in storage.copies or any(where is device for where, _ in storage.views or ())
 
 
-def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where) -> dict[str, Any]:
+def _row(session: int, id_: int, tensor: VmTensor, names: list[str], where: Where) -> dict[str, Any]:
     storage = tensor.storage
     current = storage.current()
     op, (inputs, outputs, attributes, _) = storage.maker
@@ -117,12 +117,12 @@ def _row(session: int, id_: int, tensor: Tensor, names: list[str], where: Where)
     }
 
 
-def state_row(tensor: Tensor) -> dict[str, Any]:
+def state_row(tensor: VmTensor) -> dict[str, Any]:
     """The state of a tensor, without waiting."""
     return state_of(error_of(tensor), tensor.meta, ready=_is_ready(tensor))
 
 
-def _is_ready(tensor: Tensor) -> bool:
+def _is_ready(tensor: VmTensor) -> bool:
     """Would a wait for the tensor be over at once? A moved one is waited for at its home."""
     storage = tensor.storage
     copies = storage.current()
@@ -132,11 +132,11 @@ def _is_ready(tensor: Tensor) -> bool:
     return tensor.meta is not None and any(copy.writer is None and not copy.is_awaited for copy in copies)
 
 
-def shape_of(tensor: Tensor) -> dict[str, Any]:
+def shape_of(tensor: VmTensor) -> dict[str, Any]:
     return properties(tensor.meta, tensor.home.name, residency(tensor), tensor.holders)
 
 
-def error_of(tensor: Tensor) -> TensordError | None:
+def error_of(tensor: VmTensor) -> TensordError | None:
     """The error that reading the tensor would raise."""
     return tensor.meta_error or next((c.poison for c in tensor.storage.current() if c.poison is not None), None)
 
