@@ -5,9 +5,9 @@ its session, and metas, attributes and work as a signature (`model.signature`). 
 that ran at admission and never had an edge; it has one field more if the instruction moved bytes, and three if it was
 launched.
 
-A signature is shared by all entries of a plan. That of a segment says fifth what it is a part of: the number of its
-routine, and its steps. An instruction that has no plan, and the same meta for everything that
-it reads and writes, has that meta in its place.
+All entries of a plan share a signature. The fifth field of a segment's signature is the number of its routine, with its
+steps. An instruction without a plan, and with the same meta for everything that it reads and writes, has that meta in
+the place of the signature.
 """
 
 from __future__ import annotations

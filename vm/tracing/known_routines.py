@@ -1,6 +1,6 @@
-"""The routines that records speak of, with their programs and what these were compiled to, and their runs.
+"""The routines to which records refer, with their programs, their compiled segments, and their runs.
 
-A routine is known as long as it lives, and those that lived last for some time longer, since their records do.
+A routine is known as long as it lives; the most recent ones are known for some time longer, since their records are.
 """
 
 from __future__ import annotations

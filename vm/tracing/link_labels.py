@@ -1,8 +1,8 @@
-"""The labels of instructions that send to other nodes, or receive from there: node and transfer, as text. That of a
-launch together with other nodes has their names.
+"""The labels of instructions between nodes, as text.
 
-Two nodes' records of one transfer have the same number, so that their traces can be joined. It is a digest of the
-transfer's name: any session sees records, and whoever knew the name could take the other half's place.
+A send or a receive has the other node and the transfer in its label; a launch together with other nodes has their
+names. The records of a transfer on both nodes have the same number, so that traces can be joined. The number is a
+digest of the transfer's name: any session sees records, and could take the other half's place if it knew the name.
 """
 
 from __future__ import annotations

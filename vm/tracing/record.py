@@ -1,11 +1,10 @@
-"""A trace record: one finished or live instruction, flat; and what a trace says of routines: their programs, what their
-segments were compiled to, and which instructions were one run.
+"""A trace record: one finished or live instruction, flat; and the records of routines, with their segments and runs.
 
 The engine's ring keeps plain tuples of atoms in the order of the fields below, since the garbage collector walks all
 live objects; `Record` names the fields on demand.
 
-Ticks are the times of the engine's logical clock, which counts admissions and erasures. They tell which accesses were
-still in an access list when an instruction was admitted, so that `verify` can recompute every edge.
+Ticks are the times of the engine's logical clock, which counts admissions and erasures. They determine the accesses
+that were still in an access list when an instruction was admitted, so that `verify` can recompute every edge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trace ring: finished instructions, flat, bounded, always on.
 
-The ring keeps tuples of atoms, since the garbage collector walks all live objects: with the finished instruction
-objects themselves in the ring, an op that took 5.1 us took 13.9. `records` names the fields.
+The ring keeps tuples of atoms, since the garbage collector walks all live objects: with whole finished instructions in
+the ring, an op took 13.9 us instead of 5.1. `records` names the fields.
 
 Entries have two forms, see `flat`: `add` keeps an instruction that was admitted the long way; `immediate` appends the
 short form of one that ran at admission and never had an edge.

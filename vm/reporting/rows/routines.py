@@ -1,5 +1,4 @@
-"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the reason of each value's
-place."""
+"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the place of each value."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """The traces of several nodes as one, on the clock of the first.
 
-Each node counts its instructions, sessions, copies and routines for itself. Here those of the second node lie above
-those of the first, by a power of ten, and so on: #123 of the second is #1000123, or so. Each transfer between nodes
-gets an edge, from what sends it to what receives it. So the timeline has an arrow for it, the DAG an edge, and `why`
-goes on at the other node.
+Each node has its own numbers for instructions, sessions, copies and routines. In the joint trace, the numbers of the
+second node are shifted beyond those of the first by a power of ten, and so on: #123 of the second node is #1000123, for
+example. Each transfer between nodes gets an edge from the sending to the receiving instruction. So the timeline has an
+arrow for it, the DAG an edge, and `why` goes on at the other node.
 
-A clock is a node's own. How far it is ahead is measured by questions and answers; half of the time of the shortest
-round trip bounds the error. The ticks of all nodes are numbered anew by their times, in the order of each node.
+Each node has its own clock. Questions and answers measure the difference; half of the shortest round trip bounds the
+error. The ticks of all nodes are renumbered by their times, in the order of each node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A finding in words: what was found, and what to do about it."""
+"""A finding in words: the observation and the remedy."""
 
 from __future__ import annotations
 

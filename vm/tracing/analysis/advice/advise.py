@@ -1,4 +1,4 @@
-"""All rules on a trace: what they find, by cost."""
+"""Applies all rules to a trace, and sorts their findings by cost."""
 
 from __future__ import annotations
 

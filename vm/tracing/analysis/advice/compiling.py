@@ -1,6 +1,7 @@
 """Kernels that are compiled, or loaded, in the middle of work.
 
-Cost: how long these calls took, less the median of the calls of the same op on the same device that compiled nothing.
+Cost: the duration of these calls, minus the median of the calls of the same op on the same device that compiled
+nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Evictions that go round: values that leave a device to make room and come back, more than once.
+"""Repeated evictions: values that are evicted from a device to make room and come back, more than once.
 
-Cost: what moves from the second time on, but for the time in which the device computed. A value keeps its identity
+Cost: the transfers from the second eviction on, minus the time in which the device computed. A value keeps its identity
 while it moves, and when it is written in place.
 """
 

@@ -1,7 +1,7 @@
-"""What a rule finds, and the records that rules look at.
+"""The findings of rules, and the records that rules examine.
 
-A finding is plain data, so that a page can show it; `advice_text` makes sentences of it. Its cost is time that would
-not have passed, never more: each rule says how it is counted. The costs of two findings may be the same time.
+A finding is plain data, so that a page can show it; `advice_text` turns it into sentences. Its cost is the time that
+would be saved, never more; each rule documents its calculation. The costs of two findings may cover the same time.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Transfers that need not be.
+"""Avoidable transfers.
 
-There and back: a value moves to another device, is used there for less time than its moves take, and what comes of it
-moves back. Cost: both transfers, but for the time in which their devices computed.
+There and back: a value moves to another device, is used there for less time than its moves take, and the result moves
+back. Cost: both transfers, minus the time in which their devices computed.
 
 Through the host: the program reads a value of a device, and next uploads one of the same shape and dtype to that
-device. A trace knows no values, so only what happens `OFTEN` at the same two lines counts. Cost: both, as above.
+device. A trace contains no values, so a pair of lines counts only if this happens `OFTEN` times. Cost: both, as above.
 
-The same value again: a whole version of a copy moves to a device, or into the program, where it has been before. Cost:
-all but the first.
+The same value again: a whole version of a copy moves to a device, or into the program, although it has moved there
+before. Cost: all transfers but the first.
 """
 
 from __future__ import annotations

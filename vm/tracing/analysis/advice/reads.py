@@ -1,9 +1,10 @@
-"""Waits of the host in the middle: a session reads a value, or waits, and its device then has nothing to do until the
-session sends more. Counted if it happens `OFTEN` or more times at a line.
+"""Waits of the host in the middle: a session reads a value, or waits, and its device is idle until the next op.
+
+A line counts if this happens `OFTEN` or more times there.
 
 Cost: the time from the last op before the wait to the first one after it, in which the device did not compute; but no
-more than the device computed for the session since the wait before. If the program did not wait, these two could
-pass at the same time, and no more. What runs on the driving thread does not count, since it leaves no time to fill.
+more than the device computed for the session since the wait before. Without the wait, these two times could overlap, up
+to the shorter of them. Work on the driving thread does not count, since it leaves no time to fill.
 """
 
 from __future__ import annotations

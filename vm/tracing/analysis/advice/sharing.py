@@ -1,7 +1,7 @@
-"""A session that holds up another: on the stream that both use, its ops take at least `LONGER` times as long.
+"""A session that delays another: on the stream that both use, its ops take at least `LONGER` times as long.
 
-Cost: the time in which an instruction of the one was ready and the stream ran the other's, less one op of its own
-length for each such wait: so long it would wait if the other's ops were as short.
+Cost: the time in which an instruction of the delayed session was ready and the stream ran the other's ops, minus the
+length of one of its own ops for each such wait: the wait would be that long if the other's ops were as short.
 """
 
 from __future__ import annotations

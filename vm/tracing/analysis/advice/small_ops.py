@@ -1,9 +1,10 @@
-"""Short ops that repeat: a row of ops, one session's, that comes again and again with the same ops at the same lines,
-`OFTEN` or more times without another op between, and is of no routine yet.
+"""Short ops that repeat: a sequence of ops of one session that recurs with the same ops at the same lines.
 
-Cost: the gaps between the end of one op and the start of the next in which the device did not compute: a routine runs
-them without. A gap that is longer than `LONGEST`, or in which the program reads or uploads a value, or one moves, does
-not count, since it may have another cause. Of each gap `RUN` is left, which an op takes in a routine, too.
+A sequence counts if it recurs `OFTEN` or more times without another op between, and is not part of a routine.
+
+Cost: the gaps between the end of one op and the start of the next in which the device did not compute, since a routine
+has no such gaps. A gap does not count if it is longer than `LONGEST`, or if the program reads or uploads a value in it,
+or a value moves, since it may have another cause. `RUN` is subtracted from each gap: an op takes as long in a routine.
 """
 
 from __future__ import annotations

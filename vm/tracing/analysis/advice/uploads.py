@@ -1,6 +1,7 @@
-"""Uploads inside of loops: a line that uploads a value of the same shape and dtype to the same device, `OFTEN` or more
-times, where nobody writes to what it has made. A trace knows no values, so whether they are the same is for the reader
-to say. Cost: all but the first, but for the time in which the device computed meanwhile.
+"""Uploads in loops: a line that uploads a value of the same shape and dtype to the same device, `OFTEN` or more times.
+
+Uploads whose tensors are written to do not count. A trace contains no values, so the reader has to decide whether the
+values are the same. Cost: all uploads but the first, minus the time in which the device computed meanwhile.
 """
 
 from __future__ import annotations

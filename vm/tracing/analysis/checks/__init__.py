@@ -1,6 +1,6 @@
-"""Checks of a trace against rules that are written down here once more, apart from the engine's.
+"""Checks of a trace against rules that are stated here independently of the engine.
 
-- `dependences`: the rules of dependence as a model of their own; `verify`: every edge recomputed by it, and runs
-- `inside_check`: what a segment was compiled to, against its program
-- `views`: where views lie, as NumPy has it
+- `dependences`: the rules of dependence as a model of their own; `verify`: recomputes every edge with it, checks runs
+- `inside_check`: a compiled segment against its program
+- `views`: the layouts of views, computed by NumPy
 """

@@ -1,16 +1,15 @@
-"""Checks what a segment was compiled to against its program. It knows nothing of how segments are compiled.
+"""Checks a compiled segment against its program, without any knowledge of compilation.
 
-An abstract machine makes the segment's calls. Its memory has, for each slot (an operand, or the arena), the values that
-lie there whole, by their bytes; a write takes away whatever it touches. So each call finds out whether
+An abstract machine makes the segment's calls. Its memory has, for each slot (an operand, or the arena), the intact
+values there with their bytes; a write removes every value that it touches. For each call, the machine checks that
 
-- what it is given are the values that its steps read, each where it lies, and still whole: nothing was written over it;
-- a view lies where NumPy has it, in memory that has what it is a view of;
-- its results go where they belong: into memory of their own, or exactly over an operand of an op that allows that;
-- the errors of its results are those of the values that they depend on.
+- the arguments are the values that the call's steps read, each in its place and intact;
+- a view has NumPy's layout, in memory that contains its base;
+- the results go to valid places: to memory of their own, or exactly over an operand of an op that allows that;
+- the errors of its results are those of the values on which the results depend.
 
-And at the end each step was computed once, and operands have the values that the program leaves in them; a view that is
-needed behind the segment is one of an operand. What is inside
-of a fusion's kernel is not checked.
+At the end, each step has been computed once, operands have the values that the program leaves in them, and each view
+that is needed beyond the segment is a view of an operand. The inside of a fusion's kernel is not checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where views lie, as NumPy has it: for checks of what tensord computes by rules of its own."""
+"""The layouts of views, computed by NumPy, for checks of tensord's own layout rules."""
 
 from __future__ import annotations
 

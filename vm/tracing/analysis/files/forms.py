@@ -1,5 +1,6 @@
-"""Records from plain values that nobody vouches for. The annotations of the named tuples say what is allowed, so the
-modules of these are not compiled.
+"""Records from untrusted plain values.
+
+The annotations of the named tuples define the allowed values, so the modules of these tuples are not compiled.
 
 A form takes the name of a value, for the error, and the value. It returns the value as a record has it, or raises
 Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.

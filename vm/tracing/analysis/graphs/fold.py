@@ -1,11 +1,11 @@
 """Folding: parts of a large DAG become one node each, so that its picture stays readable.
 
-A part is a chain, or what one line of the program has issued, or what a span holds. Lines in a loop depend on each
-other, so that a picture of lines may have cycles.
+A part is a chain, or the instructions of one line of the program, or those of a span. Lines in a loop depend on each
+other, so a picture of lines may have cycles.
 
-A chain is a row of instructions of one device, all done, each of which depends on the one before alone and is alone in
-depending on it. Instructions that depend on nothing, such as uploads of weights, are no part of that: a chain whose
-every step reads the same weights is a chain.
+A chain is a sequence of finished instructions of one device. Each of them depends only on the one before, and is the
+only one that depends on it. Instructions without dependences, such as uploads of weights, are ignored here: a sequence
+whose steps all read the same weights is a chain.
 """
 
 from __future__ import annotations

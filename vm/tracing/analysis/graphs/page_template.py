@@ -1,6 +1,7 @@
-"""The page of the DAG without its data: how it looks, and its script.
+"""The page of the DAG without its data: its style and its script.
 
-Only what lies in the window is in the document. Where that is much, nodes of one colour are one element.
+The document contains only the part of the picture in the window. If that part is large, all nodes of one colour are one
+element.
 """
 
 from __future__ import annotations

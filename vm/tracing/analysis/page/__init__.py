@@ -1,4 +1,4 @@
-"""What the page shows: a trace as one document.
+"""The document that the page shows: a trace.
 
 - `whole`: the page as one file: `static/` (its modules, style and frame) with a document in it
 - `view`: the document

@@ -1,4 +1,4 @@
-"""What a view says of a trace as a whole: memory, tensors, sessions, advice, explanations. All of it is bounded."""
+"""The parts of a view about a trace as a whole: memory, tensors, sessions, advice, explanations. All are bounded."""
 
 from __future__ import annotations
 

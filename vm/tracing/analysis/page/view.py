@@ -1,8 +1,8 @@
-"""The document that the page shows: a trace, or what has been new of a daemon since the view before.
+"""The document that the page shows: a trace, or the news of a daemon since the view before.
 
 Its form is a contract with the page's scripts, and has a version. Tables of texts and streams keep it small: a record
 is a row of numbers, some 100 bytes. A view of a whole trace has its logical DAG, its critical path, advice and
-explanations; a live one has what records say by themselves, since what came before is not there to compare.
+explanations. A live view has only facts that follow from single records, since it lacks earlier ones.
 """
 
 from __future__ import annotations

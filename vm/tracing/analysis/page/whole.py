@@ -1,9 +1,9 @@
-"""The page as one file: its modules, its style and a view, which works without a network and asks for nothing.
+"""The page as one file: its modules, its style and a view. It works without a network, and loads nothing.
 
-The modules are written for browsers as they are. Here each becomes a function that returns what it exports, in the
-order of their imports, in one script: modules of their own can neither be loaded by a page that is opened from a file
-nor be told from others by its policy. The policy names the digests of that script and of the style, and forbids all
-else. `<` cannot appear in the view, so no text in it ends its element.
+The modules are written for browsers without a build step. Here each module becomes a function that returns its exports,
+in the order of imports, in one script: a page that is opened from a file cannot load modules, and its policy cannot
+tell them from other ones. The policy names the digests of that script and of the style, and forbids all else. `<`
+cannot appear in the view, so no text in the view ends its element.
 """
 
 from __future__ import annotations

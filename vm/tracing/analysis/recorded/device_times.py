@@ -1,11 +1,11 @@
-"""When a device ran what was launched at admission: an estimate.
+"""The times at which a device ran the ops that were launched at admission: an estimate.
 
-The times of such a record are those of the call that launched the op (`vm.model.launches`). The device gets to it
-later, and tells only when it has got to a fence. It runs the launches up to a fence in their order, so these share the
-time since the fence before: each has a little, and more the more work it has. None begins before it was launched. The
-fence itself is a moment, unless it reads a value.
+The times of such a record are those of the call that launched the op (`vm.model.launches`). The device runs the op
+later, and reports only fences. It runs the launches up to a fence in their order, so they share the time since the
+fence before, in proportion to their work, with a small minimum for each. None begins before its launch. The fence
+itself takes no time, unless it reads a value.
 
-What no fence covers keeps its times.
+Launches without a later fence keep their times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records of one recording, in the order of their admission, and which run each is of."""
+"""The records of one recording, in the order of their admission, and the run of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The names of spans that are opened in loops: `step 14/forward` and `step 15/forward` are `step */forward`.
 
-Spans whose paths differ in nothing but numbers at the ends of words have one name. Where all of them have the same
-number, the name keeps it, so that a span that is opened once is called what the program calls it. In `conv2d` the
-number is a part of the word.
+Spans have one name if their paths differ only in numbers at the ends of words. If all of them have the same number, the
+name keeps the number, so that a span that is opened once has the name that the program gave it. In `conv2d` the number
+is a part of the word.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When devices computed, by a trace; and how much of what moves was hidden behind that."""
+"""The times in which devices computed, according to a trace, and the share of transfers that overlapped with these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sums over a trace, and the course of time.
+"""Sums over a trace, and its course in time.
 
 - `stats`: sums by op, line, span, session and stream
-- `diff`: two traces compared; `sites`: which line of the one is which line of the other
+- `diff`: two traces compared; `sites`: the matching lines of two traces
 - `memory`: memory over time; `memory_picture`: its picture
 - `timeline`: Chrome's trace format
 """

@@ -1,4 +1,4 @@
-"""Two traces compared, per op and line: what got slower, what is called more often, what is new, what is gone."""
+"""Two traces compared, per op and line: slower ones, more frequent ones, new ones and missing ones."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Memory over time: which copies stood in each device's memory, made by what, for how long; the peak.
+"""Memory over time: the copies in each device's memory, with their authors and lifetimes, and the peak.
 
-A record says exactly how much of its device's memory was in use once its results had theirs. The course of time between
-two such records is derived, and so are the copies that had the memory. A copy stands in memory from the time when the
-instruction that wrote it first got memory for it until the end of the last instruction that mentions it, its release
-included, or until a result took its memory over. A copy that had memory when the trace was taken stands to the end, and
-from the beginning if the trace does not show its writer. Bytes that the copies do not explain count as "other": a
-replica from its last use until it was dropped to make room, for example. Names are those that tensors had when the
-trace was taken.
+A record has the exact number of bytes that its device used once the instruction had memory for its results. The usage
+between two such records is derived, and so are the copies. A copy occupies memory from the time when the instruction
+that first wrote it got memory for it, until the end of the last instruction that mentions it, its release included, or
+until a result took its memory over. A copy that had memory when the trace was taken lives to the end, and from the
+beginning if the trace does not contain its writer. Bytes without a known copy count as "other": for example, a replica
+from its last use until it was dropped to make room. Names are those of the tensors when the trace was taken.
 """
 
 from __future__ import annotations

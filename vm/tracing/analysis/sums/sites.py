@@ -1,13 +1,13 @@
-"""Which line of one trace is which line of another, although the program was edited in between.
+"""The matching lines of two traces, although the program was edited in between.
 
-A trace has no text of a program, so a line is known by its function, by its place among the lines of that function, and
-by the ops that it issues. Lines of a function that issue the same ops, in the same order, belong together (as `difflib`
-aligns two texts, of which each line is the set of its ops); in a place where the two differ, lines that have an op in
-common do, in their order. So a line that was put in, taken out, or changed moves no other one. Lines of a function that
-was renamed, or went to another file, are others.
+A trace does not contain the program's text, so a line is identified by its function, by its place among the lines of
+that function, and by the ops that it issues. Lines of a function that issue the same ops in the same order match
+(`difflib` aligns the two functions, with a line's set of ops as its text). Where the two differ, lines with a common op
+match, in their order. So an inserted, deleted or changed line does not affect the others. The lines of a function that
+was renamed, or moved to another file, do not match.
 
-A file is known by its name, without folders, so that checkouts can be compared; a cell of a notebook, which is counted
-anew at each run, as a cell.
+A file is identified by its name without folders, so that checkouts can be compared; a cell of a notebook, which gets a
+new number at each run, counts as any cell.
 """
 
 from __future__ import annotations

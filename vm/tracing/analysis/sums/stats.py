@@ -1,9 +1,8 @@
-"""Sums over a trace: how often and how long what ran, per op, line, span, session and stream, and what streams waited
-for.
+"""Sums over a trace: counts and times per op, line, span, session and stream, and the reasons why streams waited.
 
-A stream loses time between two instructions. Of each such gap, the next instruction on the stream says why:
+A stream loses time between two instructions. The next instruction on the stream determines the reason of such a gap:
 
-    wire        it had not been received: the program had not issued it, or it was under way
+    wire        it had not been received: the program had not issued it, or it was on its way
     RAW, ...    it waited for the source of an edge; the reason of the edge whose source ended last
     memory      it was ready, and its device had no memory for its results
     fairness    it was ready, and its session had no room on the stream

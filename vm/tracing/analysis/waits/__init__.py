@@ -1,6 +1,6 @@
-"""Why an instruction took as long as it did.
+"""The reasons for the duration of an instruction.
 
 - `why`: its waits and the critical path; `why_export`: the same as text and JSON
 - `critical`: the critical path in a picture of the DAG
-- `run_notes`: what such an explanation says of runs
+- `run_notes`: notes about runs in such an explanation
 """

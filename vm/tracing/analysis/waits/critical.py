@@ -1,6 +1,9 @@
-"""The critical path of a picture: back from what ended last, each time to what released the instruction last; where
-nothing delayed it, to the one that it depends on and that ended last, so that a pause of the program ends no path. What
-the picture leaves out, as releases, leads on to what ran before it on the stream.
+"""The critical path of a picture.
+
+The path goes back from the instruction that ended last, each time to the instruction that released it last. If nothing
+delayed an instruction, the path goes on to the dependence that ended last, so a pause of the program does not end the
+path. From an instruction that is not in the picture, such as a release, the path goes on to the one before it on its
+stream.
 """
 
 from __future__ import annotations

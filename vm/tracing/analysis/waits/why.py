@@ -1,10 +1,10 @@
-"""Why an instruction took as long as it did: its waits, the waits of its sources, and so on.
+"""The reasons for the duration of an instruction: its waits, the waits of its sources, and so on.
 
-After the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the scheduler or
-on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an instruction to
-the one of these that released it last, since without the others it would have started no earlier. The path goes back to
-an instruction that began without delay, but not beyond the time when the explained instruction was received. So its
-spans add up to the time from the receipt to the end.
+The form is that of the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the
+scheduler, or on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an
+instruction to the one of these that released it last, since without the others it would have started no earlier. The
+path goes back to an instruction that began without delay, but not beyond the time when the explained instruction was
+received. So its spans add up to the time from the receipt to the end.
 """
 
 from __future__ import annotations
