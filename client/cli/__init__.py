@@ -1,14 +1,14 @@
 """The command line: `tensord`.
 
-- `main`: errors and exit statuses; `application`: which commands there are
+- `main`: errors and exit statuses; `application`: the table of commands
 - `serve`, `keygen`, `completion`: commands that neither ask a daemon nor draw anything
 
-Rooms, each of which imports only those behind it in this list:
+Rooms, each of which imports only later ones in this list:
 
 - `cluster`: commands on several machines
 - `doctor`
 - `metrics`, `web`, `traces`, `files`, `programs`: monitoring; a page; commands on traces, on files, on programs
-- `daemon`: commands that ask a running daemon, and how a daemon is asked
-- `line`: how a command is declared, and what it writes
+- `daemon`: commands that ask a running daemon, and the code that asks it
+- `line`: declaring a command, and writing its output
 - `drawing`: tables, numbers, a bar
 """

@@ -1,4 +1,4 @@
-"""`tensord keygen`: write a pair of keys for tcp, and say where each key belongs."""
+"""`tensord keygen`: writes a pair of keys for tcp, and says where each key belongs."""
 
 from __future__ import annotations
 

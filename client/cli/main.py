@@ -1,7 +1,7 @@
 """The command line: `tensord`.
 
 An error is one line on stderr that says what to do, or with --json an object with "error" on stdout; the exit status is
-1, and 2 where the command line itself is wrong. A traceback appears only if TENSORD_DEBUG is set.
+1, or 2 if the command line itself is wrong. A traceback appears only if TENSORD_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 from ...interpreter.errors import TensordError
 from .application import application
 
-COMPLETION = "_TENSORD_COMPLETE"  # set by a shell that wants to complete a line
+COMPLETION = "_TENSORD_COMPLETE"  # set by a shell to complete a line
 FAILURE, USAGE = 1, 2  # as exit statuses
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -62,7 +62,7 @@ def _explained(error: Exception) -> str:
         said = error.format_message().rstrip(".")
         message = f"{said}{'' if said.endswith('?') else '.'} Try --help."
     elif isinstance(error, TensordError):
-        message = error.message  # the location would be a line of this package
+        message = error.message  # without the location, which would be a line of this package
     elif isinstance(error, OSError) and error.strerror is not None:
         what_to_do = "Make room" if error.errno in _FULL else "Check the path and its permissions"
         message = f"{error.filename or 'the output'}: {error.strerror}. {what_to_do}."
@@ -72,12 +72,12 @@ def _explained(error: Exception) -> str:
 
 
 def open_closed_streams() -> None:
-    """Open /dev/null in the place of standard streams that the caller has closed, for which Python has None.
+    """Open /dev/null in place of standard streams that the caller has closed, for which Python has None.
 
     Launchers and start scripts close them. The next file or socket that is opened would get the number of a closed
-    stream, and what a library prints on stderr would be written into it.
+    stream, and output of libraries to stderr would be written into it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is the stream's
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the stream's
             setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8", closefd=False))

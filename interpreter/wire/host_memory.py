@@ -1,11 +1,11 @@
-"""Host memory: what a client fills and its machine reads where it lies, so that an upload from it copies nothing.
+"""Host memory: a client fills it and its machine reads it in place, so that an upload from it copies nothing.
 
-It is the bottom of the arrays that a user fills and of those that the machine is given. Both are plain arrays over it,
-and NumPy shortens a chain of views only as far as they are of one type. So each of the two stays alive for as long as
-there is a view of it, on whatever thread, and its end says that nobody has its part of the memory any more.
+It is the base of the user's arrays and of the machine's arrays. Both are plain arrays over it, and NumPy shortens a
+chain of views only while they are of one type. So each of the two stays alive for as long as it has a view, on any
+thread, and its end says that nobody uses its part of the memory any more.
 
-The machine treats such memory as it treats a client's segment (decision 0008): it never writes there, and copies what
-its kernels use as indices. Within one process the root is a `HostMemory`; what a daemon gets is in a `MemorySegment`.
+The machine treats such memory like a client's segment (decision 0008): it never writes there, and copies indices for
+its kernels. Within one process the root is a `HostMemory`; a daemon gets it in a `MemorySegment`.
 """
 
 from __future__ import annotations

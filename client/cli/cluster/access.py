@@ -26,7 +26,7 @@ def user_name() -> str:
 
 
 def own_key(directory: Path, client: str, *, new: bool = False) -> str:
-    """The client's public key; a pair is made where there is none, or a `new` one in its place."""
+    """The client's public key. A pair is made if there is none, or if a `new` one is requested."""
     files = paths(directory, client)
     if new:
         for file in files:
@@ -37,7 +37,7 @@ def own_key(directory: Path, client: str, *, new: bool = False) -> str:
 
 
 def write_nodes_keys(directory: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write each node's public key as NODE.key; that of the first one as server.key, too, which clients look for."""
+    """Write each node's public key as NODE.key, and the first node's also as server.key, which clients look for."""
     known = [row for row in rows if row.get("key")]
     for row in known:
         write_key(directory / f"{row['node']}.key", row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-PATIENCE: Final = 5.0  # seconds: even a busy daemon answers in a small part of one
+PATIENCE: Final = 5.0  # seconds: even a busy daemon answers much faster
 
 
 def ask(address: str, what: str, *arguments: Any) -> Any:

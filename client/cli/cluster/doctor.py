@@ -1,4 +1,4 @@
-"""`tensord cluster doctor`: is Ray there, are the nodes alike, do they reach each other, do their clocks agree?"""
+"""`tensord cluster doctor`: checks Ray, and whether the nodes are alike, reach each other, and have the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..line import options
 from ..line.options import tell
 from .reaching import EXTRA, on_a_cluster, reached
 
-SKEW: Final = 1.0  # seconds that clocks may differ: traces of several nodes measure it, people compare logs
+SKEW: Final = 1.0  # seconds that clocks may differ: traces of several nodes measure the difference, people compare logs
 SLOW: Final = 0.05  # seconds for a connection between two nodes
 
 Rows = Sequence[Mapping[str, Any]]
@@ -36,7 +36,7 @@ def doctor(*, name: str, ray: str | None) -> None:
 
 
 def examine(name: str, ray: str | None) -> Iterator[CheckResult]:
-    """All findings, as far as one can come."""
+    """All findings, as far as the checks can proceed."""
     version = installed("ray")
     if version is None:
         yield fail("ray", "is not installed here", EXTRA)
@@ -71,7 +71,7 @@ def examine_cluster(name: str) -> Iterator[CheckResult]:
 
 
 def check_nodes(rows: Rows) -> Iterator[CheckResult]:
-    """Does every node serve, and since when?"""
+    """Check that every node serves, and since when."""
     for row in rows:
         if not row.get("up"):
             advice = f"tensord cluster logs --node {row['node']}; `ray status` shows the nodes of Ray"
@@ -84,7 +84,7 @@ def check_nodes(rows: Rows) -> Iterator[CheckResult]:
 
 
 def check_versions(rows: Rows) -> Iterator[CheckResult]:
-    """Are tensord, Ray and Python the same everywhere?"""
+    """Check that tensord, Ray and Python are the same everywhere."""
     for what in ("version", "ray", "python"):
         found = {row[what] for row in rows}
         label = "tensord" if what == "version" else what
@@ -96,7 +96,7 @@ def check_versions(rows: Rows) -> Iterator[CheckResult]:
 
 
 def check_places(rows: Rows) -> Iterator[CheckResult]:
-    """Is each node of ours on a node of Ray of its own?"""
+    """Check that each node has a node of Ray of its own."""
     for row in rows:
         beside = [one["node"] for one in rows if one["ray_node"] == row["ray_node"]]
         if len(beside) > 1 and beside[0] == row["node"]:
@@ -104,7 +104,7 @@ def check_places(rows: Rows) -> Iterator[CheckResult]:
 
 
 def check_members(rows: Rows) -> Iterator[CheckResult]:
-    """Does each node see the others as they are?"""
+    """Check that each node knows the state of the others."""
     now = {row["node"]: row["incarnation"] for row in rows}
     wrong = False
     for row in rows:
@@ -123,7 +123,7 @@ def check_members(rows: Rows) -> Iterator[CheckResult]:
 
 
 def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckResult]:
-    """Is a device lost?"""
+    """Check that no device is lost."""
     lost = [
         (node, name, one["lost"])
         for node, row in statuses.items()
@@ -137,7 +137,7 @@ def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckRe
 
 
 def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[CheckResult]:
-    """Does each node reach the ports of each other one?"""
+    """Check that each node reaches the ports of each other one."""
     times = [one for one in found.values() if isinstance(one, float)]
     for (here, there, place), one in found.items():
         if isinstance(one, str):
@@ -150,7 +150,7 @@ def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[C
 
 
 def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckResult]:
-    """How far are the nodes' clocks from this machine's? Each with the uncertainty of the measurement."""
+    """Check how far the nodes' clocks are from this machine's, with the uncertainty of the measurement."""
     far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > SKEW}
     for node, offset in far.items():
         ahead = "ahead of" if offset > 0 else "behind"
@@ -167,7 +167,7 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckRe
 
 
 def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
-    """Where does Ray offer the nodes' figures?"""
+    """Find the address at which Ray serves the nodes' metrics."""
     if places:
         yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
     else:

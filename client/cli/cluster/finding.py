@@ -1,4 +1,4 @@
-"""The Ray cluster that runs on this machine: as Ray notes it, else by Ray's processes."""
+"""Finds the Ray cluster that runs on this machine: as Ray has noted it, else by Ray's processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CONNECT: Final = 1.0  # seconds
 
 
 def address_here() -> str:
-    """The address of the Ray cluster that was last started here and runs; NoDaemon if none does, or several may be
-    meant."""
+    """The address of the Ray cluster that was last started here and runs; NoDaemon if there is none, or the choice is
+    ambiguous."""
     noted = as_noted()
     if listens(noted):
         return noted
@@ -32,7 +32,7 @@ def address_here() -> str:
 
 
 def as_noted() -> str:
-    """The address that Ray has noted as the last one; "" if none is."""
+    """The address that Ray has noted last; "" if there is none."""
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's own
     try:
         return note.read_text().strip()

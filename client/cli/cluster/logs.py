@@ -1,4 +1,4 @@
-"""`tensord cluster logs`: what the daemons have logged, with the node in front of each line."""
+"""`tensord cluster logs`: the logs of the daemons, with the node at the beginning of each line."""
 
 # ruff: noqa: T201
 from __future__ import annotations

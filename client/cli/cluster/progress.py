@@ -13,7 +13,7 @@ from ..line.options import in_json
 
 
 class NodeProgress:
-    """Call it with a node and what has become of it. A context manager. Nothing is written with --json."""
+    """Called with a node and its new state. A context manager. Nothing is written with --json."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
@@ -37,7 +37,7 @@ class NodeProgress:
             sys.stderr.flush()
 
     def text(self) -> str:
-        """`node0 serving, node1 starting, 1.5 s`: nodes in the same state together, where there are many."""
+        """`node0 serving, node1 starting, 1.5 s`; many nodes are grouped by state."""
         by_state: dict[str, list[str]] = {}
         for node, what in self._states.items():
             by_state.setdefault(what, []).append(node)

@@ -16,12 +16,12 @@ from ..doctor.findings import installed
 from .finding import address_here
 
 EXTRA: Final = 'pip install "tensord[cluster]"'
-OLDEST, NEXT = (2, 52), (3, 0)  # versions of Ray, as in pyproject.toml: from that one on, and before this one
+OLDEST, NEXT = (2, 52), (3, 0)  # versions of Ray, as in pyproject.toml: from the first on, and before the second
 LOOPBACK: Final = ("127.0.0.1:", "localhost:")
 
 
 def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --name and --ray, which each command on a cluster has as `name` and `ray`."""
+    """The options --name and --ray, which each command on a cluster gets as `name` and `ray`."""
 
     @click.option("--name", default="tensord", help="The cluster's name.")
     @click.option(
@@ -41,7 +41,7 @@ def on_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def reached(ray: str | None, name: str) -> Iterator[None]:
-    """A connection to Ray. NoDaemon without the extra, and where nothing listens; ClusterError for what Ray refuses."""
+    """A connection to Ray. NoDaemon without the extra, and if nothing listens; ClusterError if Ray refuses."""
     from ....vm.cluster.tokens import settle
 
     version = check_installed()
@@ -50,7 +50,7 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
     address = address_here() if named in ("", "auto") else named
     settle(address, os.environ, version)
     if address.startswith(LOOPBACK):
-        # Else Ray, which reads the variable as it is imported, would take this host's other address.
+        # Otherwise Ray, which reads the variable when it is imported, would use another address of this host.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     from ....vm.cluster.on_ray.cluster import connected
 
@@ -59,7 +59,7 @@ def reached(ray: str | None, name: str) -> Iterator[None]:
 
 
 def check_installed() -> str:
-    """The version of Ray; NoDaemon unless Ray is here, in a version that tensord knows."""
+    """The version of Ray; NoDaemon unless a supported version is installed."""
     found = installed("ray")
     if found is None:
         raise NoDaemon(f"Ray is not installed here: {EXTRA}")
@@ -70,7 +70,7 @@ def check_installed() -> str:
 
 
 def check_address(address: str) -> None:
-    """MetadataError for what is no address of a Ray cluster; "" is the one that runs here."""
+    """MetadataError for an invalid address of a Ray cluster; "" is the one that runs here."""
     from ....vm.cluster.tokens import place_of
 
     if address.startswith("ray://"):

@@ -1,4 +1,4 @@
-"""`tensord cluster status`: the nodes in a table, and what is wrong with them."""
+"""`tensord cluster status`: the nodes in a table, and their problems."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def show_nodes(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def devices_of(row: Mapping[str, Any]) -> str:
-    """The devices without the node's name, which stands in front."""
+    """The devices without the node's name, which is shown in the first column."""
     return " ".join(name.partition("/")[2] for name in row.get("devices", ()))
 
 
 def remark(row: Mapping[str, Any]) -> str:
-    """The failure of a node's daemon, and when the next start is due."""
+    """The failure of a node's daemon, and the time of the next start."""
     again = row.get("next")
     return f"{row.get('wrong', '')}{f'; next start in {duration(max(again, 0.0))}' if again else ''}"
 

@@ -83,7 +83,7 @@ def up(
         ray = stack.enter_context(simulated(simulate)) if simulate else ray
         stack.enter_context(reached(ray, name))
         if simulate:
-            stack.enter_context(stopping())  # again: Ray has put a handler of its own in the place
+            stack.enter_context(stopping())  # again, since Ray has installed a handler of its own
         from ....vm.cluster.credentials import ClusterCredentials
         from ....vm.cluster.on_ray import operations
         from .asking import ask
@@ -131,7 +131,7 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
 
 
 def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
-    """The settings that the nodes have in common. StartError or MetadataError for one with which no daemon starts."""
+    """The common settings of the nodes. StartError or MetadataError for one with which no daemon starts."""
     from ....vm.cluster.ports import parse_range
     from ....vm.cluster.specification import Specification, gpus_of
     from ....vm.service.settings.config import load
@@ -171,13 +171,13 @@ def check_free(wanted: Specification) -> None:
 
 
 def with_a_cpu(devices: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The devices, with cpu:0 in front unless one is a cpu: durable names are written from a cpu."""
+    """The devices, with cpu:0 first unless one is a cpu device, from which durable names are written."""
     names = [one.get("name", "") if isinstance(one, Mapping) else one for one in devices]
     return devices if any(kind_of(str(name)) == "cpu" for name in names) else ("cpu:0", *devices)
 
 
 def read(file: Path | None) -> dict[str, Any]:
-    """The settings in a file; none without one."""
+    """The settings in a file; empty without one."""
     from ....vm.service.settings.config import read_file
 
     return {} if file is None else read_file(file.expanduser().absolute())
@@ -204,7 +204,7 @@ def simulated(count: int | None) -> Any:
 
 
 def stopping() -> Any:
-    """SIGTERM interrupts, as Ctrl-C does."""
+    """Make SIGTERM interrupt like Ctrl-C."""
     from ....vm.cluster.on_ray.simulated import interrupted_by_sigterm
 
     return interrupted_by_sigterm()

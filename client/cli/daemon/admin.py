@@ -1,4 +1,6 @@
-"""`tensord status`, `sessions`, `tensors`, `names`, `devices`: what is asked; `shown` says how the answers look."""
+"""`tensord status`, `sessions`, `tensors`, `names`, `devices`: their questions; `listed` and `shown` draw the
+answers.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ import click
 from ....interpreter.wire.addresses import for_client, is_local
 from ...transport.seeking import running, until_there
 
-SERVER_KEY: Final = "tensord.server_key"  # in a context's `meta`: the key of the daemon, as a member has told it
+SERVER_KEY: Final = (
+    "tensord.server_key"  # in a context's `meta`: the daemon's key, as a member of its cluster has told it
+)
 
 if TYPE_CHECKING:
     from ...session.session import Session
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Session]:
-    """A session with the daemon, closed at the end. NoDaemon, saying what to do, if no daemon runs.
+    """A session with the daemon, closed at the end. NoDaemon, with advice, if no daemon runs.
 
-    What it issues has the command as its location: the lines around would be click's.
+    Its instructions have the command as their location, since the lines around would be click's.
     """
     where = address or running()
-    if not is_local(where):  # NoDaemon comes before the import of a session takes its time
+    if not is_local(where):  # NoDaemon comes before the slow import of a session
         from ...transport.link import GREETING, check_reachable
 
         check_reachable(for_client(where).text, monotonic() + GREETING)
@@ -44,8 +46,8 @@ def asking(
 ) -> Iterator[Callable[..., Any]]:
     """A function that asks the daemon one question after the other.
 
-    It takes no session, whose import takes longer than most answers, unless it is `lasting`: over tcp, a session comes
-    back when its connection breaks. `patience`: seconds for all of the answers.
+    It uses no session, whose import takes longer than most answers, unless it is `lasting`: over tcp, a session resumes
+    when its connection breaks. `patience`: seconds for all answers.
     """
     where = address or running()
     if is_local(where) or (lasting and for_client(where).kind == "tcp"):
@@ -57,7 +59,8 @@ def asking(
 
 
 def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, patience: float | None = None) -> Any:
-    """The daemon's answer to one question. `wait`: seconds for a daemon to listen; `patience`: then, for the answer."""
+    """The daemon's answer to one question. `wait`: seconds for a daemon to listen; `patience`: seconds for the
+    answer."""
 
     def attempt() -> Any:
         with asking(address, patience=patience) as query:

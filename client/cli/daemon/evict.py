@@ -1,4 +1,4 @@
-"""`tensord evict`: let tensors leave their devices for the tiers below. What needs them brings them back."""
+"""`tensord evict`: moves tensors from their devices to the tiers below. They come back when they are needed."""
 
 # ruff: noqa: T201
 from __future__ import annotations
@@ -48,7 +48,7 @@ def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
 
 
 def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:
-    """Evict piece by piece; what has left each device."""
+    """Evict piece by piece; returns what has left each device."""
     values: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
     more = True

@@ -1,4 +1,4 @@
-"""The reasons in a daemon's status to call an operator, for `status --check` and for the doctor."""
+"""Problems in a daemon's status that need an operator, for `status --check` and for the doctor."""
 
 # ruff: noqa: T201
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ..line.options import tell
 from .ask import ask
 
 EXIT_STATUSES: Final = {"healthy": 0, "needs a look": 1, "unreachable": 2}
-PATIENCE: Final = 5.0  # seconds for a daemon to answer: even a busy one takes a small part of one
+PATIENCE: Final = 5.0  # seconds for a daemon to answer: even a busy one is much faster
 
 
 class HealthReason(NamedTuple):
-    """Why somebody has to look: at what, what is the case, and what to do."""
+    """A problem that needs an operator: the check, the message, and the advice."""
 
     check: str
     message: str
@@ -34,7 +34,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
         message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
         ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
         yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
-    durable = status.get("durable")  # an older daemon does not say
+    durable = status.get("durable")  # an older daemon does not tell
     if durable is not None and durable["failure"]:
         message = f"not on the disk as they are: {durable['failure']}"
         yield HealthReason(
@@ -43,7 +43,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
 
 
 def tell_health(address: str | None, wait: float) -> int:
-    """Print whether the daemon needs a look, and why; the exit status."""
+    """Print whether the daemon needs attention, and why; returns the exit status."""
     try:
         found = list(reasons(ask(address, "status", wait=wait, patience=PATIENCE)))
         state = "needs a look" if found else "healthy"

@@ -1,4 +1,4 @@
-"""A connection that only asks, kept from question to question, and made anew when the daemon comes back."""
+"""A connection that only asks, kept from question to question, and made again when the daemon comes back."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ Connect = Callable[[str, float], "Questions"]
 
 
 class Lasting:
-    """`where`: the address of the connection; `made`: how many there have been. Not safe to use from two threads at
-    once."""
+    """The connection. `where`: its address; `made`: how many connections there have been. Not thread-safe."""
 
     def __init__(self, address: str | None, connect: Connect = questions) -> None:
         self._address = address
@@ -33,8 +32,8 @@ class Lasting:
         return self._connection is not None
 
     def ask(self, what: str, *arguments: Any) -> Any:
-        """The answer to a question. The daemon may have been restarted since the last one, so a connection that is lost
-        is made anew once."""
+        """The answer to a question. The daemon may have been restarted since the last one, so a lost connection is made
+        again once."""
         if self._connection is not None:
             with suppress(ConnectionLost):
                 return self._ask(self._connection, what, *arguments)

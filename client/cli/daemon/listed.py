@@ -1,4 +1,4 @@
-"""A running daemon's possessions in tables: sessions, tensors, names, and the holders of its memory."""
+"""Tables of a running daemon's sessions, tensors and names, and of the holders of its memory."""
 
 # ruff: noqa: T201
 from __future__ import annotations
@@ -131,11 +131,11 @@ NAMES: Final = (
 # -- who holds the memory ----------------------------------------------------------------------------------------------
 
 NOBODY: Final = {"session": "(no session)", "name": "(no name)", "location": "(no line)", "device": ""}
-TENSOR: Final = "tensor"  # what most bytes are for
+TENSOR: Final = "tensor"  # the kind of most bytes
 
 
 def show_held(found: Mapping[str, Any]) -> None:
-    """Show a row for each holder, the total of the pools, and below them the state of each pool."""
+    """Show a row for each holder, the total of the pools, and below that the state of each pool."""
     by, total, pools = found["by"], found["total"], found["pools"]
     rows = [_row(one, by, total) for one in found["rows"]]
     apart = sum(pool["unaccounted"] for pool in pools)
@@ -203,7 +203,7 @@ def _remarks(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pool(pool: Mapping[str, Any]) -> Iterator[str]:
-    """The state of a pool, and bytes that no total counts."""
+    """The state of a pool, and bytes that are in no total."""
     yield f"{pool['device']}: {size(pool['allocated'])} of {size(pool['limit'])}"
     if pool["rounding"]:
         yield f"its blocks have {size(pool['rounding'])} more"

@@ -1,4 +1,4 @@
-"""`--cluster`: a command that asks one daemon asks the daemons of all nodes, one after the other."""
+"""`--cluster`: runs a command that asks one daemon for the daemons of all nodes, one after the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def on_all_nodes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def reached(address: str | None) -> Iterator[Member]:
-    """The members that the daemon at the address tells, each with the address by which it is reached from here."""
+    """The members that the daemon at the address lists, each with the address at which it is reached from here."""
     from ....interpreter.wire.members import table_of
 
     rows = ask(address, "members")
@@ -56,7 +56,7 @@ def reached(address: str | None) -> Iterator[Member]:
 
 
 def run(command: Callable[..., None], member: Member, found: dict[str, Any], others: dict[str, Any]) -> int:
-    """Run the command for one node; its exit status."""
+    """Run the command for one node; returns its exit status."""
     answers: list[Any] = []
     if not in_json():
         click.echo(f"{member.node}, {member.state}:")
@@ -78,7 +78,8 @@ def run(command: Callable[..., None], member: Member, found: dict[str, Any], oth
 
 @contextmanager
 def asked_at(member: Member, answers: list[Any]) -> Iterator[None]:
-    """A block whose questions are for that member; what it prints as JSON is collected. NodeLost if it is not up."""
+    """A block whose questions go to that member, and whose JSON output is collected. NodeLost if the member is not
+    up."""
     if not member.is_up:
         raise node_lost(member.node, f"its state is {member.state!r}, so it was not asked")
     meta = click.get_current_context().meta

@@ -1,7 +1,7 @@
 """Sessions of the command line, whose waits end when the daemon hangs.
 
-An answer may take long (a checkpoint is written, values are read), so while one is awaited the daemon is asked
-something else, which it answers at once.
+An answer may take long (a checkpoint is written, values are read), so during the wait the daemon is asked another
+question, which it answers at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def program_session(address: str | None, devices: Iterable[str]) -> Session:
 
 def patient(address: str) -> type[Outbox]:
     class PatientOutbox(Outbox):
-        """Waits without a limit end with ConnectionLost once the daemon answers nothing any more; so do later ones."""
+        """An outbox whose waits without a limit, and later ones, end with ConnectionLost once the daemon answers
+        nothing any more."""
 
         def __init__(self, transport: Any, frames: int | None = None) -> None:
             self.hangs = False

@@ -1,4 +1,4 @@
-"""`tensord plugins`: the packages from outside whose ops and devices a daemon has."""
+"""`tensord plugins`: the other packages from which a daemon has ops and devices."""
 
 from __future__ import annotations
 

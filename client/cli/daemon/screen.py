@@ -1,4 +1,4 @@
-"""The screen of `tensord top`: lines and tables, as many as there is room for."""
+"""The screen of `tensord top`: lines and tables, as many as fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .shown import doing, moved
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Seen: TypeAlias = Mapping[str, Any]  # as --json prints it
 
-# By what the sessions are sorted, the smallest first.
+# The sort keys of sessions, smallest first.
 SORTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "messages": lambda one: (-one["per_second"], -one["live"]),
     "live": lambda one: (-one["live"], -one["per_second"]),
@@ -22,7 +22,7 @@ SORTS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "name": itemgetter("name"),
 }
 USUAL: Final = "messages"
-# Rates are per second: by their names, the amounts whose growth they are.
+# Rates per second, by name, and the amounts from whose growth they are computed.
 _SESSION_RATES: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "per_second": itemgetter("consumed"),  # messages
     "moved_per_second": lambda one: one["moved"]["bytes"],
@@ -74,11 +74,11 @@ def sorted_by(sort: str, sessions: Rows) -> list[Mapping[str, Any]]:
 
 
 _HUNG_SHOWN = 5
-_AROUND = 3  # lines of a table that are no rows: an empty one before, its head, and a rule
+_AROUND = 3  # lines of a table besides its rows: an empty line before, the head, and a rule
 
 
 class ScreenTable(NamedTuple):
-    """A table of the screen, and its rows, the most important first."""
+    """A table of the screen, with its most important rows first."""
 
     what: str
     columns: Sequence[Column]
@@ -88,7 +88,7 @@ class ScreenTable(NamedTuple):
 def screen(
     found: Seen, foot: str = "", *, width: int = PIPED_WIDTH, height: int | None = None, sort: str = USUAL
 ) -> list[str]:
-    """The whole screen, one part below the other. With a `height`, the foot says what did not fit."""
+    """The whole screen, from top to bottom. With a `height`, the foot says what did not fit."""
     head, hung = (list(_fitted(lines, width, height)) for lines in (_head(found), _hung(found["status"])))
     sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
     parts = [
@@ -96,7 +96,7 @@ def screen(
         ScreenTable("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
         ScreenTable("session", _SESSIONS, sessions),
     ]
-    room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line, and the foot
+    room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line and the foot
     left_out: list[str] = []
     tables: list[str] = []
     for part, share in zip(parts, _shares([len(part.rows) for part in parts], room), strict=True):
@@ -118,7 +118,7 @@ def _fitted(texts: Iterable[str], width: int, height: int | None) -> Iterator[st
 
 
 def _shares(wanted: Sequence[int], room: int | None) -> list[int]:
-    """How many rows each table gets: one at a time in turn, the last table first, until the room is used up."""
+    """The number of rows of each table: one at a time in turn, the last table first, until the room is used up."""
     if room is None:
         return list(wanted)
     shares = [0] * len(wanted)

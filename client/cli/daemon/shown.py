@@ -1,4 +1,4 @@
-"""A running daemon's work in texts and tables: its status, and its devices. `admin` asks for them."""
+"""A running daemon's status and devices as texts and tables. `admin` asks for them."""
 
 # ruff: noqa: T201
 from __future__ import annotations
@@ -136,7 +136,7 @@ def options(given: Mapping[str, Any]) -> str:
 
 
 def doing(stream: Mapping[str, Any]) -> str:
-    """The work of a stream: `idle`, or the running instruction, since when, and how many wait behind it."""
+    """The work of a stream: `idle`, or the running instruction, its running time, and the number of waiting ones."""
     queued = stream["queued"] + stream["backlog"]
     now = stream["running"]
     if now is None:

@@ -1,4 +1,4 @@
-"""`tensord stop`: send the daemon SIGTERM, wait for its end, and list the sessions that it serves.
+"""`tensord stop`: sends the daemon SIGTERM, waits for its end, and lists the sessions that it serves.
 
 A signal works even if the daemon does not answer, and the kernel checks the sender's permission. The daemon is the
 process that holds the lock of the address. It is signalled through a pidfd, so that a reused process id does no harm.
@@ -25,9 +25,9 @@ from ..line import options
 from ..line.options import in_json, print_json
 from .ask import questions
 
-PATIENCE: Final = 2.0  # seconds for the daemon to say whom it serves: it is ended in any case
-GRACE: Final = 5.0  # of a daemon that does not say
-BEYOND: Final = 10.0  # seconds behind the grace period: kernels that do not end by then are given up after some of them
+PATIENCE: Final = 2.0  # seconds for the daemon to list its sessions: it is ended in any case
+GRACE: Final = 5.0  # of a daemon that does not tell
+BEYOND: Final = 10.0  # seconds after the grace period, in which kernels that do not end are given up
 SHOWN: Final = 5  # sessions
 
 
@@ -107,13 +107,14 @@ def has_open(pid: int, file: Path) -> bool:
 
 
 def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
-    """The sessions that will be told, and the grace period, as the daemon says; None if it does not. And is it serving?
+    """The sessions that will be told, and the grace period, as the daemon tells; None if it does not. And whether it
+    serves.
 
-    One that has its lock and does not listen yet has nothing to cancel: a single signal ends it in good order.
+    A process that has its lock and does not listen yet has nothing to cancel: a single signal ends it properly.
     """
     try:
         with questions(address, PATIENCE) as asking:
-            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not say
+            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not tell
             rows = asking.ask("sessions")
     except (TensordError, OSError) as error:
         return None, GRACE, not isinstance(error, NoDaemon)
@@ -136,7 +137,8 @@ def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves
 
 
 def send(process: int, pid: int, *, now: bool) -> None:
-    """Ask the process to end. Two different signals end its grace period: the kernel does not count equal ones."""
+    """Ask the process to end. Two different signals end its grace period, since the kernel does not count equal
+    ones."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT) if now else (signal.SIGTERM,):
             signal.pidfd_send_signal(process, number)

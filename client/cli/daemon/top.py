@@ -20,10 +20,10 @@ from .ask import asking
 from .screen import SORTS, USUAL, DaemonLook, screen, seen
 
 _ENDS = ("q", "Q")
-_GLANCE = 0.25  # seconds between two looks at the keys and at the size of the terminal
+_GLANCE = 0.25  # seconds between two checks of the keys and of the terminal's size
 
 
-Ask: TypeAlias = Callable[..., Any]  # the daemon, what there is
+Ask: TypeAlias = Callable[..., Any]  # asks the daemon
 
 
 class View:
@@ -35,7 +35,7 @@ class View:
         self.size = size_of(sys.stdout)
 
     def typed(self, key: str) -> bool:
-        """Handle a key, or none; must the screen be redrawn? Also when the terminal was resized."""
+        """Handle a key, if any; returns whether the screen must be redrawn, also because the terminal was resized."""
         before, self.size = self.size, size_of(sys.stdout)
         if key in ("s", "S"):
             names = list(SORTS)
@@ -76,7 +76,7 @@ def top(address: str | None, interval: float, *, once: bool) -> None:
 
 
 def _tell(ask: Ask, interval: float, *, once: bool) -> None:
-    """Print one look after the other, or one alone."""
+    """Print one look after the other, or only one."""
     from ..drawing.keyboard import sleep
 
     for before, now in _looks(ask, interval, sleep):
@@ -102,8 +102,8 @@ def _watch(ask: Ask, interval: float) -> None:
 def _looks(
     ask: Ask, interval: float, wait: Callable[[float], str], typed: Callable[[str], bool] = lambda _: False
 ) -> Iterator[tuple[DaemonLook, DaemonLook]]:
-    """Pairs of looks; `wait` sleeps between two, and returns a key that was typed. They end with q. A pair comes again
-    if another key has changed how it is shown."""
+    """Pairs of looks; `wait` sleeps between two, and returns a typed key. They end with q. A pair is repeated if
+    another key has changed how it is shown."""
     before = _look(ask)
     last: tuple[DaemonLook, DaemonLook] | None = None
     while True:

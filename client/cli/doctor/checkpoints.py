@@ -1,4 +1,4 @@
-"""The check of `tensord doctor --checkpoints DIR`: generations, what is damaged, what nothing refers to, who writes."""
+"""The check of `tensord doctor --checkpoints DIR`: generations, damaged values, orphans, and the writing process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of `tensord doctor` on what CuPy needs once it can be imported: kernels, libraries, memory, sharing."""
+"""The checks of `tensord doctor` that need CuPy: kernels, libraries, memory, sharing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from ..drawing.figures import size
 from .findings import CheckResult, judged, note, ok, warn
 
-# A call that needs the library: CuPy loads each when it is first needed.
+# A call that needs the library, which CuPy loads at its first use.
 _LIBRARIES: Mapping[str, Callable[[Any], object]] = {
     "cublas": lambda cupy: cupy.ones((2, 2)) @ cupy.ones((2, 2)),
     "cusolver": lambda cupy: cupy.linalg.cholesky(cupy.eye(2)),
     "cufft": lambda cupy: cupy.fft.fft(cupy.ones(4)),
 }
-_PINNED = 64 << 20  # bytes that must be had page-locked: staging takes up to four times as much
+_PINNED = 64 << 20  # bytes that must be available page-locked: staging takes up to four times as much
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _QUERY = ("index", "name", "mig.mode.current", "compute_mode")
 _SMI_SECONDS = 10
@@ -31,7 +31,7 @@ def check_cuda(cupy: Any) -> Iterator[CheckResult]:
 
 
 def check_runtime(cupy: Any) -> Iterator[CheckResult]:
-    """The CUDA that CuPy was made for, and the one that the driver has."""
+    """The CUDA version of CuPy, and that of the driver."""
     ours, driver = cupy.cuda.runtime.runtimeGetVersion(), cupy.cuda.runtime.driverGetVersion()
     text = f"CuPy uses CUDA {dotted(ours)}, the driver is for up to {dotted(driver)}"
     advice = f'update the driver, or pip install "tensord[cuda{driver // 1000}]"'
@@ -48,7 +48,7 @@ def check_memory(cupy: Any) -> Iterator[CheckResult]:
 
 
 def check_kernels(cupy: Any) -> Iterator[CheckResult]:
-    """Can kernels be compiled? That takes NVRTC and CUDA's headers."""
+    """Check that kernels can be compiled, which needs NVRTC and CUDA's headers."""
     try:
         found = int((cupy.arange(3) + 1).sum())
     except Exception as error:
@@ -80,7 +80,7 @@ def check_libraries(cupy: Any) -> Iterator[CheckResult]:
 
 
 def check_graphs(_cupy: Any) -> Iterator[CheckResult]:
-    """Can routines run as CUDA graphs? That takes NVIDIA's bindings of the driver."""
+    """Check that routines can run as CUDA graphs, which needs NVIDIA's bindings of the driver."""
     from ....streams.cuda.driver import missing
 
     reason = missing()

@@ -1,4 +1,4 @@
-"""The checks of `tensord doctor` on a daemon: its directory and socket, whether it answers, and what it says."""
+"""The checks of `tensord doctor` on a daemon: its directory and socket, whether it answers, and its status."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..drawing.figures import count, duration, plural, size
 from .findings import CheckResult, Level, fail, guarded, note, ok, warn
 from .gpu import check_kernels
 
-_ROUNDS = 5  # tensors that go round: so many are named
-_RECOUNT = 600.0  # seconds for a daemon to count anew what it keeps; meanwhile it says nothing
+_ROUNDS = 5  # tensors that repeatedly leave and return: the most that are named
+_RECOUNT = 600.0  # seconds for a daemon to recount its invariants, during which it answers nothing
 
 
 def check_daemon(address: str | None) -> Iterator[CheckResult]:
@@ -135,7 +135,7 @@ def check_plugins(address: str) -> Iterator[CheckResult]:
 
 
 def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[CheckResult]:
-    """Tensors that repeatedly leave a device for want of memory and come back."""
+    """Tensors that repeatedly leave a device for lack of memory and come back."""
     for one in returns:
         names = ", ".join(map(repr, one["names"]))
         made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"
@@ -178,7 +178,7 @@ def check_status(status: dict[str, Any]) -> Iterator[CheckResult]:
     for name in status["files"]["changed"]:
         advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
         yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
-    if (kernels := status.get("kernels")) and Path(kernels).is_dir():  # else it lies on another machine
+    if (kernels := status.get("kernels")) and Path(kernels).is_dir():  # otherwise it lies on another machine
         yield from check_kernels(Path(kernels))
     if not status["trace"]["enabled"]:
         yield note("trace", "off", "start the daemon with tracing on")
@@ -200,15 +200,16 @@ def check_invariants(address: str | None) -> Iterator[CheckResult]:
 
 # -- who holds its memory ----------------------------------------------------------------------------------------------
 
-ASKED: Final = 5  # times, for an answer during which nothing happens
+ASKED: Final = 5  # attempts to get an answer during which nothing happens
 ALL: Final = 10_000  # rows
-OLD: Final = 600.0  # seconds, in which a value with an error should have been read
+OLD: Final = 600.0  # seconds in which a value with an error should have been read
 
 
 def check_memory(address: str) -> Iterator[CheckResult]:
-    """Bytes without a holder, which would be a defect of tensord, and what is held for nobody.
+    """Bytes without a holder, which would be a bug of tensord, and memory that is held for no open session.
 
-    A busy daemon takes and frees memory while it counts. It is asked until nothing has happened meanwhile, a few times.
+    A busy daemon allocates and frees memory while it counts. It is asked a few times, until nothing has happened
+    meanwhile.
     """
     for _ in range(ASKED):
         found = whole(ask(address, "memory", "session", ALL))
@@ -220,7 +221,7 @@ def check_memory(address: str) -> Iterator[CheckResult]:
 
 
 def check_pools(found: Mapping[str, Any]) -> Iterator[CheckResult]:
-    """Has every byte that a pool has allocated a holder?"""
+    """Check that every byte that a pool has allocated has a holder."""
     apart = [pool for pool in found["pools"] if pool["unaccounted"]]
     if found["still"]:
         for pool in apart:

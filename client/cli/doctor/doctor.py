@@ -1,4 +1,4 @@
-"""`tensord doctor`: find common problems and say what to do about each. Works without a running daemon."""
+"""`tensord doctor`: finds common problems and says what to do about each. Works without a running daemon."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Level(StrEnum):
-    """How bad a finding is. Only FAIL makes the doctor's exit code 1."""
+    """The severity of a finding. Only FAIL makes the doctor's exit code 1."""
 
     OK = "ok"
     NOTE = "note"
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 
 class CheckResult(NamedTuple):
-    """The result of a check: what was checked, how bad it is, and what to do about it."""
+    """The result of a check: its subject, its severity, and the advice."""
 
     check: str
     level: Level
@@ -67,7 +67,7 @@ def installed(name: str) -> str | None:
 
 
 def guarded(name: str, check: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
-    """The findings of a check, or one that says that it raised."""
+    """The findings of a check, or one that says that the check raised."""
     try:
         yield from check()
     except Exception as error:

@@ -27,7 +27,7 @@ def nvidia_cards(root: Path = Path("/sys/bus/pci/devices")) -> int:
 
 
 def has_cuda() -> bool:
-    """Can there be cuda devices: is CuPy installed, and a GPU present?"""
+    """Return whether there can be cuda devices: CuPy is installed, and a GPU is present."""
     return any(map(installed, _CUPY)) and bool(nvidia_cards() or next(Path("/dev").glob("nvidia[0-9]*"), None))
 
 
@@ -65,7 +65,7 @@ def check_gpu() -> Iterator[CheckResult]:
 
 
 def check_nodes(cards: int, nodes: list[Path]) -> Iterator[CheckResult]:
-    """The device files: do they exist, and may we open them?"""
+    """Check that the device files exist, and that we may open them."""
     if not nodes:
         yield warn(
             "gpu", f"{count(cards)} on the bus, but no /dev/nvidia0",
@@ -117,7 +117,7 @@ NAME: Final = "kernel cache"
 
 
 def check_kernels(directory: Path | None = None) -> Iterator[CheckResult]:
-    """The kernel cache: where it is, and how large; by default that of a daemon without configuration."""
+    """The kernel cache: its place and size; by default that of a daemon without configuration."""
     from ....streams.cuda import kernel_cache
 
     try:

@@ -72,7 +72,7 @@ _SEAL_FUTURE_WRITE = 0x0010
 
 
 def check_memory_files() -> Iterator[CheckResult]:
-    """Sealed memory files opened through /proc: bulk data reach the daemon through them without a copy."""
+    """Sealed memory files opened through /proc: bulk data reaches the daemon through them without a copy."""
     import fcntl
 
     advice = "bulk data go through the socket then, which is slower; Linux 5.1 or newer with /proc mounted has them"

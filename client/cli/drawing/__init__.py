@@ -1,5 +1,5 @@
-"""Drawing for people: tables, figures and progress, without a command or a daemon.
+"""Drawing for people: tables, figures and progress, independent of commands and daemons.
 
 - `tables`: tables on a terminal, or in a file; `figures`: readable numbers
-- `terminal`: what a terminal can do, and a bar for what takes long; `keyboard`: single keys
+- `terminal`: the capabilities of a terminal, and a progress bar; `keyboard`: single keys
 """

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 def keys_as_typed() -> Iterator[Callable[[float], str]]:
     """A function that waits some seconds for a key: its character, or "" if none was typed.
 
-    Where stdin is no terminal there are no keys. Ctrl-C works as ever. The terminal is as before afterwards.
+    If stdin is no terminal there are no keys. Ctrl-C works as usual. Afterwards the terminal is as before.
     """
     if not sys.stdin.isatty():
         yield sleep
@@ -37,6 +37,6 @@ def typed(descriptor: int, seconds: float) -> str:
 
 
 def sleep(seconds: float) -> str:
-    """Wait that long: nobody can type."""
+    """Wait that long, since no keys can be typed."""
     time.sleep(max(seconds, 0.0))
     return ""

@@ -1,4 +1,6 @@
-"""Tables on a terminal, or in a file. They are drawn here, since a package that can is slower to import than to ask."""
+"""Tables on a terminal, or in a file. They are drawn here, because importing a package for it takes longer than a
+question.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,16 @@ from typing import Any, Final, NamedTuple
 from .terminal import bold, print_lines, width_of_stdout
 
 _WORD: Final = 9
-_LONGEST_WORD: Final = 40  # that is kept whole where there is room: a file and its line
+_LONGEST_WORD: Final = 40  # that is kept whole if there is room: a file and its line
 _GAP: Final = 2
 
 
 class Column(NamedTuple):
-    """A column: its name, and the text that a row has in it. Without `text`, rows are dicts of texts by name.
+    """A column: its name, and the function that makes a row's text. Without `text`, rows are dicts of texts by name.
 
-    It is right-aligned if its name ends in `>`. `folds`: on a narrow terminal, its cells take several lines. Others are
-    never cut or broken. `spare`: where the columns that fold would get less than their longest word, it is left out,
-    the column with the least number first.
+    It is right-aligned if its name ends in `>`. `folds`: on a narrow terminal, its cells take several lines; other
+    columns are never cut or broken. `spare`: if the columns that fold would get less than their longest word, it is
+    left out, beginning with the smallest number.
     """
 
     name: str
@@ -32,10 +34,10 @@ class Column(NamedTuple):
 def print_table(
     columns: Iterable[Column], rows: Iterable[Any], *, title: str = "", caption: str = "", empty: str = ""
 ) -> None:
-    """Print a table on stdout, between `title` and `caption`. Without rows, `empty` is all that is printed.
+    """Print a table on stdout, between `title` and `caption`. Without rows, only `empty` is printed.
 
     Columns in which every cell is empty are left out. If no column is left to leave out and the terminal is still too
-    narrow, words are broken. Texts are shown as they are: control characters have no effect.
+    narrow, words are broken. Control characters in texts have no effect.
     """
     table = Table(columns, rows)
     if not table.columns:
@@ -52,7 +54,7 @@ def print_table(
 
 
 def table_in_lines(columns: Iterable[Column], rows: Iterable[Any], room: int) -> tuple[list[str], list[str]]:
-    """A table with one line per row, cut where columns fold; and the names of columns left out for want of room."""
+    """A table with one line per row, cut where columns fold; and the names of columns left out for lack of room."""
     table = Table(columns, rows)
     missing = table.leave_out(room, _GAP, _WORD)
     *lines, _ = table.drawn(room, _GAP, 1, lambda text, width: [cut(text, width)])
@@ -72,7 +74,7 @@ class Filled:
         self.width = max(map(cells_of, (self.name, *self.cells)))
 
     def least(self, word: int) -> int:
-        """The least width: of a column that folds, that of its longest word, at most `word`."""
+        """The least width: for a column that folds, that of its longest word, at most `word`."""
         if not self.folds:
             return self.width
         longest = max((len(one) for cell in self.cells for one in cell.split()), default=0)
@@ -95,7 +97,7 @@ class Table:
         return sum(column.least(word) for column in self.columns) + self._around(gap)
 
     def leave_out(self, room: int, gap: int, word: int) -> list[str]:
-        """Leave out spare columns, in their order, until the others fit; the names of those left out."""
+        """Leave out spare columns, in order, until the others fit; returns the names of those left out."""
         missing = []
         for column in sorted((column for column in self.columns if column.spare), key=lambda column: column.spare):
             if self.least_width(gap, word) > room:
@@ -140,7 +142,7 @@ class Table:
 
 def plain(text: str) -> str:
     """The text with a replacement character for each unprintable one."""
-    text = text.replace("\N{NO-BREAK SPACE}", " ")  # as in names of what a routine captures
+    text = text.replace("\N{NO-BREAK SPACE}", " ")  # as in names of a routine's captured tensors
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,6 +1,6 @@
 """The terminal: its size, bold and dim text, a line that is redrawn, a progress bar, and the whole screen.
 
-Where a stream is no terminal, or a dumb one, nothing but plain lines is written to it.
+To a stream that is no terminal, or a dumb one, only plain lines are written.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final, NoReturn, TextIO
 from .figures import duration, size
 
 PIPED_WIDTH: Final = 240  # columns of a file or a pipe: lines are as long as necessary
-_USUAL: Final = os.terminal_size((80, 24))  # where a terminal does not tell
+_USUAL: Final = os.terminal_size((80, 24))  # if a terminal does not tell
 _BOLD: Final = "\x1b[1m{}\x1b[0m"
 _DIM: Final = "\x1b[2m{}\x1b[0m"
-# The other screen, with no cursor, and without going on in the next line behind the last column.
+# The alternate screen, without a cursor, and without wrapping after the last column.
 _BEGIN: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 _END: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 
@@ -47,7 +47,7 @@ def _styled(style: str, text: str) -> str:
 def size_of(stream: TextIO) -> os.terminal_size:
     """The size of a terminal; $COLUMNS and $LINES come first."""
     found = _USUAL
-    with suppress(OSError):  # of what only says that it is a terminal, too
+    with suppress(OSError):  # of a stream that only pretends to be a terminal
         found = os.get_terminal_size(stream.fileno())
     given = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
     told = [int(text) if text.isdecimal() else 0 for text in given]
@@ -59,7 +59,7 @@ def _first(*numbers: int) -> int:
 
 
 def width_of_stdout() -> int:
-    """The columns of the terminal; where stdout is none, enough for everything."""
+    """The columns of the terminal; enough for everything if stdout is none."""
     return size_of(sys.stdout).columns if sys.stdout.isatty() else PIPED_WIDTH
 
 
@@ -75,7 +75,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 class StatusLine:
-    """A status line on stderr, erased at the end. There is none where stderr is no terminal."""
+    """A status line on stderr, erased at the end. It is not drawn if stderr is no terminal."""
 
     def __init__(self) -> None:
         self.drawn = False
@@ -98,7 +98,7 @@ class StatusLine:
 
 @contextmanager
 def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """A function that fills the screen with lines. The former screen comes back at the end, however it ends."""
+    """A function that fills the screen with lines. The former screen is restored at the end, also after an error."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         _write(_BEGIN)
@@ -129,7 +129,7 @@ _CELLS: Final = 24
 
 
 class ProgressBar:
-    """How far something has come; unless `told`, the time alone. `figure`: a number's text, by default of bytes."""
+    """The progress of some work; without `told`, only its time. `figure`: a number's text, by default of bytes."""
 
     def __init__(self, what: str, figure: Callable[[int], str] = size) -> None:
         self.what = what

@@ -1,4 +1,6 @@
-"""`tensord checkpoint` and `tensord restore`: what is published goes to a directory of checkpoints, and comes back."""
+"""`tensord checkpoint` and `tensord restore`: write published values to a directory of checkpoints, and publish them
+again.
+"""
 
 # ruff: noqa: T201
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ...session.session import Session
 
 
-POLL: Final = 0.25  # seconds between two looks at how far a checkpoint has come
+POLL: Final = 0.25  # seconds between two checks of a checkpoint's progress
 
 
 @click.command()
@@ -134,19 +136,20 @@ def show_restored(report: Mapping[str, Any]) -> None:
 
 
 def list_generations(directory: Path, number: int, *, deep: bool) -> bool:
-    """List the generations, or one of them; are they undamaged? `deep`: read every byte of the values, too."""
+    """List the generations, or one of them; returns whether they are undamaged. `deep`: read every byte of the values,
+    too."""
     from ....interpreter.checkpoints.reader import CheckpointReader
 
     with CheckpointReader.open(directory) as reader, waiting("reading the checkpoint") as shown:
         if number:
-            reader.generation(number)  # raises that there is none
+            reader.generation(number)  # raises if there is none
         found = [row for row in rows_of(reader, shown, deep=deep) if number in (0, row["generation"])]
     tell(found, show_generations)
     return not any(row["error"] or row["failed"] for row in found)
 
 
 def rows_of(reader: CheckpointReader, shown: ProgressBar, *, deep: bool) -> Iterator[dict[str, Any]]:
-    """Each generation, the newest last, without those that are collected meanwhile."""
+    """Each generation, newest last, without those that are collected meanwhile."""
     for number in reader.generations():
         row: dict[str, Any] = {"generation": number, "written": None, "names": 0, "tensors": 0, "routines": 0}
         row |= {"bytes": 0, "error": "", "failed": {}}

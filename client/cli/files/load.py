@@ -1,4 +1,4 @@
-"""`tensord load`: tensors of a file, published; or what is in the file."""
+"""`tensord load`: publishes the tensors of a file, or lists them."""
 
 from __future__ import annotations
 

@@ -1,2 +1,3 @@
-"""How a command is declared: `commands`, groups of them, imported when they are called; `options` of many, and how a
-command writes what it has found."""
+"""Declaring a command: `commands`: groups of commands, imported when they are called; `options`: common options, and
+the output of a command.
+"""

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are called, since most commands need little and are to answer fast."""
+"""Groups of commands that are imported when they are called, since most commands need little and should answer fast."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import click
 
 BASE: Final = "tensord.client.cli"
-EXAMPLES: Final = "\n\nExample:"  # where a paragraph of them begins, with a command in each line
-AS_WRITTEN: Final = "\b\n"  # before a paragraph whose lines click leaves alone
+EXAMPLES: Final = "\n\nExample:"  # the beginning of a paragraph with one command per line
+AS_WRITTEN: Final = "\b\n"  # before a paragraph whose lines click must not wrap
 
 
 class Listed(NamedTuple):
-    """A command of a group: the module that has it, and its summary, with which its docstring begins."""
+    """A command of a group: its module, and its summary, which is the beginning of its docstring."""
 
     module: str
     summary: str
@@ -44,7 +44,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called. For an unknown name, NoSuchCommand names similar ones."""
+        """The called command. For an unknown name, NoSuchCommand names similar ones."""
         if args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.exceptions.NoSuchCommand(args[0], possibilities=self.table, ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import click
 
-JSON: Final = "tensord.json"  # in a context's `meta`: has --json been given?
-COLLECTED: Final = "tensord.collected"  # in a context's `meta`: what is to be printed as JSON, by whoever collects it
-FILE: Final = click.Path(path_type=Path)  # the type of what names a file or a directory
+JSON: Final = "tensord.json"  # in a context's `meta`: --json was given
+COLLECTED: Final = (
+    "tensord.collected"  # in a context's `meta`: results to print as JSON, by the command that collects them
+)
+FILE: Final = click.Path(path_type=Path)  # the type of a path of a file or directory
 
 address: Final = click.option(
     "--address",
@@ -23,7 +25,7 @@ address: Final = click.option(
 
 
 def json_flag(described: str) -> Callable[..., Any]:
-    """The flag --json, which no command takes as a parameter: `in_json` asks the context."""
+    """The flag --json, which commands do not get as a parameter: `in_json` asks the context."""
     return click.option("--json", is_flag=True, expose_value=False, callback=_noted, help=described)
 
 
@@ -39,7 +41,7 @@ wait: Final = click.option(
 
 
 def rows(default: int) -> Callable[..., Any]:
-    """How many rows of each table are shown."""
+    """The number of rows of each table."""
     described = "Only so many rows of each table; 0 for all."
     return click.option("--limit", type=click.IntRange(min=0), default=default, help=described)
 
@@ -68,7 +70,7 @@ def tell(found: Any, show: Callable[[Any], object]) -> None:
 
 
 def in_json() -> bool:
-    """Was the running command given --json?"""
+    """Return whether the running command was given --json."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(JSON))
 

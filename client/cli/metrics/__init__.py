@@ -1,7 +1,7 @@
-"""`tensord metrics`: the figures of a daemon for Prometheus.
+"""`tensord metrics`: the metrics of a daemon for Prometheus.
 
 - `metrics`: the command
-- `server`: HTTP; `pages`: what is served
-- `scrapes`: answers that are kept for a moment; `looks`: what a daemon is asked
+- `server`: HTTP; `pages`: the served pages
+- `scrapes`: answers that are kept for a moment; `looks`: the questions to a daemon
 - `exposition`: figures as text
 """

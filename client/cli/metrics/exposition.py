@@ -1,4 +1,4 @@
-"""Figures as text: in Prometheus' format, or in OpenMetrics' where the scraper asks for that."""
+"""Figures as text: in Prometheus' format, or in OpenMetrics' if the scraper asks for that."""
 
 from __future__ import annotations
 

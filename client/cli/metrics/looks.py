@@ -1,7 +1,7 @@
-"""Looks at a daemon, one after the other, on a connection that is kept; it is made anew when the daemon comes back.
+"""Questions to a daemon, one after the other, on a connection that is kept and made again when the daemon comes back.
 
 The figures cost the daemon's driving thread some microseconds each. Expensive figures are collected rarely: the bytes
-of sessions by device need a look at all tensors, and wait `SHARE` times as long as the last such look took.
+of sessions by device need a scan of all tensors, and wait `SHARE` times as long as the last scan took.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST: Final = 10_000  # rows
 
 
 class Looks:
-    """`tell`: is given what changes, a line each. Not safe to use from two threads at once."""
+    """Asks one daemon. `tell`: gets a line for each change. Not thread-safe."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Looks:
         self._tell = tell
         self._clock = clock
         self._connection = Lasting(address, connect)
-        self._why = ""  # the daemon does not answer; "" while it does
+        self._why = ""  # why the daemon does not answer; "" while it does
         self._due = 0.0
         self._held: Sequence[tuple[int, str, int]] = ()
         self._kernels: tuple[int, int] | None = None
@@ -60,7 +60,7 @@ class Looks:
         return Figures(machine, sessions, took, self._kernels, self._held, self._bounds)
 
     def health(self) -> list[str]:
-        """Why somebody has to look at the daemon; ConnectionLost if it does not answer."""
+        """The problems that need an operator; ConnectionLost if the daemon does not answer."""
         return [f"{found.check}: {found.message} ({found.advice})" for found in reasons(self.ask("status"))]
 
     def ask(self, what: str, *arguments: Any) -> Any:
@@ -74,7 +74,7 @@ class Looks:
     def _look_around(self, machine: Any) -> None:
         """The expensive figures: the bytes of sessions by device, and the directory of compiled kernels."""
         began, rows = self._clock(), ()  # type: tuple[float, Sequence[Any]]
-        with suppress(ConnectionLost):  # so many tensors that it takes longer than we wait
+        with suppress(ConnectionLost):  # there are so many tensors that the answer takes longer than we wait
             *rows, _ = self.ask("memory", "session", MOST)
         ended = self._clock()
         self._due = ended + max(RARELY, SHARE * (ended - began))
@@ -92,7 +92,7 @@ class Looks:
 
 
 def kernels_in(directory: str) -> tuple[int, int] | None:
-    """How many kernels lie in a directory on this machine, and their bytes; None without a directory."""
+    """The number of kernels in a directory on this machine, and their bytes; None without a directory."""
     if not directory:
         return None
     from ....streams.cuda.kernel_cache import kept_in

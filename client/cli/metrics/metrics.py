@@ -1,4 +1,4 @@
-"""`tensord metrics`: a process beside the daemon, which Prometheus scrapes."""
+"""`tensord metrics`: a process besides the daemon, which Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ async def serve_until_told(listening: socket.socket, source: MetricsSource, toke
 
 
 def shown(endpoint: Endpoint, listening: socket.socket) -> str:
-    """The place with its port."""
+    """The endpoint with its port."""
     return endpoint.text if endpoint.path else f"{endpoint.text.rpartition(':')[0]}:{listening.getsockname()[1]}"

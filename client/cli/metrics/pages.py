@@ -13,7 +13,7 @@ BEARER: Final = "bearer "
 
 
 class Pages:
-    """Answers requests. `token`: what a request has to bring along, None for nothing."""
+    """Answers requests. `token`: the token that a request has to carry, None for no check."""
 
     def __init__(self, scrapes: Scrapes, token: str | None) -> None:
         self._scrapes = scrapes

@@ -1,10 +1,10 @@
-"""Answers to scrapes: asked of the daemon at most once in `FRESH` seconds, however many scrape it.
+"""Answers to scrapes: the daemon is asked at most once in `FRESH` seconds, however many scrape it.
 
-Theory. Scrapes are tasks of one event loop. One thread looks at the daemon and makes the texts; a scrape that finds
-nothing fresh has it do so, and those that come meanwhile wait for the same answer. So the daemon is asked one question
-at a time, and an unresponsive one holds up scrapes for the patience of a look, and nothing else.
+Theory. Scrapes are tasks of one event loop. One thread asks the daemon and makes the texts; a scrape that finds no
+fresh answer starts it, and scrapes that come meanwhile wait for the same answer. So the daemon is asked one question at
+a time, and an unresponsive one delays scrapes by the patience of one question at most.
 
-Rejected: a look at intervals, without a scrape (the daemon would work for nobody); a look for each scrape.
+Rejected: questions at intervals, without a scrape (the daemon would work for nobody); a question for each scrape.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MetricsSource(Protocol):
 
 
 class FreshValue:
-    """A value that is made anew when it is older than `FRESH`, once for all who wait for it."""
+    """A value that is made again when it is older than `FRESH`, once for all who wait for it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -50,7 +50,8 @@ class FreshValue:
 
 
 class Scrapes:
-    """`render`: figures, and what the scraper accepts, as a content type and a text."""
+    """Fresh answers for scrapers. `render`: makes a content type and a text from figures and the scraper's accepted
+    formats."""
 
     def __init__(
         self,

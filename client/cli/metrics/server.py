@@ -1,13 +1,13 @@
 """HTTP for scrapers: GET and HEAD, one request for each connection.
 
 Theory. At most `MOST` connections are open at a time; the next one is accepted when one of them ends, and the kernel
-keeps those that wait. Each has `PATIENCE` seconds to send a request, and as long to take the answer. So neither a
-thousand scrapers, nor slow readers, nor peers that send nothing cost more than that, and each scraper has its turn.
+keeps the waiting ones. Each has `PATIENCE` seconds to send a request, and as long to receive the answer. So a thousand
+scrapers, slow readers or silent peers cost no more than that, and each scraper has its turn.
 
 A connection belongs to one task. Any error in the task ends the connection.
 
-Rejected: `prometheus_client.start_http_server` (a thread for each connection, without a bound or a timeout);
-keep-alive (idle connections would take the places of others).
+Rejected: `prometheus_client.start_http_server` (a thread for each connection, without a bound or a timeout); keep-alive
+(idle connections would take the places of others).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Answer: TypeAlias = Callable[[HttpRequest], Awaitable[Response]]
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer
-    """A request that is answered with a status alone."""
+    """A request that is answered only with a status."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -83,7 +83,7 @@ class RequestRefused(Exception):  # noqa: N818 - an answer
 
 
 def listen(endpoint: Endpoint) -> socket.socket:
-    """A socket that listens there; MetadataError if that cannot be."""
+    """A socket that listens there; MetadataError if that is impossible."""
     try:
         found = at_path(Path(endpoint.path)) if endpoint.path else at_port(endpoint.host, endpoint.port)
     except OSError as error:
@@ -102,7 +102,7 @@ def at_port(host: str, port: int) -> socket.socket:
 
 
 def at_path(path: Path) -> socket.socket:
-    """A socket for this user alone. One at which nobody listens any more is replaced."""
+    """A socket for this user only. A socket file without a listener is replaced."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         with suppress(FileNotFoundError):
@@ -120,7 +120,7 @@ def at_path(path: Path) -> socket.socket:
 
 
 def is_left(path: Path) -> bool:
-    """Does nobody listen at this socket?"""
+    """Return whether nobody listens at this socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
@@ -138,7 +138,7 @@ async def serve(listening: socket.socket, answer: Answer, *, most: int = MOST, p
             await room.acquire()
             try:
                 connection, _ = await loop.sock_accept(listening)
-            except OSError:  # no descriptor is free, or the peer has gone
+            except OSError:  # no descriptor is free, or the peer is gone
                 room.release()
                 await asyncio.sleep(PAUSE)
                 continue
@@ -159,7 +159,7 @@ async def converse(connection: socket.socket, answer: Answer, patience: float) -
 
 
 async def respond(connection: socket.socket, answer: Answer, patience: float) -> tuple[Response, bool]:
-    """The response, and whether its body is asked for. OSError or TimeoutError if no request comes."""
+    """The response, and whether its body is requested. OSError or TimeoutError if no request comes."""
     try:
         async with asyncio.timeout(patience):
             head = await read_head(connection)
@@ -169,12 +169,12 @@ async def respond(connection: socket.socket, answer: Answer, patience: float) ->
         return refused.response, True
     except (OSError, TimeoutError):
         raise
-    except Exception as error:  # a fault of ours, or an answer of another version: the next scrape may be well
+    except Exception as error:  # a bug of ours, or an answer of another version: the next scrape may succeed
         return Response.text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}"), True
 
 
 async def read_head(connection: socket.socket) -> bytes:
-    """The request as far as the empty line."""
+    """The request up to the empty line."""
     loop, head = asyncio.get_running_loop(), b""
     while END not in head:
         if len(head) > LONGEST:
@@ -187,7 +187,7 @@ async def read_head(connection: socket.socket) -> bytes:
 
 
 def parse(head: bytes) -> HttpRequest:
-    """A request; Refused for what is none."""
+    """A request; Refused for invalid bytes."""
     line, *rest = head.decode("latin-1").split("\r\n")
     parts = line.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
@@ -202,7 +202,7 @@ def parse(head: bytes) -> HttpRequest:
 
 
 async def drain(connection: socket.socket) -> None:
-    """Take what the peer still sends, up to as much as a request: else it might lose the answer."""
+    """Read what the peer still sends, up to the size of a request; otherwise it might lose the answer."""
     loop, left = asyncio.get_running_loop(), LONGEST
     while left > 0 and (chunk := await loop.sock_recv(connection, CHUNK)):
         left -= len(chunk)

@@ -1,1 +1,1 @@
-"""Commands on programs and what they are made of: `run`, `ops` and `warm`, which calls ops by `warming`."""
+"""Commands on programs and their ops: `run`, `ops` and `warm`, which calls ops by `warming`."""

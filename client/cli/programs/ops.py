@@ -1,4 +1,4 @@
-"""`tensord ops`: the ops that can be called, from the table of their definitions; no daemon is asked."""
+"""`tensord ops`: the available ops, from the table of their definitions; no daemon is asked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ops(name: str | None) -> None:
 
     described = read_table()
     if name is None:
-        # Where CuPy is installed, asking what it lacks imports it: that is for programs, and for a single op.
+        # If CuPy is installed, asking what it lacks imports it: only for programs, and for a single op.
         found = described.values()
         tell([about(op) for op in found] if in_json() else found, _list)
     elif name in described:

@@ -1,4 +1,4 @@
-"""`tensord run`: a program's text, or a published routine, run once, with arrays from files and to files."""
+"""`tensord run`: runs a program's text, or a published routine, once, with arrays from files and to files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(
     text = None if program is None else parsed_from(program)
     if text is not None:
         check(text, given, captured, outputs)
-    # A published routine is found on a daemon alone: on the one that runs, if there is no address.
+    # A published routine is found only on a daemon: without an address, on the running one.
     where = address or (None if name is None else running())
     with program_session(where, slots.values()) as session:
         if text is None:

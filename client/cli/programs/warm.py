@@ -1,4 +1,4 @@
-"""`tensord warm`: the kernels of ops are compiled before anybody waits for them."""
+"""`tensord warm`: compiles the kernels of ops before anybody waits for them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def session_for(address: str | None, devices: Sequence[str], cache: Path | None)
 
 
 def compiles(device: str) -> bool:
-    """Are kernels compiled for a device of that name, when they are first called?"""
+    """Return whether kernels of a device of that name are compiled at their first call."""
     from ....streams.catalogue import KINDS
 
     kind = KINDS.get(kind_of(device))
@@ -181,7 +181,7 @@ def directory_for(session: Session) -> Path | None:
     if is_local(status["address"]) and any(map(compiles, session.devices)):
         return kernel_cache.directory_of()
     found = Path(status["kernels"])
-    return found if status["kernels"] and found.is_dir() else None  # else it is on another machine
+    return found if status["kernels"] and found.is_dir() else None  # otherwise it is on another machine
 
 
 def kernels_in(directory: Path | None) -> int:

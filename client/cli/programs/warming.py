@@ -1,4 +1,4 @@
-"""Calls ops on a device, one after the other, so that their kernels are compiled, and keeps what each took."""
+"""Calls ops on a device, one after the other, so that their kernels are compiled, and notes the time of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WarmedCall(NamedTuple):
-    """A call that was made. `error`: "" if it was well."""
+    """A call that was made. `error`: "" on success."""
 
     op: str
     device: str
@@ -56,7 +56,7 @@ class WarmedCalls:
             self.interrupted = True
 
     def planned(self, wishes: Iterable[Wish], device: str) -> Iterator[SampleCall]:
-        """The calls to make on a device, each once; notes what cannot be called there."""
+        """The calls to make on a device, without duplicates; notes ops that cannot be called there."""
         known, missing = set(), self.missing(device)
         for wish in wishes:
             for op in ops_of(wish) if wish.device in {"", device} else ():

@@ -1,4 +1,4 @@
-"""`tensord trace advise`: what costs time in a trace and need not, at which lines, and what to do about it."""
+"""`tensord trace advise`: avoidable costs in a trace, their lines, and what to do about them."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def dag(
     if fold is False and fold_by is not None:
         raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
     if wanted in RENDERED:
-        graphviz(wanted)  # which is missing before the trace is loaded, too
+        graphviz(wanted)  # raises if it is missing, before the trace is loaded
     trace = load(file, address)
     named = {id_ for id_ in (*part["ids"], part["around"], part["upstream"], part["downstream"]) if id_ is not None}
     graph = trace.graph()

@@ -1,4 +1,4 @@
-"""`tensord trace diff`: what changed from one trace to another."""
+"""`tensord trace diff`: the changes from one trace to another."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def diff(before: Path, after: Path, *, sessions: tuple[int, int] | None, chooses
 
 
 def _changes(files: tuple[Path, Path], sessions: tuple[int | None, int | None], chooses: Filter) -> list[Change]:
-    """The changes that the options select. Lines are matched by all that the sessions have issued, and a line is looked
-    for in either trace."""
+    """The changes that the options select. Lines are matched by everything that the sessions have issued, and a line
+    may be in either trace."""
     from ....vm.tracing.analysis.recorded.device_times import on_devices
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.sums.diff import diff as compare
@@ -101,7 +101,7 @@ def _show(changes: Sequence[Change], limit: int) -> None:
 
 
 def _location(change: Change) -> str:
-    """The line now; and what it was, if that is another."""
+    """The present line; and the former one, if it differs."""
     moved = change.kind == "both" and change.was != change.location
     return f"{change.location} (was {_short(change.was, change.location)})" if moved else change.location or change.was
 
@@ -127,7 +127,7 @@ def _times(change: Change) -> str:
 def _show_changes(
     changes: Sequence[Change], columns: Sequence[Column], by: Callable[[Change], float], limit: int, title: str
 ) -> None:
-    """The changes, the worst first; with a limit the largest ones."""
+    """The changes, worst first; with a limit only the largest ones."""
     ordered = sorted(changes, key=lambda change: abs(by(change)), reverse=True)
     shown = sorted(ordered[: limit or None], key=by, reverse=True)
     more = len(changes) - len(shown)

@@ -1,4 +1,4 @@
-"""`tensord trace memory`: memory over time, the peak of each device and who stood in it."""
+"""`tensord trace memory`: memory over time, the peak of each device, and the holders of memory at the peak."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.sums.memory import DeviceMemory
 
-BY: Final = ("copy", "op", "location", "span", "session", "name")  # what a table sums up by; `copy` lists single copies
+BY: Final = ("copy", "op", "location", "span", "session", "name")  # grouping of a table; `copy` lists single copies
 
 
 @click.command()

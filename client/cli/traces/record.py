@@ -1,4 +1,4 @@
-"""`tensord trace dump` and `trace record`: what a running daemon does, saved as a trace file.
+"""`tensord trace dump` and `trace record`: save the work of a running daemon as a trace file.
 
 The daemon keeps the last 16,384 finished instructions. `dump` saves those; `record` polls for newly finished ones, so
 that a file can hold more. Instructions that the daemon drops between two polls are lost and counted.
@@ -177,7 +177,7 @@ def report(
 
 @contextmanager
 def _stop_signals() -> Iterator[Stop]:
-    """Let SIGINT, SIGTERM and SIGHUP end the recording rather than the process."""
+    """Make SIGINT, SIGTERM and SIGHUP end the recording instead of the process."""
     stop = Stop()
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -1,4 +1,4 @@
-"""`tensord trace record --values`: messages and values beside the records, in a file that says that it holds data."""
+"""`tensord trace record --values`: messages and values with the records, in a file that warns that it holds data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ValueOptions:
 def recording_values(
     session: Any, recorder: TraceRecorder, output: Path, chosen: ValueOptions
 ) -> Iterator[ValueRecorder | None]:
-    """Record values to `output` while the block runs, and put the trace, which the recorder writes, behind them."""
+    """Record values to `output` while the block runs, and append the trace, which the recorder writes."""
     if not chosen.values:
         yield None
         return
@@ -86,7 +86,7 @@ def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
 
 
 def tell_values(output: Path, values: ValueRecorder | None) -> None:
-    """Say what a recording holds."""
+    """Tell the user what a recording holds."""
     if values is None:
         return
     for note in dict.fromkeys(values.file.notes):
@@ -96,7 +96,7 @@ def tell_values(output: Path, values: ValueRecorder | None) -> None:
 
 
 def tell_what_it_holds(file: Path) -> None:
-    """Say that a file holds data, if it does."""
+    """Tell the user if a file holds data."""
     from ....interpreter.recordings.chunks import MARK
     from ....interpreter.recordings.reader import RecordingReader
 

@@ -1,4 +1,4 @@
-"""A recording of what a daemon does: it is polled for newly finished instructions, whose records go to a file."""
+"""Records the work of a daemon: polls for newly finished instructions, and writes their records to a file."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class TraceRecorder:
         from ....vm.tracing.analysis.files.recording import RecordingFile
 
         self.session = session
-        self.named = output  # the file as people are told of it
+        self.named = output  # the file's name in messages
         self.line = StatusLine() if show else None
-        self.until: float | None = None  # when it is to end, whether the daemon answers or not
+        self.until: float | None = None  # the end of the recording, whether the daemon answers or not
         self.last = self.ask(_NEVER, live=False, routines=0)
         if not self.last.enabled:
             raise ProtocolError("this daemon keeps no trace; start it with tracing on")
@@ -64,8 +64,8 @@ class TraceRecorder:
         self.file: RecordingFile = RecordingFile(output, self.last.devices)
 
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> RingSnapshot:
-        """The records of instructions that finished since that tick, and with `live` of the live ones; and what is new
-        of routines since that tick, or since another one."""
+        """The records of instructions that finished since that tick, and with `live` of live ones; and new facts about
+        routines since that tick, or since `routines`."""
         from ....vm.tracing.analysis.files.parts import read_parts
 
         known = since if routines is None else routines
@@ -92,7 +92,7 @@ class TraceRecorder:
                 self.finish()
 
     def take(self, *, live: bool) -> int:
-        """Write the new records; the number of newly finished instructions."""
+        """Write the new records; returns the number of newly finished instructions."""
         if self.values is not None:
             self.values.take()
         picture = self.ask(self.last.tick, live=live)
@@ -108,7 +108,7 @@ class TraceRecorder:
         return finished
 
     def is_full(self) -> bool:
-        """Has a recording of values reached its limit?"""
+        """Return whether a recording of values has reached its limit."""
         return self.values is not None and self.values.full
 
     def finish(self) -> None:

@@ -50,7 +50,7 @@ class Machine(click.ParamType[Any]):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Failures that nobody waits for were the recorded program's, and are not logged again."""
+    """Do not log unhandled failures again, since they belong to the recorded program."""
     logger = logging.getLogger("tensord")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -68,7 +68,7 @@ def load(plugins: Sequence[str]) -> None:
 
 
 def pairs(mapping: Sequence[str]) -> dict[str, str]:
-    """The devices that are given for recorded ones; BadParameter for other texts."""
+    """The devices that replace recorded ones; BadParameter for other texts."""
     found = [one.partition("=") for one in mapping]
     for old, equals, new in found:
         if not (old and equals and new):

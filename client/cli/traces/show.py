@@ -71,7 +71,7 @@ def show(
         _show_records(trace, records, steps, cut=len(found) - len(records), chooses=chooses)
 
 
-# By the id of a run: its steps.
+# The steps of a run, by its id.
 _Steps: TypeAlias = "Mapping[int, Sequence[tuple[Record, Inner]]]"
 
 
@@ -87,7 +87,7 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
 
 
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
-    """A record for JSON, with its steps if they were asked for."""
+    """A record for JSON, with its steps if they were requested."""
     from ....vm.tracing.analysis.inside.steps import inner_dict
     from ....vm.tracing.analysis.recorded.derived import as_dict
 
@@ -184,7 +184,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
 
 
 def _waits(record: Record, order: StreamOrder) -> str:
-    """The sources of the record's edges, and the record ahead of it on the stream if no edge names that one."""
+    """The sources of the record's edges, and the previous record on the stream if no edge names it."""
     from ....vm.tracing.analysis.recorded.text import compiles, id_text
     from ....vm.tracing.flat import COMPILING
 

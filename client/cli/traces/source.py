@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 NOTHING_INSIDE: Final = "tensord: nothing to open: no record here is a run of a routine as one instruction"
 
-CLUSTER: Final = "tensord.cluster"  # in a context's `meta`: has --cluster been given?
+CLUSTER: Final = "tensord.cluster"  # in a context's `meta`: --cluster was given
 
 
 def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the flag --cluster, which no command takes as a parameter: `load` asks the context."""
+    """Add the flag --cluster, which commands do not get as a parameter: `load` asks the context."""
 
     def note(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         context.meta[CLUSTER] = value
@@ -33,7 +33,7 @@ def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what says where the trace is."""
+    """Add the argument and options that select the trace."""
     file = click.argument(
         "file", type=FILE, required=False, help="A saved trace. Default: the trace of the running daemon."
     )
@@ -60,7 +60,7 @@ def load(file: Path | None, address: str | None = None) -> Trace:
 
 
 def of_cluster(address: str | None) -> Trace:
-    """The trace of all nodes of a cluster, which the daemon at the address tells."""
+    """The trace of all nodes of a cluster, listed by the daemon at the address."""
     from ...cluster.connect import connect_cluster
 
     with connect_cluster(address, None, strict=False, frames=None, name=None) as session:

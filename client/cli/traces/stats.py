@@ -79,7 +79,7 @@ def _show_rows(title: str, rows: Sequence[StatsRow], limit: int) -> None:
 
 
 def hidden(row: StatsRow) -> str:
-    """Of the time in which bytes moved, the share in which the same device computed."""
+    """The share of the time of transfers during which the same device computed."""
     return f"{row.hidden / row.moving:.0%}" if row.moving else ""
 
 

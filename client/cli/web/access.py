@@ -1,6 +1,6 @@
-"""Who may ask: those with the token, by a name of this machine, and no other site in the user's browser.
+"""Checks who may ask: requests with the token, by a name of this machine, and from no other site in the user's browser.
 
-Another site can have a browser send requests here, with the cookie of this page if it is on another port of the same
+Another site can make a browser send requests here, with the cookie of this page if it is on another port of the same
 machine; so requests that name another origin are refused. It can also point a name of its own to 127.0.0.1 (DNS
 rebinding), which makes it the same origin; so requests have to name an address, or this machine.
 """
@@ -31,7 +31,7 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`host`: what the server was told to listen on; its name is allowed. `cookie`: the name of the cookie."""
+    """The check. `host`: the name to listen on, which is allowed. `cookie`: the name of the cookie."""
 
     token: str
     host: str
@@ -49,7 +49,8 @@ class Access:
             raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: open the address that was printed")
 
     def knows(self, host: str) -> bool:
-        """Is it an address, or a name of this machine? Any port will do: it may have been forwarded."""
+        """Return whether it is an address, or a name of this machine. Any port is accepted, since it may have been
+        forwarded."""
         name = name_of(host)
         with suppress(ValueError):
             return bool(ip_address(name))
@@ -66,7 +67,7 @@ class Access:
 
 
 def name_of(host: str) -> str:
-    """The host of a header, without its port; empty if that cannot be read."""
+    """The host of a header, without its port; empty if it cannot be parsed."""
     with suppress(ValueError):
         return urlsplit(f"//{host}").hostname or ""
     return ""

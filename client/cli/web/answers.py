@@ -1,4 +1,4 @@
-"""What is answered to requests: the page, its files, its views, and questions about what is shown."""
+"""The answers to requests: the page, its files, its views, and questions about what is shown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30.0  # seconds for a page to take a view
+PATIENCE: Final = 30.0  # seconds for a page to receive a view
 HEARTBEAT: Final = 20.0
-LONGEST: Final = 1024  # bytes of a message of a page, which has nothing to say
+LONGEST: Final = 1024  # bytes of a message of a page, which needs none
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,7 +44,7 @@ def say(line: str) -> None:
 
 
 class RequestAnswers:
-    """Answers to requests. `thread`: the one that calls the source."""
+    """Answers to requests. `thread`: the thread that calls the source."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RequestAnswers:
         }
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to any request; an error of ours concerns that request alone."""
+        """The answer to any request; an error of ours affects only that request."""
         try:
             return await self._answer(request)
         except Refused as refused:
@@ -99,7 +99,7 @@ class RequestAnswers:
         return await self._told(partial(self._questions[what], rest, request.query))
 
     def _page(self) -> web.StreamResponse:
-        """The page, with the token as a cookie, which its requests bring along."""
+        """The page, with the token as a cookie, which its requests send back."""
         found = self._file(self._pages.get(INDEX))
         found.set_cookie(self._access.cookie, self._access.token, httponly=True, samesite="Strict", path="/")
         return found
@@ -112,7 +112,7 @@ class RequestAnswers:
         return web.Response(body=page.body, headers={**HEADERS, "Content-Type": page.kind})
 
     async def _told(self, question: Callable[[], Any]) -> web.StreamResponse:
-        """The answer of the source, which is asked for what is new if nobody polls."""
+        """The answer of the source, which is refreshed first if nobody polls."""
 
         def ask() -> Any:
             if not polled:
@@ -152,7 +152,7 @@ class RequestAnswers:
             await socket.prepare(request)
             await self._serve(socket, seat, request)
         except (ConnectionError, TimeoutError):
-            pass  # it is gone, or has not taken a view in time
+            pass  # it is gone, or has not received a view in time
         except Exception as error:  # the socket is the answer, so no other can be given
             say(f"{request.path}: {type(error).__name__}: {error}")
         finally:
@@ -160,7 +160,7 @@ class RequestAnswers:
         return socket
 
     async def _serve(self, socket: web.WebSocketResponse, seat: Seat, request: web.BaseRequest) -> None:
-        """Send views until the server ends, or the page is gone, or takes none in time, or says something."""
+        """Send views until the server ends, or the page is gone, receives none in time, or sends a message."""
         sending, heard = asyncio.ensure_future(self._send(socket, seat)), asyncio.ensure_future(socket.receive())
         try:
             await asyncio.wait({sending, heard}, return_when=asyncio.FIRST_COMPLETED)

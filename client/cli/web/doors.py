@@ -1,4 +1,4 @@
-"""How many connections there may be: one more is told so, and closed."""
+"""Limits the number of connections: one more is told so, and closed."""
 
 from __future__ import annotations
 

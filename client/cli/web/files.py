@@ -1,4 +1,4 @@
-"""The page's own files, read once: nothing else of the disk can be asked for."""
+"""The page's own files, read once: no other file of the disk is served."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Page(NamedTuple):
 
 
 def pages() -> Mapping[str, Page]:
-    """By name."""
+    """The pages by name."""
     from ....vm.tracing.analysis import page
 
     folder = Path(page.__file__).parent / "static"

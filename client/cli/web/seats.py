@@ -1,4 +1,4 @@
-"""The pages that look: each gets the newest view when it is ready for one, and never a queue of them."""
+"""The open pages: each gets the newest view when it is ready for one, and never a queue of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST: Final = 32  # pages
 
 
 class Seat:
-    """One page. `ended`: there will be no more for it."""
+    """One page. `ended`: there will be no more views for it."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
@@ -30,7 +30,7 @@ class Seat:
         self._changed.set()
 
     def show_history(self, view: str) -> None:
-        """A view that goes before all others."""
+        """Send a view before all others."""
         self._history = view
         self._changed.set()
 
@@ -39,7 +39,7 @@ class Seat:
         self._changed.set()
 
     async def next(self) -> list[str]:
-        """What is to be sent: waits until there is something."""
+        """The views to send: waits until there are some."""
         await self._changed.wait()
         return list(self._take())
 
@@ -60,12 +60,12 @@ def message(view: str, skipped: int) -> str:
 
 
 class Seats:
-    """`taken` is set while a page looks, `empty` while none does."""
+    """The open pages. `taken` is set while there is a page, `empty` while there is none."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._seats: set[Seat] = set()
-        self._state = ""  # told last, and to each new page
+        self._state = ""  # told last, and told to each new page
         self.taken, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
 

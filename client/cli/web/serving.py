@@ -1,13 +1,13 @@
 """The server: one event loop, and one thread that calls the source.
 
 Theory. Requests and pages are tasks of the event loop. One thread asks the daemon and makes views, so there is one
-question at a time, however many pages look; each view is made once, for all of them. The poller is a task that sleeps
-while no page looks, and as long as `pace` demands between two polls. A page that is slow gets the newest view when it
-is ready again; one that takes nothing for a while is cut off.
+question at a time, however many pages are open; each view is made once, for all of them. The poller is a task that
+sleeps while no page is open, and as long as `pace` demands between two polls. A slow page gets the newest view when it
+is ready again; one that receives nothing for a while is cut off.
 
-Guarantees. The daemon is asked for nothing while no page looks and no question comes. An error of the daemon, its end
-included, is told to the pages, and the poller tries again. An exception that nobody expected is told on stderr, and
-concerns one request, or one poll.
+Guarantees. The daemon is asked for nothing while no page is open and no question comes. An error of the daemon,
+including its end, is told to the pages, and the poller tries again. An unexpected exception is reported on stderr, and
+affects one request, or one poll.
 
 Rejected: a poller for each page (the daemon would pay for each); queues of views (a slow page would grow them); threads
 for requests (a source would need locks).
@@ -32,7 +32,7 @@ from .seats import Seats
 from .source import ViewSource
 
 AGAIN: Final = 1.0  # seconds until a daemon that does not answer is asked again
-ENDING: Final = 1.0  # seconds for answers that are under way when the server ends
+ENDING: Final = 1.0  # seconds for pending answers when the server ends
 
 
 class Server:
@@ -80,7 +80,7 @@ class Server:
                     await self.seats.empty.wait()
 
     async def _poll(self) -> float:
-        """Poll once, and show the view; the seconds until the next time."""
+        """Poll once, and show the view; returns the seconds until the next poll."""
         try:
             view, pause = await self._answers.run(self._source.poll)
         except (TensordError, OSError) as error:

@@ -1,4 +1,6 @@
-"""What is shown: a daemon, or a trace. All methods wait; one thread calls them, one after the other."""
+"""The interface of what is shown: a daemon, or a trace. All methods wait; one thread calls them, one after the
+other.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ....interpreter.errors import TensordError
 
 
 class UnknownError(TensordError):
-    """Something that was asked for is not there."""
+    """Something that was asked for does not exist."""
 
 
 class Polled(NamedTuple):
@@ -20,24 +22,24 @@ class Polled(NamedTuple):
 
 
 class ViewSource(Protocol):
-    """What is shown. Its methods raise `UnknownError`, or what else a daemon's answers raise."""
+    """A daemon or a trace. Its methods raise `UnknownError`, or the errors of a daemon's answers."""
 
     live: bool
 
     def poll(self) -> Polled:
-        """What is new."""
+        """The news since the last poll."""
 
     def history(self) -> str | None:
-        """A view of what is known by now, for a page that begins to look; None if nothing is."""
+        """A view of everything known so far, for a new page; None if there is nothing."""
 
     def refresh(self) -> None:
-        """Ask for what is new, unless that was done a moment ago: nobody polls."""
+        """Ask for news, unless that was done a moment ago, since nobody polls."""
 
     def rest(self) -> None:
-        """Nobody looks any more."""
+        """Note that no page is open any more."""
 
     def about(self) -> Mapping[str, Any]:
-        """What a page is told in front of all views."""
+        """The facts that a page gets before all views."""
 
     def why(self, instruction: int) -> str: ...
 

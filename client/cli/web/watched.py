@@ -1,4 +1,4 @@
-"""A daemon that is watched: samples of its newest records, and what it holds."""
+"""A daemon that is watched: samples of its newest records, and of its tensors and sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class WatchedDaemon:
-    """One daemon after the other at an address. A view counts time from the first record of its daemon."""
+    """Successive daemons at an address. A view counts time from the first record of its daemon."""
 
     live = True
 
@@ -34,7 +34,7 @@ class WatchedDaemon:
     ) -> None:
         self._clock = clock
         self._connection = Lasting(address, connect)
-        self._greeted = 0  # the number of the connection on which the daemon has said who it is
+        self._greeted = 0  # the number of the connection on which the daemon has identified itself
         self._daemon: tuple[object, ...] = ()
         self._run = 0
         self._due = self._rarely = 0.0
@@ -52,7 +52,7 @@ class WatchedDaemon:
         self._rarely = 0.0
 
     def greet(self) -> None:
-        """Ask the daemon who it is, if the connection is a new one. Ids and times of another daemon begin anew.
+        """Ask the daemon to identify itself, if the connection is new. Ids and times of another daemon begin anew.
         ProtocolError if it keeps no trace."""
         status = self._connection.ask("status")
         if not status["trace"]["enabled"]:
@@ -68,7 +68,7 @@ class WatchedDaemon:
         return {"run": self._run, "message": f"watching {self._connection.where}"}
 
     def poll(self) -> Polled:
-        """A view of what is new."""
+        """A view of the news."""
         picture = self._sample()
         began = self._clock()
         rows = self._look_around(picture.records) if began >= self._rarely else (None, None)
@@ -84,12 +84,12 @@ class WatchedDaemon:
             if not self._connection.is_open or self._greeted != self._connection.made:
                 self.greet()
             picture = read_parts([self._connection.ask("recent", self._since, self._pace.most)])
-            if self._greeted == self._connection.made:  # else another daemon may have answered
+            if self._greeted == self._connection.made:  # otherwise another daemon may have answered
                 self._since = picture.tick
                 return picture
 
     def _look_around(self, records: Sequence[Any]) -> tuple[Sequence[Row], Sequence[Row]]:
-        """What needs a look at all tensors and sessions of the daemon, and so is asked rarely."""
+        """Figures that need a scan of all tensors and sessions of the daemon, and so are asked for rarely."""
         began = self._clock()
         tensors, sessions = self._connection.ask("tensors", TENSORS), self._connection.ask("sessions")
         ended = self._clock()
@@ -136,7 +136,7 @@ class WatchedDaemon:
         return trace.why(instruction, depth=4)
 
     def tensor(self, id_: int, session: int) -> Row:
-        """A tensor, and who else has a handle of what it holds."""
+        """A tensor, and the other holders of its storage."""
         row = next((row for row in self._tensors if (row["id"], row["session"]) == (id_, session)), None)
         if row is None:
             raise UnknownError(f"tensor {id_} of session {session} is not among the {TENSORS} largest")
@@ -182,7 +182,8 @@ def tensor_row(row: Mapping[str, Any], name: str) -> Row:
 
 
 def session_row(row: Mapping[str, Any], records: int, running: int) -> Row:
-    """A session of the daemon, as the page lists it: so many records of it are known, so many instructions run."""
+    """A session of the daemon, as the page lists it. `records`: its known records; `running`: its running
+    instructions."""
     return {
         "id": row["id"],
         "name": row["name"],

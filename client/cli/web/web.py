@@ -1,4 +1,4 @@
-"""`tensord web`: a process beside the daemon, with a page that shows it at work; or a page of a trace."""
+"""`tensord web`: a process besides the daemon, with a page that shows the daemon at work; or a page of a trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def web(file: Path | None, *, address: str | None, host: str, port: int, token_f
 
 
 def source_of(file: Path | None, address: str | None) -> ViewSource:
-    """What is to be shown. Raises for a file that is no trace, and where no daemon runs, or one without a trace."""
+    """The source to show. Raises for a file that is no trace, and if no daemon runs, or one without a trace."""
     if file is not None:
         from .opened import OpenedTrace
 
@@ -68,12 +68,12 @@ def source_of(file: Path | None, address: str | None) -> ViewSource:
 
     watched = WatchedDaemon(address)
     watched.greet()
-    watched.rest()  # nobody looks yet
+    watched.rest()  # no page is open yet
     return watched
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; MetadataError if that cannot be."""
+    """A socket that listens there; MetadataError if that is impossible."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(place[:2], family=family)

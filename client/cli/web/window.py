@@ -1,4 +1,4 @@
-"""The newest records of a daemon that is watched, for questions about them. They cost the daemon nothing."""
+"""The newest records of a watched daemon, for questions about them, which cost the daemon nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT: Final = 20_000  # records; some 40 MB
 
 
 class Window:
-    """`missed`: how many records have been left out by samples."""
+    """The newest records. `missed`: records that the samples have left out."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
@@ -25,7 +25,7 @@ class Window:
         self.missed = 0
 
     def add(self, picture: RingSnapshot) -> int:
-        """Take in a sample; the number of instructions that have finished since the last one."""
+        """Add a sample; returns the number of instructions that have finished since the last one."""
         finished = {record.id: record for record in picture.records if record.erased}
         self._live = {record.id: record for record in picture.records if not record.erased}
         before = picture.retired - len(finished) if self._last is None else self._last.retired
