@@ -60,7 +60,7 @@ def test_what_is_no_size(value):
 @each_case(
     ("specs", "message"),
     [
-        (["gpu:0"], r"known: cpu, cuda, sim, store.*other kinds come with plugins"),
+        (["gpu:0"], f"known: {', '.join(sorted(KINDS))}.*other kinds come with plugins"),
         (["cpu"], "no device 'cpu'"),
         (["cpu:01"], "no device 'cpu:01'"),
         (["sim:0\n"], "no device"),

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.opcodes import Opcode
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 from tensord.vm.tracing.analysis.trace import Trace
 
@@ -83,26 +82,6 @@ def test_what_was_dispatched_but_has_not_started_is_a_mark_at_the_time_of_record
     assert mark["ts"] == 7.0
     (mark,) = of("i", events(Trace([live, record(2, ticks=(4, 5), started=2_000, finished=4_000)])))
     assert mark["ts"] == 3.0
-
-
-def test_categories_are_words_for_people():
-    opcodes = [(number, opcode) for number, opcode in enumerate(Opcode, 1)]
-    found = of("X", events(Trace([record(n, opcode=o.value, started=n, finished=n + 1) for n, o in opcodes])))
-    kinds = {
-        "kernel",
-        "transfer",
-        "copy",
-        "access",
-        "release",
-        "barrier",
-        "wait",
-        "routine",
-        "fence",
-        "callback",
-        "collective",
-        "link",
-    }
-    assert {event["cat"] for event in found} == kinds
 
 
 def test_edges_are_arrows_from_inside_the_source_to_the_start_of_the_target(trace):
