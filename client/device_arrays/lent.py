@@ -79,7 +79,7 @@ def borrowed(outbox: Outbox, id_: int, device: str) -> Borrowed:
         return Share(id_, request, location, ids[0])
 
     try:
-        answer = outbox.await_reply(outbox.ask(build))
+        answer = outbox.answered(build)
         return in_process(ids[0], number, *answer) if len(answer) == 2 else from_daemon(outbox, ids[0], number, answer)
     except BaseException:
         for export in ids:

@@ -324,6 +324,10 @@ class Outbox:
         """Send a question after all unsent messages. `build` gets its request and location, 0 unless `located`."""
         return self.ask_all([build], located=located)[0]
 
+    def answered(self, build: Build, timeout: float | None = None, *, located: bool = True) -> Any:
+        """`ask` a question, and wait for the answer."""
+        return self.await_reply(self.ask_all([build], located=located)[0], timeout)
+
     def ask_all(self, builds: Sequence[Build], *, located: bool = True) -> list[Reply]:
         """`ask` several questions in one batch. The caller's caller belongs to this package, too."""
         replies: list[Reply] = []

@@ -34,7 +34,7 @@ class Answers:
         self._outbox = outbox
 
     def fetch(self, tensor: Asked) -> NDArray[Any]:
-        return fetched(tensor, self._outbox.await_reply(self._outbox.ask(self.question(tensor))))
+        return fetched(tensor, self._outbox.answered(self.question(tensor)))
 
     def fetching(self, tensor: Asked) -> Steps[NDArray[Any]]:
         return fetched(tensor, (yield self._outbox.ask(self.question(tensor))))
@@ -60,8 +60,7 @@ class Answers:
 
     def await_ready(self, tensor: Asked, timeout: float | None) -> Any:
         """Wait until the tensor is ready; returns its meta and home in wire form."""
-        limit = seconds("wait", timeout)
-        return self._outbox.await_reply(self.ask_ready(tensor), limit)
+        return self._outbox.answered(partial(Wait, (tensor._id,)), seconds("wait", timeout))
 
     def query(self, what: str, *arguments: Any, timeout: float | None = None) -> Any:
         """The machine's answer to a question about itself; waits. TimeoutError after `timeout` seconds."""

@@ -15,10 +15,10 @@ from ..each_case import each_case
 
 ROOT = Path(__file__).parents[2]
 MOST = {
-    "small op": Counts(60, 25, 22, 3),
-    "sim op": Counts(287, 48, 70, 10),
+    "small op": Counts(60, 25, 21, 3),
+    "sim op": Counts(287, 48, 69, 10),
     "sim op, daemon": Counts(293, 42, 70, 2),
-    "run": Counts(115, 40, 38, 2),
+    "run": Counts(115, 40, 37, 2),
     "eviction": Counts(550, 60, 139, 17),
     "checkpoint": Counts(756, 72, 154, 15),
 }
