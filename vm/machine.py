@@ -298,15 +298,19 @@ class VirtualMachine(Runtime):
         self.refuse_driver()
         if awaited.done and not self.lock.owner:  # else a pass may still use the results
             return True
-        if awaited.done or self.has_work():
+        if awaited.done or self.engine.pending or self.engine.running or self.has_work():
             self.drive()
         return awaited.done or self.waiting.wait(awaited, timeout)
 
     def has_work(self) -> bool:
-        """Whether the engine has work that no thread may be driving."""
+        """Whether the engine has work that no thread may be driving.
+
+        Messages do not count: the thread that submitted them is about to drive, and may hold a lock of its session that
+        a callback on another thread would wait for.
+        """
         engine = self.engine
-        found = engine.finished or engine.pending or engine.running or engine.directory.leaving or engine.unwatched
-        return bool(found or self.cancellations) or engine.in_run()
+        found = engine.finished or self.cancellations or engine.directory.leaving or engine.unwatched
+        return bool(found) or engine.in_run()
 
     def serve(self, awaited: Awaited, timeout: float | None) -> None:
         """Sleep until woken, unless there is work already; then drive. Called by the leader."""
