@@ -45,7 +45,7 @@ class SnapshotJob(CheckpointJob):
     def commit(self) -> Any:
         """The values of this generation: new ones, those that the last one has, and those with two names."""
         self.share_failures()
-        kept: dict[str, Any] = dict(self.kept)
+        kept: dict[str, Any] = {**self.intact, **self.kept}
         self.arrays |= kept
         self.arrays |= {name: self.arrays[other] for name, other in self.same.items() if other in self.arrays}
         generation: Any = SimpleNamespace(records=self.arrays.items, number=self.target.last.number + 1)
