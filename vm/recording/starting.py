@@ -18,24 +18,24 @@ from .state import state_of
 from .tap import Tap
 from .tapped import Tapped
 
-MOST: Final = 4  # recorders of a machine, and as many that are no sessions of its own user
-READS: Final = 64  # at a time, of what was there when a recording began
-PORTION: Final = 1 << 23  # bytes of their values
+MOST: Final = 4  # recorders of a machine that belong to its own user, and as many that do not
+READS: Final = 64  # tensors from before the recording that are read at a time
+PORTION: Final = 1 << 23  # bytes of these tensors
 BOUND: Final = 1 << 30  # bytes of values that may wait for a recorder
-OTHERS_BOUND: Final = 1 << 26  # for one that is no session of the machine's own user
+OTHERS_BOUND: Final = 1 << 26  # the same for a recorder of another user
 
 Batches = deque[tuple[VmSession, Iterator[Sequence[Any]]]]
 
 
 class Beginning(NamedTuple):
-    """A recording that was asked for: of these sessions, empty for all."""
+    """A requested recording. `sessions`: ids, empty for all sessions."""
 
     tap: Tap
     sessions: frozenset[int]
 
 
 class Recorders:
-    """`taps`: by the session that records. `beginning`: recordings that begin with the next pass."""
+    """The recorders of a machine. `taps`: by recording session. `beginning`: recordings for the next pass to begin."""
 
     def __init__(self, take: Callable[[VmSession, Iterable[Sequence[Any]]], Any]) -> None:
         self.take = take
@@ -44,7 +44,10 @@ class Recorders:
         self.tapped: list[Tapped] = []
 
     def ask(self, recorder: VmSession, tap: Tap, sessions: frozenset[int]) -> None:
-        """Have a recording begin with the next pass. MetadataError if there are too many, or this session has one."""
+        """Let a recording begin with the next pass.
+
+        MetadataError if there are too many recorders, or this session records already.
+        """
         if recorder in self.taps:
             raise MetadataError("this session records already: end that recording first")
         if sum(one.files.may_store == recorder.files.may_store for one in self.taps) >= MOST:
@@ -53,7 +56,7 @@ class Recorders:
         self.beginning.append(Beginning(tap, sessions))
 
     def begin(self, sessions: Mapping[int, VmSession], pending: Batches) -> None:
-        """Begin what was asked for. Called between two batches."""
+        """Begin the requested recordings. Called between two batches."""
         while self.beginning:
             tap, chosen = self.beginning.popleft()
             for session in [one for one in sessions.values() if not chosen or one.id in chosen]:
@@ -64,9 +67,9 @@ class Recorders:
             self.read_waiting(tap)
 
     def join(self, tap: Tap, session: VmSession) -> None:
-        """Record a session from now on, with what it has already."""
+        """Record a session from now on, beginning with its present state."""
         if session in self.taps and (tap.everybody or self.taps[session] is not tap):
-            return  # a recorder, which does nothing else
+            return  # the session is a recorder
         if session.tap is not None:
             tap.put(NOTE, f"session {session.id} is recorded by another recorder: it is left out")
             return
@@ -83,8 +86,10 @@ class Recorders:
         tapped.waiting += sorted(session.tensors)
 
     def read_waiting(self, tap: Tap) -> None:
-        """Read some of what sessions that do nothing had when the recording began, as far as there is room. The rest is
-        read as the recorder asks for more: others are not held up."""
+        """Read some tensors from before the recording, of sessions that send no messages, as far as there is room.
+
+        The rest is read when the recorder asks for more, so that other sessions are not delayed.
+        """
         reads, until = 0, tap.asked + PORTION
         for tapped in [one for one in self.tapped if one.tap is tap]:
             session = tapped.session
@@ -96,13 +101,13 @@ class Recorders:
                 self.take(session, (read,))
 
     def opened(self, session: VmSession) -> None:
-        """A session has opened."""
+        """Record a new session, if a recorder wants all sessions."""
         for tap in self.taps.values():
             if tap.everybody and session.tap is None:
                 self.tapped.append(Tapped(session, tap))
 
     def closed(self, session: VmSession) -> None:
-        """A session has ended; so does what it records."""
+        """End the recording of a session that has ended, and the recording that it makes."""
         if session.tap is not None:
             session.tap.ended()
             self.tapped.remove(session.tap)
@@ -116,13 +121,13 @@ class Recorders:
         return tap
 
     def drain(self, recorder: VmSession) -> Iterator[list[bytes]]:
-        """What was recorded and not handed out yet."""
+        """The recorded entries that the recorder has not fetched yet."""
         tap = self.tap_of(recorder)
         self.read_waiting(tap)
         return tap.drain()
 
     def end(self, recorder: VmSession) -> Iterator[list[bytes]]:
-        """End what a session records; the rest of it."""
+        """End the recording that a session makes; return the rest of its entries."""
         tap = self.taps.pop(recorder, None)
         if tap is None:
             return iter(())
@@ -134,6 +139,6 @@ class Recorders:
         return tap.drain()
 
     def reads(self, recorder: VmSession) -> int:
-        """How many values are still to be read for a recorder."""
+        """The number of values that a recorder still has to read."""
         tap = self.tap_of(recorder)
         return sum(tapped.unread() for tapped in self.tapped if tapped.tap is tap)

@@ -32,7 +32,7 @@ from ..routines.programs import RECORDS
 
 
 def state_of(session: VmSession) -> Iterator[Message | str]:
-    """The messages; and texts, what could not be expressed."""
+    """The messages, and a text for each part of the state that has no message."""
     for number, line in session.source.lines.items():
         yield encode_message(Location(number, line))
     for number, path in session.source.spans.items():
@@ -46,7 +46,7 @@ def state_of(session: VmSession) -> Iterator[Message | str]:
 
 
 def signature_of(number: int, plan: Plan) -> Signature:
-    """The message that a plan was made of."""
+    """The message from which a plan was made."""
     metas = [encode_meta(meta) for meta in plan.metas]
     targets = [encode_meta(meta) for meta in plan.outputs] if plan.in_place else None
     return Signature(number, plan.op.name, plan.attributes, metas, plan.device.name, targets)

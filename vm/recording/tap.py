@@ -22,16 +22,19 @@ from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.codec import Encoder
 
 SLACK: Final = 1 << 25  # bytes of messages beyond the bound of values
-ENTRY: Final = 80  # bytes of memory that an entry takes besides its own
+ENTRY: Final = 80  # bytes of overhead of an entry
 SLICE: Final = 1 << 19  # bytes of one slice of an answer
 
 TOO_SLOW: Final = "the recorder was too slow: what came later is missing"
 
 
 class Tap:
-    """`bound`: bytes of values that wait for the recorder. `reserved`: of values that are being read for it; `asked`:
-    of all that were. `over`:
-    why nothing is recorded any more, or "". `everybody`: are sessions that open later recorded, too?"""
+    """The tap of one recorder.
+
+    `bound`: the limit of bytes that wait for the recorder. `reserved`: bytes of values that are being read; `asked`:
+    bytes of all values that were requested so far. `over`: the reason for the end of the recording, or "".
+    `everybody`: whether sessions that open later are recorded, too.
+    """
 
     def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:
         self.clock = clock
@@ -46,7 +49,7 @@ class Tap:
         self._numbers = count(1)
 
     def put(self, *entry: Any) -> None:
-        """Keep an entry. One that cannot travel leaves a note in its place."""
+        """Keep an entry, or a note instead if the entry cannot be encoded or is too long."""
         if self.over:
             return
         try:
@@ -62,7 +65,7 @@ class Tap:
         self._keep(body)
 
     def end(self, why: str) -> None:
-        """Record no more."""
+        """End the recording, with a note of the reason."""
         if not self.over:
             self._keep(self._encoder.encode((NOTE, why)))
             self.over = why
@@ -75,7 +78,7 @@ class Tap:
         return self._nbytes + self.reserved + nbytes <= self.bound
 
     def value(self, array: NDArray[Any], what: str) -> int:
-        """Keep a copy of a value, if there is room; its number."""
+        """Keep a copy of a value, if there is room. Return its number."""
         if not self.has_room(array.nbytes):
             meta = Meta.of(array.shape, array.dtype)
             return self.lose(f"{what}: {array.nbytes} bytes found no room, since the recorder is slow", meta)
@@ -88,7 +91,7 @@ class Tap:
         return number
 
     def lose(self, why: str, meta: Meta | None = None) -> int:
-        """Note that a value, of this meta, is not recorded; its number."""
+        """Note that a value with this meta is not recorded. Return its number."""
         number = next(self._numbers)
         if meta is not None:
             self.put(VALUE, number, name_of(meta.dtype), meta.shape, meta.nbytes)
@@ -96,7 +99,7 @@ class Tap:
         return number
 
     def drain(self) -> Iterator[list[bytes]]:
-        """Hand out what is there, slice by slice."""
+        """Remove all entries, and yield them in slices."""
         while self._entries:
             part: list[bytes] = []
             size = 0

@@ -60,20 +60,20 @@ from ..model.session import VmSession
 from .tap import Tap
 
 OWN: Final = 1 << 62  # requests of recorders are from here on
-# What changes no value of the session, or concerns the world outside of it.
+# Messages that change no value of the session, or concern the world outside of it.
 LEFT_OUT: Final = frozenset({WAIT, SYNC, NAMES, QUERY, FILE, WRITE, FLUSH, RESTORE, SEND, SHARE})
-ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # what they define has come from elsewhere
+ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # messages that define tensors with values from elsewhere
 _NEW: Final = frozenset({Role.NEW})
 
 
 class Tapped:
-    """One session's part of a tap. `waiting`: ids whose values are to be read before the session goes on."""
+    """A recorded session. `waiting`: ids whose values have to be read before the session goes on."""
 
     def __init__(self, session: VmSession, tap: Tap) -> None:
         self.session = session
         self.tap = tap
         self.waiting: deque[int] = deque()
-        self._arrived: Sequence[int] = ()  # what the message that was handed out last brings, if it is admitted
+        self._arrived: Sequence[int] = ()  # ids with values from elsewhere that the last message defines, if admitted
         self._fetches: set[int] = set()
         self._reads: dict[int, int] = {}  # own requests, and the bytes that were reserved for each
         self._own = count(OWN)
@@ -83,24 +83,24 @@ class Tapped:
         tap.put(BEGIN, session.id, session.name, session.strict, session.newest)
 
     def leave(self) -> None:
-        """Record the session no more."""
+        """End the recording of the session."""
         self.waiting.clear()
         self._arrived = ()
         self.session.tap = None
         self._stand_aside()
 
     def _stand_aside(self) -> None:
-        """Take no answers any more, once none is for the recorder."""
+        """Restore the session's own reply function, if no answer for the recorder is missing."""
         if not self._reads and self.session.reply == self.reply:
             self.session.reply = self._reply
 
     def unread(self) -> int:
-        """How many values are still to be read."""
+        """The number of values that still have to be read."""
         self._settle()
         return len(self.waiting) + len(self._reads)
 
     def ended(self) -> None:
-        """The session ends."""
+        """Record the end of the session."""
         self.tap.put(END, self.session.id)
         self.tap.reserved -= sum(self._reads.values())
         self._reads.clear()
@@ -117,7 +117,7 @@ class Tapped:
         return Inbox(self, inbox)
 
     def next_read(self, *, forced: bool = True) -> Message | None:
-        """The next FETCH of the recorder's own. One for which there is no room is lost if it is `forced`."""
+        """The next FETCH for the recorder. If there is no room, the value is lost with `forced`, and waits without."""
         self._settle()
         while self.waiting:
             id_ = self.waiting[0]
@@ -142,12 +142,12 @@ class Tapped:
         return None
 
     def _settle(self) -> None:
-        """The message that was handed out last is admitted: what it has brought is to be read."""
+        """Queue the values from elsewhere that the last message, now admitted, has brought."""
         arrived, self._arrived = self._arrived, ()
         self.waiting += [id_ for id_ in arrived if id_ in self.session.tensors]
 
     def note(self, message: Message) -> None:
-        """Keep what a replay needs of a message."""
+        """Record a message, as far as a replay needs it."""
         if self.tap.over:
             return
         if self._arrives(message):
@@ -163,7 +163,7 @@ class Tapped:
             self._fetches.add(number_of(message, Role.REQUEST))
 
     def _arrives(self, message: Any) -> bool:
-        """Does all that the message defines come from elsewhere?"""
+        """Whether all values that the message defines come from elsewhere."""
         if not has_kind(message):
             return False
         if message[0] in ARRIVING:
@@ -184,7 +184,7 @@ class Tapped:
         )
 
     def _plain(self, message: Any, values: list[int], arrived: list[int]) -> Any:
-        """The message without objects of this process. Uploads become values; None for an array of a GPU."""
+        """The message without objects of this process. Uploads become values. None for the upload of a GPU array."""
         if not has_kind(message):
             return message
         kind = message[0]
@@ -215,7 +215,7 @@ class Tapped:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def reply(self, request: int, value: Any, error: TensordError | None) -> None:
-        """Note the answer to a FETCH, and hand it on unless the recorder has asked."""
+        """Record the answer to a FETCH, and pass it to the client, unless the FETCH was the recorder's."""
         if request >= OWN:
             self.tap.reserved -= self._reads.pop(request, 0)
             self._answer(request, value, error)
@@ -237,7 +237,7 @@ class Tapped:
 
 
 class Noted:
-    """The messages of a batch, behind the reads that come first. What changes no value waits for no read."""
+    """The messages of a batch, after the necessary reads. A message that changes no value waits for no read."""
 
     def __init__(self, tapped: Tapped, rest: Iterator[Message]) -> None:
         self.tapped = tapped
@@ -265,7 +265,7 @@ class Noted:
 
 
 class Inbox:
-    """The part of an inbox that admission uses, likewise."""
+    """The part of an inbox that admission uses, with reads like `Noted`."""
 
     def __init__(self, tapped: Tapped, inbox: deque[Message]) -> None:
         self.tapped = tapped
@@ -286,10 +286,10 @@ class Inbox:
 
 
 def changes_nothing(message: Any) -> bool:
-    """Is the message of a kind that changes no value of its session?"""
+    """Whether the message is of a kind that changes no value of its session."""
     return has_kind(message) and message[0] in LEFT_OUT
 
 
 def without_callback(effect: Any) -> Any:
-    """[chain, callback, request] as a replay has it: nobody is told."""
+    """The fields [chain, callback, request] of an effect, without callback and request."""
     return [effect[0], None, 0] if type(effect) in {list, tuple} and len(effect) == 3 else effect

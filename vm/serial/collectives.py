@@ -18,7 +18,7 @@ class SerialCollectives:
         self.state = state
 
     def collective(self, session: SerialSession, message: Collective) -> None:
-        """Compute the results. An error of one value is one of all results."""
+        """Compute the results. An error of one operand is an error of all results."""
         kind, ids, outputs, devices, attributes, location = message[:6]
         try:
             refuse_cancelled(session)

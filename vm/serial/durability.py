@@ -20,14 +20,14 @@ from .values import SerialSession, SerialTensor, Value
 
 
 class Durability:
-    """The handlers of CHECKPOINT and RESTORE messages, which find and bind names by `names`."""
+    """The handlers of CHECKPOINT and RESTORE messages. `names` finds and binds their names."""
 
     def __init__(self, state: SerialState, names: SerialNames) -> None:
         self.state = state
         self.names = names
 
     def checkpoint(self, _session: SerialSession, message: Checkpoint) -> dict[str, Any]:
-        """Write what is published; what there is to say of it."""
+        """Write the published values. Return the report."""
         directory, names, keep, _, _ = message
         known = self.state.names
         if not directory:
@@ -43,7 +43,7 @@ class Durability:
         return job.commit()
 
     def restore(self, _session: SerialSession, message: Restore) -> dict[str, Any]:
-        """Publish what a generation holds; what there is to say of it."""
+        """Publish the values of a generation. Return the report."""
         directory, number, names, deep, _ = message
         found = look(real_path(directory), number, frozenset(names), deep=deep)
         restoring = RestoringAtOnce(found, frozenset(names), self.state.devices)
@@ -55,7 +55,7 @@ class Durability:
 
 
 class RestoringAtOnce(Restoring[SerialTensor]):
-    """Tensors with the values that the generation holds."""
+    """Restores tensors with the values of the generation, at once."""
 
     def make(self, name: str, home: str) -> SerialTensor:
         record = self.found.generation.tensors[name]
@@ -65,7 +65,7 @@ class RestoringAtOnce(Restoring[SerialTensor]):
 
 
 def write(job: CheckpointJob, name: str, meta: Meta, array: Any) -> None:
-    """Write one value, or note why it cannot be under that name."""
+    """Write one value, or note why the checkpoint cannot contain it."""
     try:
         job.write(name, meta, np.ascontiguousarray(array))
     except (MetadataError, QuotaError) as error:

@@ -88,7 +88,7 @@ class SerialEffects:
     def returned(
         self, session: SerialSession, message: Effect, metas: Sequence[Meta], operands: Sequence[Value], errors: Errors
     ) -> list[Value]:
-        """What the function returns, or the errors of the operands, or its own."""
+        """The results of the function, or the errors of its operands, or its own error."""
         arrays = [value.array for value in operands]
         if any(array is None for array in arrays):
             return [Value(None, errors) for _ in metas]
@@ -102,7 +102,7 @@ class SerialEffects:
             return [Value(None, (failure,)) for _ in metas]
 
     def call_function(self, message: Effect, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Call the function that the message brings. Tests bring none."""
+        """Call the message's function. Tests override this."""
         function: Any = message.callback
         with SHIELD.calling:
             return list(function(*[array.copy() for array in arrays]))

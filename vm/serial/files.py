@@ -21,7 +21,7 @@ class SerialFiles:
         self.state = state
 
     def file(self, session: SerialSession, message: File) -> None:
-        """Open a file, or forget it."""
+        """Open a file under a number, or close it."""
         number, place, request, writes = message
         session.files.close(number)
         if not place:
@@ -42,7 +42,7 @@ class SerialFiles:
         session.reply(request, list(file.identity), None)
 
     def load(self, session: SerialSession, message: Load) -> None:
-        """Define tensors with the values that lie in a file."""
+        """Define tensors with values from a file."""
         number, ids, entries, device, _, _, location = message
         try:
             refuse_cancelled(session)
@@ -66,7 +66,7 @@ class SerialFiles:
                 define(session, id_, tensor)
 
     def write(self, session: SerialSession, message: Write) -> None:
-        """Write values to a file; the first error ends that."""
+        """Write values to a file. After the first error, nothing more is written."""
         number, ids, offsets, location = message
         output = session.files.writing.get(number)
         try:
@@ -76,7 +76,7 @@ class SerialFiles:
             values = [tensor_of(session, id_).value for id_ in ids]
             for value, offset in zip(values, offsets, strict=True):
                 if value.array is None:
-                    raise value.first.reraisable()  # what is kept has no traceback, which would keep the file open
+                    raise value.first.reraisable()  # a kept traceback would keep the file open
                 output[0].write(np.ascontiguousarray(value.array), offset)
         except TensordError as error:
             if output is None:

@@ -8,8 +8,8 @@ threads run one after the other. Ctrl-C is kept back while a message is executed
 or a signal handler on the thread that executes, may neither submit nor wait: ProtocolError. Ops that a callback issues
 are sent when the batch is over (`later`). Callbacks and signal handlers may cancel: a cancellation only adds the
 session to `cancellations`. The holder of the lock processes that queue between two messages, and between two rounds of
-a loop, and checks it once more after it has released the lock. So a loop without end is not waited for: not by a
-cancellation, and not by the end of its session, which cancels first.
+a loop, and checks it once more after it has released the lock. So an endless loop blocks neither a cancellation nor the
+end of its session, which cancels first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SerialMachine:
         self.look_again()
 
     def executes_here(self) -> bool:
-        """Is this thread executing a message, further up its stack?"""
+        """Whether this thread is executing a message, further up its stack."""
         return self.lock.owner == threading.get_ident()
 
     @contextmanager
@@ -133,7 +133,7 @@ class SerialMachine:
                 self.take_cancellations()
 
     def report(self, session: SerialSession, error: TensordError) -> None:
-        """Keep the newest errors; log those that nobody waits for."""
+        """Keep the newest errors, and log the due ones."""
         self.recent_errors.append(error)
         self.failures.add(session.id, error, session.name)
         log_lines(self.failures.due())
@@ -150,7 +150,7 @@ class SerialMachine:
             return
         for session in list(self.engine.sessions.values()):
             self.detach(session)
-        self.engine.names.clear()  # what only names hold: else its memory would wait for the collector
+        self.engine.names.clear()  # frees tensors that only names hold, without waiting for the garbage collector
         self.closed = True
         log_lines(self.failures.close())
         for threads in self._asked_blas:

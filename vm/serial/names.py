@@ -50,7 +50,7 @@ class SerialNames:
             self.drop(name)
 
     def lookup(self, session: SerialSession, message: Lookup) -> Any:
-        """Define handles to named tensors, or tensors with their present values: all or none."""
+        """Define handles to named tensors, or snapshots of them: all or none."""
         wanted, ids, _, snapshot = message
         found = named(wanted, self.names)
         tensors = [tensor for one in found for tensor in one.tensors]
@@ -65,7 +65,7 @@ class SerialNames:
         return told(found, tensors, summary)
 
     def behind(self, given: Sequence[str]) -> list[str]:
-        """The names as they are bound, of a global tensor those of all its parts; all names for none."""
+        """The bound names for the given ones: a global tensor stands for all its parts, and no name for all names."""
         found, missing = self.families.named(given or self.names, self.names)
         if missing:
             raise unpublished(missing, self.names)
@@ -80,7 +80,7 @@ class SerialNames:
         session.answer(message.request, Value(sorted(self.names)))
 
     def drop(self, name: str) -> None:
-        """Take a name away, if there is one."""
+        """Remove a name, if it exists."""
         before = self.names.pop(name, None)
         self.families.remove(name)
         for tensor in before.tensors if before is not None else ():
@@ -88,7 +88,7 @@ class SerialNames:
 
 
 def snapshot_of(tensor: SerialTensor) -> SerialTensor:
-    """A tensor with the present value, without holders yet."""
+    """A new tensor with the present value, and no holders yet."""
     made = alias(tensor, tensor.home)
     made.holders = 0
     return made

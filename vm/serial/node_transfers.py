@@ -21,8 +21,11 @@ Sent: TypeAlias = tuple[Meta | None, Value]
 
 
 class SerialNodeTransfers:
-    """The handlers of SEND and RECV messages. `mailbox`: what was sent and not received, by transfer; `awaited`: what
-    was to be received and was not sent yet. Both go with their sessions."""
+    """The handlers of SEND and RECV messages.
+
+    `mailbox`: values that were sent and not received yet, by transfer. `awaited`: tensors whose values were not sent
+    yet. The entries of a session end with it.
+    """
 
     def __init__(self, state: SerialState) -> None:
         self.state = state
@@ -30,14 +33,14 @@ class SerialNodeTransfers:
         self.awaited: dict[bytes, tuple[SerialSession, SerialTensor]] = {}
 
     def check_node(self, node: str) -> None:
-        """MetadataError unless that is this node."""
+        """MetadataError unless `node` is this node."""
         if not self.state.node:
             raise MetadataError(NO_NODE)
         if node != self.state.node:
             raise MetadataError(f"the serial engine is alone: it knows no node {node!r}, only {self.state.node}")
 
     def send(self, session: SerialSession, message: Send) -> None:
-        """Put the value, or the error, where the RECV finds it."""
+        """Put the value, or the error, into the mailbox, or into the tensor that awaits it."""
         try:
             self.check_node(message.node)
         except TensordError as error:
@@ -57,7 +60,7 @@ class SerialNodeTransfers:
             waiting[1].value = fitting(sent, waiting[1].meta)
 
     def recv(self, session: SerialSession, message: Recv) -> None:
-        """Define a tensor with what was sent."""
+        """Define a tensor with the value that was sent."""
         try:
             self.check_node(message.node)
             refuse_cancelled(session)
@@ -79,13 +82,13 @@ class SerialNodeTransfers:
             self.awaited[message.transfer] = (session, tensor)
 
     def close(self, session: SerialSession) -> None:
-        """The session has ended, and so has what only one half has come of."""
+        """Drop the unfinished transfers of a session that has ended."""
         self.mailbox = {name: one for name, one in self.mailbox.items() if one[0] is not session}
         self.awaited = {name: one for name, one in self.awaited.items() if one[0] is not session}
 
 
 def fitting(sent: Sent, meta: Meta | None) -> Value:
-    """What was sent, or the error if that is another meta."""
+    """The value that was sent, or an error if its meta is not the expected one."""
     known, value = sent
     if value.array is None or known == meta:
         return value

@@ -29,10 +29,10 @@ class SerialRoutines:
         self.state = state
         self.effects = effects
         self.receive = receive
-        self.in_group = False  # is a group being executed?
+        self.in_group = False  # whether a group is being executed
 
     def release(self, session: SerialSession, id_: int) -> None:
-        """Release a program or a routine, if there is one with that id."""
+        """Release the program or routine with this id, if any."""
         routine = drop(session, id_)
         for template in routine.all_templates() if routine is not None else ():
             session.signatures.pop(template.signature, None)
@@ -59,7 +59,7 @@ class SerialRoutines:
             session.newest = message.outputs[-1] if message.outputs else newest + program.inner
 
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:
-        """Refuse a run: its results, what it would have written and its side effects get the error."""
+        """Refuse a run: poison its results and written tensors, and refuse its side effects."""
         state, routine = self.state, session.routines.get(message.routine)
         error = state.rejected(session, error, message.location, "run")
         results: Sequence[tuple[Meta | None, str | None]] = []
@@ -76,7 +76,7 @@ class SerialRoutines:
                 self.effects.refuse(session, error, number, request, message.location)
 
     def sign(self, session: SerialSession, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op of a routine, under that number if it is not 0; its number."""
+        """Make the signature of an op of a routine under a number, or under a new one if it is 0. Return the number."""
         step = routine.program.steps[position]
         operands, targets = metas_of(routine.program, position)
         if not number:
@@ -99,7 +99,7 @@ class SerialSessionRuns:
         self.iterations = session.limits.iterations
 
     def prepare(self, routine: SessionProgram) -> Iterator[None]:
-        """Nothing is compiled."""
+        """Do nothing: the serial engine compiles nothing."""
         del routine
         return iter(())
 
@@ -110,7 +110,7 @@ class SerialSessionRuns:
     def admit(
         self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
     ) -> bool:
-        """False: nothing runs but ops."""
+        """False, since the serial engine runs only single ops."""
         del routine, piece, ids, numbers, location
         return False
 
@@ -118,7 +118,7 @@ class SerialSessionRuns:
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
-        """The value."""
+        """The answer with the value, or with its errors."""
         answer, session = Answer(), self.session
         try:
             refuse_cancelled(session)
@@ -130,8 +130,11 @@ class SerialSessionRuns:
         return answer
 
     def stopped(self) -> TensordError | None:
-        """The cancellation of the session, if it was cancelled, also by another thread meanwhile; or why the loop ends,
-        if a signal's handler raises, or something was thrown at this thread."""
+        """The error that ends a loop; None if it goes on.
+
+        It is the session's cancellation, perhaps by another thread, or an exception from a signal handler, or one that
+        was thrown into this thread.
+        """
         interrupt = SHIELD.breathe()
         self.routines.state.look_up()
         if interrupt is not None and self.session.cancelled is None:
@@ -144,7 +147,7 @@ class SerialSessionRuns:
     def fail(
         self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
     ) -> None:
-        """Poison what a step was to make and to write."""
+        """Poison the results and the written tensors of a step."""
         state, session = self.routines.state, self.session
         if error is not None:
             errors: Errors = (state.rejected(session, error, location, op),)
@@ -159,7 +162,7 @@ class SerialSessionRuns:
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:
-    """Give tensors other ids, all at once: (old, new)."""
+    """Change ids of tensors, all at once: pairs of the old and the new id."""
     for tensor, new in [(session.tensors.pop(old, None), new) for old, new in pairs]:
         if tensor is not None:
             define(session, new, tensor)

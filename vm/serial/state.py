@@ -30,7 +30,7 @@ class SerialState:
         self.names: dict[str, Published[SerialTensor]] = {}
         self.ids = 0
         self.failed = 0
-        self.node = ""  # set by the machine, if it is one
+        self.node = ""  # set by the machine, if it is a node
         self.report: Callable[[SerialSession, TensordError], None] = lambda _session, _error: None
         self.look_up: Callable[[], None] = lambda: None
 
@@ -73,7 +73,7 @@ class SerialState:
         return name
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
-        """The handler of messages that ask for something: it replies with what `handler` returns, or with the error."""
+        """The handler of a kind of requests: it replies with the result of `handler`, or with its error."""
 
         def handle(session: SerialSession, message: Any) -> None:
             try:
@@ -122,7 +122,7 @@ class SerialState:
             self.poison(session, id_, (error,), meta, home)
 
     def rejected(self, session: SerialSession, error: TensordError, location: int, label: str) -> TensordError:
-        """The error of a refused message, which is told: it counts as an instruction of its own."""
+        """Count a refused message as an instruction, report its error, and return the error."""
         self.ids += 1
         error = error.reraisable()
         error.instruction = self.ids
