@@ -2,7 +2,8 @@
 
 - `admission`: one handler per kind of message
 - `turns`: which messages a session may have admitted before others have their turn
-- `calls`: ops; `inline`: ops that run at admission; `at_once`: the conditions for running at admission
+- `calls`: ops; `inline`: ops that run at admission; `at_once`: the conditions for running at admission, the
+  operands there, and reads
 - `accesses`: uploads, fetches, waits; `exports`: results that clients read in place; `shares`: results that clients
   read in the memory of a GPU
 - `effects`: side effects; `host_calls`: functions of clients whose results become tensors

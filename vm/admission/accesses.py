@@ -38,8 +38,9 @@ from ..placement.residency import Residency
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
+from .at_once import ReadsAtOnce, may_read_in_order
 from .exports import Exports, ReplyEnd, define_export
-from .inline import Inline, may_read_in_order
+from .inline import Inline
 from .lookup import check_new, define, describe, device_of, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection
@@ -59,6 +60,7 @@ class Accesses:
         self.scheduler = scheduler
         self.residency = residency
         self.inline = inline
+        self.reads = ReadsAtOnce(scheduler)
         self.exports = exports
         self.rejection = rejection
 
@@ -143,7 +145,7 @@ class Accesses:
     def copy_out(self, session: VmSession, tensor: VmTensor, request: int, location: int) -> None:
         """Answer the request with a copy of the value."""
         source = self.near(session, tensor, location)
-        result = self.inline.fetch(session, source, "fetch", location)
+        result = self.reads.fetch(session, source, "fetch", location)
         if result is not None:
             session.reply(request, result, None)
             return
@@ -162,7 +164,7 @@ class Accesses:
         """Read a value that a run of the session needs, by an instruction called `label`."""
         answer = Answer()
         source = self.near(session, tensor, location)
-        result = self.inline.fetch(session, source, label, location)
+        result = self.reads.fetch(session, source, label, location)
         if result is not None:
             answer.set(result)
             return answer

@@ -27,8 +27,7 @@ from ..placement.residency import Residency
 from ..placement.views import alias
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .at_once import keep_record
-from .inline import ACCESS
+from .at_once import ACCESS, keep_record
 from .lookup import enter
 from .quotas import may_name
 from .rejection import Rejection

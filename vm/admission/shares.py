@@ -35,9 +35,8 @@ from ..placement.views import alias
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
-from .at_once import keep_record
+from .at_once import ACCESS, keep_record
 from .exports import Exports, ReplyEnd, define_export
-from .inline import ACCESS
 from .lookup import check_new, define, enter, note_maker, refuse_cancelled, tensor_of
 from .quotas import check_tensors
 from .rejection import Rejection
