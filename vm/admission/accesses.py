@@ -277,7 +277,7 @@ class Accesses:
 
 
 class UploadEnd(InstructionEnd):
-    """The bytes of an upload, of which `nbytes` count against the session, are in their place."""
+    """Counts a finished upload as a transfer, and its `nbytes` no longer against the session."""
 
     __slots__ = ("nbytes", "session")
 
@@ -302,7 +302,7 @@ class FetchEnd(ReplyEnd):
 
 
 class AskEnd(InstructionEnd):
-    """Gives a run the value that it has asked for. The results of the run carry the error."""
+    """Answers a run's request for a value. An error goes to the results of the run."""
 
     __slots__ = ("answer",)
     at_doom: ClassVar[bool] = True
@@ -318,7 +318,7 @@ class AskEnd(InstructionEnd):
 
 
 class WaitEnd(InstructionEnd):
-    """Answers with the metas of the tensors that were waited for."""
+    """Answers a wait with the metas of its tensors."""
 
     __slots__ = ("request", "session", "tensors")
     at_doom: ClassVar[bool] = True
@@ -334,7 +334,7 @@ class WaitEnd(InstructionEnd):
 
 
 class SyncEnd(InstructionEnd):
-    """Answers with the number of failures that no sync before has counted."""
+    """Answers with the number of failures since the previous sync."""
 
     __slots__ = ("request", "session")
 

@@ -90,7 +90,7 @@ class GangGroup(LaunchedGroup):
 
 
 class GangEnd(StepEnd):
-    """The end of a LAUNCH with other nodes; if it is doomed, this node's part is withdrawn."""
+    """Ends a LAUNCH with other nodes. If it is doomed, this node's part is withdrawn."""
 
     __slots__ = ("gang",)
     at_doom: ClassVar[bool] = True

@@ -240,7 +240,7 @@ class CollectiveGroup:
 
 
 class CollectiveEnd(InstructionEnd):
-    """All results of a collective are there, or none: `counted` counts the collective and its bytes."""
+    """Counts a collective and its bytes in `counted`, unless it has failed."""
 
     __slots__ = ("counted", "nbytes")
 
@@ -254,7 +254,7 @@ class CollectiveEnd(InstructionEnd):
 
 
 class StepEnd(InstructionEnd):
-    """A step of a collective has ended: its `carrier` counts the moved bytes by the `kind` of its stream."""
+    """Counts the bytes that a step of a collective has moved, in its `carrier`, by the `kind` of its stream."""
 
     __slots__ = ("carrier", "kind")
 

@@ -99,7 +99,7 @@ class LaunchedGroup(CollectiveGroup):
 
 
 class LaunchEnd(StepEnd):
-    """The end of a LAUNCH; a doomed one is withdrawn from the library."""
+    """Ends a LAUNCH. If it is doomed, it is withdrawn from the library."""
 
     __slots__ = ("launch", "library")
     at_doom: ClassVar[bool] = True

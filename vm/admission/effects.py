@@ -139,7 +139,7 @@ class TolerantEnd(ReplyEnd):
 
 
 class SignalEnd(InstructionEnd):
-    """Puts a value, or its error, in its place among those that were `found` for a side effect."""
+    """Stores a value, or its error, in its place in `found`, for a side effect."""
 
     __slots__ = ("found", "place")
     at_doom: ClassVar[bool] = True

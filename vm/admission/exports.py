@@ -108,8 +108,8 @@ def define_export(session: VmSession, id_: int, base: VmTensor) -> VmTensor:
 class ReplyEnd(InstructionEnd):
     """Answers a request with the results of the kernel, or with the error as soon as it is known.
 
-    `nbytes`: the answer's bytes, which count until it is given. `again`: the request stays open for another answer,
-    except after an error.
+    `nbytes`: the bytes of the answer, which count until the answer is sent. `again`: the request stays open for another
+    answer, except after an error.
     """
 
     __slots__ = ("again", "nbytes", "request", "session")

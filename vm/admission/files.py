@@ -236,7 +236,7 @@ class FileHandlers:
 
 
 class OpenEnd(InstructionEnd):
-    """A file on the machine is open: enter it under the session's number, and answer with its entries."""
+    """Enters an opened file under the session's number, and answers with its entries."""
 
     __slots__ = ("files", "number", "request", "session")
     at_doom: ClassVar[bool] = True
@@ -259,7 +259,7 @@ class OpenEnd(InstructionEnd):
 
 
 class SaveEnd(InstructionEnd):
-    """A value was written. If that failed, its file may have changed: look at the loaded files."""
+    """Checks the loaded files after a failed write, which may have changed one of them."""
 
     __slots__ = ("files",)
 

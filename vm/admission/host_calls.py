@@ -209,7 +209,7 @@ class RunningHostCall:
 
 
 class OperandsEnd(InstructionEnd):
-    """The operands of a host call are copied."""
+    """Stores the copied operands of a host call."""
 
     __slots__ = ("asking",)
 
@@ -221,7 +221,7 @@ class OperandsEnd(InstructionEnd):
 
 
 class HostCallEnd(InstructionEnd):
-    """A host call is over: the client is told, in case it still waits to be asked, or works at it."""
+    """Ends a host call, and notifies the client, which may be running the call or may not have received it yet."""
 
     __slots__ = ("asking", "request", "session")
     at_doom: ClassVar[bool] = True

@@ -91,7 +91,7 @@ class Half:
 
 
 class HalfEnd(InstructionEnd):
-    """An instruction of a half has ended. `counted`: the statistics that count the bytes it has moved, for a `node`."""
+    """Ends a half of a transfer. `counted`: the statistics for the bytes that it has moved, to or from a `node`."""
 
     __slots__ = ("counted", "half", "node")
     at_doom: ClassVar[bool] = True

@@ -333,7 +333,7 @@ class Segments:
 
 
 class StampsEnd(InstructionEnd):
-    """A run has ended whose calls were timed: keep their times, if it has made all of them."""
+    """Keeps the times of a timed run's calls, if the run has made all calls."""
 
     __slots__ = ("ring",)
 

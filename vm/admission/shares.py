@@ -219,7 +219,7 @@ class ShareHandler:
 
 
 class BlockEnd(ReplyEnd):
-    """Answers with a new block, which is the client's from then on."""
+    """Answers with a new block, which belongs to the client from then on."""
 
     __slots__ = ("block",)
 

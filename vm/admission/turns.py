@@ -1,4 +1,4 @@
-"""A session's turn where several take turns: as many of its messages as time allows."""
+"""A session's turn: as many of its messages as its share of time allows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from ..scheduler.scheduler import Scheduler
 def turn_of(
     session: VmSession, inbox: deque[Sequence[Any]], scheduler: Scheduler, until: int, most: int
 ) -> Iterator[Sequence[Any]]:
-    """The rest of a run, then messages from the inbox: until that time, or until the session's answers take more than
-    `most` bytes, or it has launched too far ahead."""
+    """The rest of a run, then messages from the inbox.
+
+    The turn ends at the time `until`, or when the session's answers take more than `most` bytes, or when it has
+    launched too far ahead.
+    """
     messages = inbox if session.tap is None else session.tap.inbox(inbox)
     run = None if session.unfolding is None else rest_of_run(session, LARGEST)
     while run is not None or messages:

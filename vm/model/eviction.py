@@ -1,4 +1,4 @@
-"""How values leave a device to make room, and how many have left."""
+"""The state of eviction on a device: its policy, and its counts."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ ELSEWHERE: Final = "which is in no process of the same user on the same machine"
 
 
 class GpuSharing:
-    """What one session's client may read, and what it has.
+    """The right of one session's client to read memory of GPUs, and the blocks that the client has.
 
-    `in_place`: the client, in this process, reads the values themselves. `refusal`: why a client in another process
-    gets no blocks; empty if it does. `watch` begins to watch the client's
-    process. `blocks`: the client's blocks, by the values in them (`admission.shares`).
+    `in_place`: the client is in this process, and reads the values themselves. `refusal`: the reason why a client in
+    another process gets no blocks, or "". `watch` begins to watch the client's process. `blocks`: the client's blocks,
+    by the values in them (`admission.shares`).
     """
 
     __slots__ = ("_user", "blocks", "in_place", "refusal", "watch")
@@ -28,7 +28,7 @@ class GpuSharing:
         self._user: BlockUser | None = None
 
     def user(self) -> BlockUser | None:
-        """The client's process, watched from its first block on; None if its end cannot be noticed."""
+        """The client's process, watched since its first block; None if its end cannot be noticed."""
         if self._user is None and self.watch is not None:
             self._user = self.watch()
         return self._user

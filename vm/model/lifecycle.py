@@ -1,12 +1,12 @@
-"""The life of an instruction: its states, and which event leads from one to another. The only table.
+"""The life of an instruction: its states, and the transition for each event. No other file has such a table.
 
 `Instruction.move` applies it; docs/architecture.md draws it. A doomed instruction does not run: it keeps its place and
 retires when its own edges are satisfied, since it must not overtake an earlier reader.
 
-What an instruction waits for is no state. Its edges (`hard`, `soft`) and its operands' metas (`pending`) are counted by
-`scheduler.edges` and `scheduler.pending_metas`, which cause the events; `held` is history, for the trace. Whether a
-stream has started its kernel is decided between threads, by the claim (`Instruction.may_run`): a state of the driving
-thread would come too late.
+The number of an instruction's open dependences is no state. Its edges (`hard`, `soft`) and its operands' metas
+(`pending`) are counted by `scheduler.edges` and `scheduler.pending_metas`, which cause the events; `held` is history,
+for the trace. The start of its kernel by a stream is decided between threads, by the claim (`Instruction.may_run`): a
+state of the driving thread would come too late.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Status(StrEnum):
-    """Where an instruction is, and what it waits for."""
+    """The state of an instruction."""
 
     WAITING = "WAITING"  # admitted; waits for edges, or for metas
     READY = "READY"  # waits for memory, or for room on its stream
@@ -30,7 +30,7 @@ class Status(StrEnum):
 
 
 class Event(StrEnum):
-    """What has happened to an instruction."""
+    """An event in the life of an instruction."""
 
     SATISFIED = "its edges are satisfied for dispatch"
     DOOMED = "it has an error, and no stream has it"

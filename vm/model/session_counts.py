@@ -1,4 +1,4 @@
-"""What a session has caused, in numbers."""
+"""Counts of a session: its errors, transfers and evictions."""
 
 from __future__ import annotations
 

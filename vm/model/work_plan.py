@@ -1,4 +1,4 @@
-"""An instruction's work, as far as it is known beforehand: of a call (`Plan`), of a segment (`SegmentPlan`)."""
+"""The facts about an instruction's work that are known beforehand: of a call (`Plan`), of a segment (`SegmentPlan`)."""
 
 from __future__ import annotations
 

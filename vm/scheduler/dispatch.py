@@ -39,8 +39,8 @@ DISK: Final = frozenset((StreamKind.READ, StreamKind.WRITE, StreamKind.SAVE))
 class Dispatcher:
     """Dispatches ready instructions.
 
-    `executed` takes those that the driving thread has run. `endings` and `wanted`: what is due before anything else is
-    dispatched; `wanted` takes what a stuck one lacks.
+    `executed` takes the instructions that the driving thread has run. `endings` and `wanted`: if one of them is not
+    empty, nothing more is dispatched before the driver has handled it; `wanted` takes the needs of stuck instructions.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ def choose_stream(instruction: Instruction) -> Stream | None:
 
 
 def is_ordered(source: Stream | None, stream: Stream | None) -> bool:
-    """Does a stream come behind what another one has, without the host?"""
+    """Whether events of the device order one stream behind another, without the host."""
     return source is stream or bool(stream and stream.events and source and source.events)
 
 

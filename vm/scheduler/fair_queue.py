@@ -61,7 +61,7 @@ def has_room(queue: SessionQueue) -> bool:
 
 
 def enter(queue: SessionQueue, instruction: Instruction) -> None:
-    """Count an instruction that the queue's stream gets."""
+    """Count an instruction that is handed to the queue's stream."""
     instruction.queue = queue
     queue.stream.queued += 1
     queue.queued += 1

@@ -25,8 +25,11 @@ from .wanted import Wanted
 
 
 class PendingMetas:
-    """Resolves metas. `failed` takes instructions whose operands do not fit, `ready` those that may be dispatched,
-    `wanted` what their results lack of their session's share."""
+    """Resolves metas.
+
+    `failed` takes the instructions whose operands do not fit, `ready` those that may be dispatched, and `wanted` the
+    needs of results that exceed their session's share.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class PendingMetas:
         self._resolve_all([(tensor, meta)])
 
     def resolve_wanting(self, instruction: Instruction) -> None:
-        """Its session's values leave for the results of an instruction, as far as they may: resolve those."""
+        """Resolve the metas of an instruction's results, once its session's share has as much room as possible."""
         instruction.pending -= 1
         self._resolve_all(self._resolve_instruction(instruction, asked=True))
 
@@ -89,7 +92,7 @@ class PendingMetas:
         return resolved
 
     def _check_sizes(self, instruction: Instruction, metas: Iterable[Meta | None], *, asked: bool) -> bool:
-        """For sizes that depend on data: as `check_quotas`, and DeviceMemoryError if their device is not that large."""
+        """`check_quotas` for results of a new size; DeviceMemoryError if they are larger than their device."""
         if instruction.plan is None:
             return True
         made = zip(instruction.outputs, metas, strict=True)
@@ -100,10 +103,10 @@ class PendingMetas:
         return self.check_quotas(instruction, nbytes, nbytes + most_of(instruction), asked=asked)
 
     def check_quotas(self, instruction: Instruction, nbytes: int, share: int, *, asked: bool) -> bool:
-        """QuotaError if a session may not have so many bytes more, or not so large a `share` more of their device.
+        """QuotaError if more bytes exceed the session's quota, or a larger `share` of the device its ceiling.
 
-        Its values leave for the share, as they do at admission: False where that is wanted first. Then this is `asked`
-        again.
+        The session's values are evicted to keep within the share, as at admission: False if that has to happen first.
+        The second call, with `asked`, follows.
         """
         account, device = instruction.session.account, instruction.device
         check_bytes(instruction.session, nbytes)

@@ -77,7 +77,7 @@ def adopt_one(instruction: Instruction, binding: Binding, array: Any, nbytes: in
 
 
 def fail_next_result(instruction: Instruction, holders: str) -> None:
-    """The next result fails, since it does not fit. `holders`: as for `out_of_memory`."""
+    """Fail the next result, since it does not fit. `holders`: as for `out_of_memory`."""
     binding, _, nbytes = next(results_to_come(instruction))
     backend = binding.copy.device.backend
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"

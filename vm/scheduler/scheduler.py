@@ -6,10 +6,10 @@
 
 Its `dispatcher` hands ready instructions to streams.
 
-What the end of an instruction means is the business of the room that made it, where else values may be that of
-placement, and who hears of an error that of the runtime; all are above. So a step calls none of them, but leaves
-`endings`, `wanted` and `reports` to its driver, and a loop of steps stops where there are endings, or room is wanted.
-The driver (`engine`, `admission`) sees to them before the next step.
+Three things belong to rooms above: the consequences of an instruction's end (to the room that made it), room for its
+memory (to placement), and the report of an error (to the runtime). So the scheduler calls none of these rooms. A step
+leaves `endings`, `wanted` and `reports` to its driver, and a loop of steps stops where there are endings, or room is
+wanted. The driver (`engine`, `admission`) handles them before the next step.
 
 Only the thread that drives the engine calls these methods. Streams append executed instructions to `finished`, a deque,
 from their own threads.
@@ -87,8 +87,8 @@ class Scheduler:
         self.snapshots: dict[Storage, int] = {}  # storage -> sharers that a checkpoint has not read yet
         self.finished: deque[Any] = deque()
         self.bound: list[Copy] = []  # operands of the message that is being admitted, which must not be evicted
-        # For the driver: instructions that have retired or are doomed, each with what is to be done then; what others
-        # lack to go on; and errors, each once, at its origin.
+        # For the driver: instructions that have retired or are doomed, each with its consequence; the needs of
+        # instructions that cannot go on; and errors, each once, at its origin.
         self.endings: deque[tuple[Callable[[Instruction], None], Instruction]] = deque()
         self.wanted: deque[Wanted] = deque()
         self.reports: deque[tuple[VmSession, TensordError]] = deque()
@@ -230,10 +230,10 @@ class Scheduler:
     # -- completion ------------------------------------------------------------------------------------------------
 
     def complete(self, instruction: Instruction, *, asked: bool = False) -> None:
-        """An instruction was executed. Its status is final once its sources' are, and its results have memory.
+        """Complete an executed instruction. Its status is final once its sources' are, and its results have memory.
 
-        Completing one may complete others that were executed before it. A work list, since such chains are long.
-        `asked`: as for `adopt_results`.
+        This may complete instructions that were executed before it: a work list, since such chains are long. `asked`:
+        as for `adopt_results`.
         """
         if self._completing:
             self._executed.append(instruction)
@@ -277,7 +277,7 @@ class Scheduler:
         self.retry(instruction.device)
 
     def go_on(self, instruction: Instruction) -> None:
-        """What an instruction lacked of its session's share it has now, as far as values may leave for that."""
+        """Go on with an instruction, once its session's share has as much room as possible."""
         if instruction.retired or instruction.error is not None:
             return
         if instruction.status is Status.EXECUTED:
@@ -286,8 +286,10 @@ class Scheduler:
             self.metas.resolve_wanting(instruction)
 
     def give_up(self, instruction: Instruction, holders: str) -> None:
-        """What an instruction lacks of memory cannot be had: its next result fails, or all of it where it has not run.
-        `holders`: as for `out_of_memory`."""
+        """Fail an instruction whose memory cannot be provided: its next result, or the whole of it if it has not run.
+
+        `holders`: as for `out_of_memory`.
+        """
         if instruction.status is Status.EXECUTED:
             fail_next_result(instruction, holders)
             self.complete(instruction)
@@ -295,7 +297,7 @@ class Scheduler:
             self.fail_waiting(instruction, out_of_memory(instruction, holders))
 
     def count(self, instruction: Instruction) -> None:
-        """Count an instruction that has its final status."""
+        """Count an instruction whose status is final."""
         opcode, plan = instruction.opcode, instruction.plan
         op = opcode._value_ if plan is None or opcode is not Opcode.CALL else plan.op.name
         times = (instruction.received, instruction.started, instruction.finished)
@@ -430,7 +432,7 @@ class Scheduler:
         self.doom([instruction], instruction.error)
 
     def _end_doomed(self, instruction: Instruction) -> None:
-        """It keeps its place, but those that wait for it are told now, and not when it retires."""
+        """End a doomed instruction for its readers and waiters. It keeps its place until it retires."""
         end = instruction.on_end
         if end is not None and end.at_doom:
             instruction.on_end = None
