@@ -31,7 +31,7 @@ LONGEST_LINE: Final = 1 << 14
 
 
 class Told(Protocol):
-    """What the owner of a child is told, on the loop's thread. `exited` comes last, once."""
+    """The calls to the owner of a child, on the loop's thread. `exited` comes last, once."""
 
     def ready(self) -> None: ...
 

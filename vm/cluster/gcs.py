@@ -36,7 +36,7 @@ VERSION: Final = re.compile(rb'"(ray|python)_version": ?"([\w.+-]{1,40})"')
 
 
 class CallOutcome(StrEnum):
-    """What a call has brought."""
+    """The outcome of a call."""
 
     ADMITTED = "admitted"
     REFUSED = "refused"  # the token is missing or wrong
@@ -80,7 +80,7 @@ def request(authority: str, token: str) -> bytes:
 
 
 def judged(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
-    """What the frames of the other side say."""
+    """The outcome that the reply's frames show."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:
         return GcsReply(CallOutcome.FOREIGN)

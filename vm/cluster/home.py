@@ -45,7 +45,7 @@ class Home:
         return read_public(self.secret.with_suffix(".key")).decode()
 
     def rotate(self) -> None:
-        """Have a new pair from the next start on."""
+        """Let the next start make a new pair of keys."""
         self._new_pair()
 
     def _new_pair(self) -> None:
@@ -56,7 +56,7 @@ class Home:
     # -- who may connect -------------------------------------------------------------------------------------------
 
     def credentials(self) -> ClusterCredentials | None:
-        """Those that were kept here; None if there are none, or they are damaged."""
+        """The credentials in this directory; None if there are none, or they are damaged."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return ClusterCredentials.from_plain(json.loads(self._credentials.read_text()))
         return None

@@ -166,7 +166,7 @@ class Keeper:
         self._heard = self.now()
 
     def look(self) -> None:
-        """Has the daemon's loop turned lately? To be called now and then."""
+        """Whether the daemon's loop has turned lately. Call this now and then."""
         silent = self.now() - self._heard
         if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(DaemonEvent.HUNG):
             self.note(f"supervisor: the daemon has not turned for {silent:.0f} s, and is killed")
@@ -185,7 +185,7 @@ class Keeper:
         self.take(DaemonEvent.EXITED)
 
     def _explained(self, status: int) -> str:
-        """Why a daemon has ended, in its own words: it prints an error of a start in a line of this form."""
+        """The reason for a daemon's end, from the line with the start's error in its output."""
         said = [line for _, line in self.lines if line.startswith(("tensord: ", "supervisor: cannot"))]
         last = said[-1].partition(": ")[2] if said else ""
         return f"{ended_by(status)}{f': {last}' if last else ''}"
@@ -199,7 +199,7 @@ class Keeper:
     # -- what others are told --------------------------------------------------------------------------------------
 
     def described(self, own: dict[str, Any]) -> None:
-        """What the daemon itself says about its entry, once it serves."""
+        """The daemon's own fields of its entry, while it serves."""
         self.devices = list(own["devices"])
         self.values, self.fingerprint = own["values"], own["fingerprint"]
         self.failure = ""
@@ -243,7 +243,7 @@ class Keeper:
 
 
 class _Reports:
-    """What a process tells its keeper, as long as it is the keeper's last one."""
+    """The reports of a process to its keeper, which ignores those of earlier processes."""
 
     def __init__(self, keeper: Keeper, number: int) -> None:
         self._keeper, self._number = keeper, number

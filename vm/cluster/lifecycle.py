@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 
 class DaemonProcessState(StrEnum):
-    """What the daemon's process does, or what is done about it."""
+    """The state of the daemon's process under supervision."""
 
     NEW = "new"  # not started yet
     STARTING = "starting"
@@ -33,7 +33,7 @@ class DaemonProcessState(StrEnum):
 
 
 class DaemonEvent(StrEnum):
-    """What has happened to the daemon, or is wanted of it."""
+    """An event of the daemon, or a request for it."""
 
     STARTED = "started"
     READY = "ready"
@@ -47,7 +47,7 @@ class DaemonEvent(StrEnum):
 
 
 class Action(StrEnum):
-    """What has to be done on entering a state."""
+    """An action on entering a state."""
 
     START = "start"
     REFUSE = "refuse"  # new sessions
@@ -141,7 +141,7 @@ class Lifecycle:
 
     @property
     def failing(self) -> bool:
-        """Has the daemon ended so often in a row that somebody has to look?"""
+        """Whether the daemon has ended so often in a row that an operator has to act."""
         return self.failures >= LOOP
 
     def allows(self, event: DaemonEvent) -> bool:
@@ -161,7 +161,7 @@ class Lifecycle:
         return action
 
     def drain_for(self, seconds: float) -> None:
-        """Have the sessions of the next drain so long to end."""
+        """Set the time for sessions to end in the next drain."""
         self.patience = self.patience._replace(drain=seconds)
 
     def _count(self, before: DaemonProcessState, event: DaemonEvent, now: float) -> None:

@@ -73,14 +73,14 @@ def of_this_machine() -> Locks:
 
 
 class Locks:
-    """What this process has of a machine for as long as it lives: names, each locked by a file in a directory."""
+    """Names that this process holds on a machine for its lifetime. Each is locked by a file in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = private(directory)
         self._held: dict[str, int] = {}
 
     def take(self, name: str) -> bool:
-        """Have the name, unless another process has it."""
+        """Lock a name, unless another process holds it."""
         if name in self._held:
             return True
         descriptor = os.open(self._directory / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -93,7 +93,7 @@ class Locks:
         return True
 
     def is_taken(self, name: str) -> bool:
-        """Has another process the name just now?"""
+        """Whether another process holds the name at this moment."""
         if name in self._held:
             return False
         found = not self.take(name)
@@ -105,7 +105,7 @@ class Locks:
         os.close(self._held.pop(name))
 
     def take_port(self, host: str, port: int) -> bool:
-        """Have a port on which a daemon could listen now."""
+        """Lock a port that is free for a daemon to listen on."""
         name = f"port-{port}"
         if not self.take(name):
             return False

@@ -42,12 +42,12 @@ class Specification:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Specification:
-        """What `to_plain` has made, also where lists have taken the place of tuples."""
+        """The inverse of `to_plain`, which also accepts lists in place of tuples."""
         low, high = plain["ports"]
         return cls(**{**plain, "devices": tuple(plain["devices"]), "ports": (low, high)})
 
     def home(self, node: str) -> Path:
-        """Where a node keeps what outlives its daemons: keys, the count of starts, durable names."""
+        """The directory of a node's permanent files: keys, the count of starts, durable names."""
         base = Path(self.directory).expanduser() if self.directory else state_directory() / "cluster"
         return base / self.cluster / node
 
@@ -56,7 +56,7 @@ class Specification:
         return f"node-{self.cluster}-{node}"
 
     def runtime(self, node: str) -> Path:
-        """Where a node's socket and its configuration lie."""
+        """The directory of a node's socket and configuration."""
         return runtime_directory() / "cluster" / self.cluster / node
 
 

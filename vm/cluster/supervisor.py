@@ -123,7 +123,7 @@ class Supervisor:
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
 
     async def _take_place(self) -> None:
-        """Have the node's directories, which a supervisor has to itself: the one before may be about to end."""
+        """Lock the node's directories for this supervisor; the previous one may be about to end."""
         loop = asyncio.get_running_loop()
         late = loop.time() + PLACE
         while not self._locks.take(self.keeper.wanted.lock(self.node)):
@@ -136,7 +136,7 @@ class Supervisor:
         self.keeper.failure = ""
 
     async def _remembered(self) -> list[Mapping[str, Any]]:
-        """What the others know of this node."""
+        """The other supervisors' knowledge of this node."""
         try:
             others = await self._peers.names() - {self.node}
         except PeerLost:
@@ -146,7 +146,7 @@ class Supervisor:
         return [one for one in found if isinstance(one, Mapping)]
 
     async def _again(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Do something for ever. Whatever goes wrong is tried again after a pause, and told if it was not expected."""
+        """Repeat an action for ever, also after errors, with a pause. Unexpected errors are reported."""
         while True:
             try:
                 await task()
@@ -330,7 +330,7 @@ class Supervisor:
         return [one for one in self.keeper.lines if one[0] > after]
 
     def wish(self, event: DaemonEvent) -> None:
-        """Do what an operator wants of the daemon; MetadataError if that is not possible now."""
+        """Carry out an operator's request for the daemon; MetadataError if the request is not possible now."""
         try:
             self.keeper.take(event)
         except IllegalStep:

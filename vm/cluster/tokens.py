@@ -73,7 +73,7 @@ def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, st
 
 
 def _counted(name: str, version: str) -> str:
-    """What has to be the same of a version."""
+    """The part of a version that has to be equal."""
     return version.rpartition(".")[0] if name == "python" else version
 
 

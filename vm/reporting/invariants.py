@@ -188,7 +188,7 @@ def needs_are_of_live_instructions(census: Census) -> Iterator[str]:
 
 
 def wrong_behind(device: DeviceState, author: VmSession, theirs: Needs) -> Iterator[str]:
-    """What is wrong with what a session's instructions expect that wait for other nodes."""
+    """The contradictions in a session's list of instructions that wait for other nodes."""
     order = [one.admitted for one in theirs.needs]
     if not order:
         yield f"{device.name} expects nothing behind nodes for session {author.id}"

@@ -167,7 +167,7 @@ def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
 
 
 def _durable(engine: Engine) -> dict[str, Any] | None:
-    """Where durable names are kept, and why they are not on the disk as they are; None where none are kept."""
+    """The place of durable names, and why the disk is not up to date; None for a machine without durable names."""
     kept = engine.admission.durable.checkpoints
     return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
 
@@ -255,7 +255,7 @@ def _invariants(asked: QuestionContext) -> dict[str, Any]:
 
 
 def _detail(asked: QuestionContext, every: object, everywhere: object = False) -> int:
-    """Have one of so many runs timed call by call, of this session or of all as long as it lives; 0: none."""
+    """Time one of `every` runs call by call, of this session or, as long as it lives, of all sessions; 0: none."""
     engine, session, _ = asked
     found = natural("every", every)
     if not engine.ring.enabled:
@@ -282,14 +282,14 @@ def _join(asked: QuestionContext, rows: object, token: object) -> int:
 
 
 def _drain(asked: QuestionContext) -> None:
-    """Have the daemon take no new sessions. Those that are open go on."""
+    """Refuse new sessions of the daemon. Open sessions go on."""
     if asked.about.drain is None or not asked.session.files.may_store:
         raise ProtocolError("a daemon is drained by its own user alone, over ipc")
     asked.about.drain()
 
 
 def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
-    """Have messages and values of sessions recorded, of all for none: from the next batch on, with what is there."""
+    """Record messages and values of the given sessions, or of all, from the next batch on, with their present state."""
     engine, session, _ = asked
     if not isinstance(sessions, list | tuple):
         raise ProtocolError("the sessions to be recorded are a list of their numbers")

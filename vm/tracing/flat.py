@@ -49,7 +49,7 @@ Metas: TypeAlias = tuple[MetaRecord, ...]
 
 
 class SourceLocation(NamedTuple):
-    """Where an instruction was issued: the user's line, "" if unknown, and the names of the open spans."""
+    """The place that issued an instruction: the user's line, "" if unknown, and the names of the open spans."""
 
     line: str = ""
     span: tuple[str, ...] = ()

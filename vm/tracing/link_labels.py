@@ -18,7 +18,7 @@ LABEL: Final = re.compile(rf"({SEND}|{OFFER}|{RECV}) (.*) #([0-9a-f]{{32}})")
 
 
 class LinkLabel(NamedTuple):
-    """What a label says: what is done, with which node, for the transfer with which number."""
+    """The contents of a label: the action, the other node, and the number of the transfer."""
 
     doing: str
     node: str
@@ -34,7 +34,7 @@ class LinkLabel(NamedTuple):
 
 
 def read_label(label: str) -> LinkLabel | None:
-    """What a label says; None if it is none of these."""
+    """The contents of a label; None if it is not a label between nodes."""
     found = LABEL.fullmatch(label)
     return None if found is None else LinkLabel(found[1], found[2], bytes.fromhex(found[3]))
 

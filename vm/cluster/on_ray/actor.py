@@ -67,7 +67,7 @@ class RayPeers:
 
 
 class SupervisorActor:
-    """What Ray makes an actor of, one for each node."""
+    """The actor of Ray, one for each node."""
 
     def __init__(
         self,

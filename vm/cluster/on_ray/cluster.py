@@ -55,7 +55,7 @@ def connected(address: str, namespace: str) -> Iterator[None]:
 
 
 def silence() -> None:
-    """Have Ray print nothing of what happens on the cluster meanwhile: it would stand amid a command's output."""
+    """Keep Ray from printing events of the cluster into a command's output."""
     with suppress(ImportError):  # a detail of Ray's, without which there is only more to read
         from ray._private import worker
 
@@ -134,7 +134,7 @@ def _answer(reference: Any) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """Why a supervisor has not answered, in a few words."""
+    """A short reason why a supervisor has not answered."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, TensordError):
         return cause.message

@@ -176,7 +176,7 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
 
 
 def _introduce(handles: Mapping[str, Any]) -> None:
-    """Have every supervisor look which others there are."""
+    """Let every supervisor look for the other ones."""
     answers({node: one.met.remote() for node, one in handles.items()})
 
 
@@ -206,7 +206,7 @@ def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
 
 
 def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> list[str]:
-    """Have these nodes take no new sessions; end each once its sessions have ended, or after so many seconds."""
+    """Let nodes refuse new sessions; end each node when its sessions have ended, or after a time."""
     leaving = chosen(namespace, nodes)
     for node, error in _wish(leaving, DaemonEvent.DRAIN, seconds).items():
         if error:

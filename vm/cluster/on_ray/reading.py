@@ -41,7 +41,7 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
 
 
 def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
-    """What each daemon says of itself; nothing of one that does not answer."""
+    """The status of each daemon; nothing for one that does not answer."""
     found = answers({node: one.status.remote() for node, one in running(namespace).items()})
     return {node: row for node, row in found.items() if not isinstance(row, BaseException)}
 
@@ -62,12 +62,12 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
 
 
 def places(row: Mapping[str, Any]) -> list[str]:
-    """Where others reach a node: as clients, and with values."""
+    """The addresses of a node, for clients and for values from other nodes."""
     return [place for place in (row["address"].removeprefix("tcp://"), row["values"]) if place]
 
 
 def scraped() -> list[str]:
-    """Where Ray offers metrics to Prometheus, HOST:PORT for each of its nodes; none of a Ray that has no agents."""
+    """The addresses at which Ray offers metrics to Prometheus, HOST:PORT for each of its nodes; none without agents."""
     alive = [one for one in ray.nodes() if one["Alive"]]
     return [
         f"{bracketed(one['NodeManagerAddress'])}:{one['MetricsExportPort']}"
@@ -77,7 +77,7 @@ def scraped() -> list[str]:
 
 
 def clocks(namespace: str) -> dict[str, tuple[float, float]]:
-    """How far each node's clock is ahead of this one's, and how sure that is: half of the quickest question's time."""
+    """The lead of each node's clock over this one's, with its error: half of the shortest round trip."""
     return {node: offset(handle) for node, handle in running(namespace).items()}
 
 

@@ -75,8 +75,10 @@ class PoolExtent(NamedTuple):
 
 
 class Walk:
-    """One walk over all pools. `rounding`: bytes that the blocks of buffers have beyond what was asked for, by device;
-    `idle`: arenas that nobody uses."""
+    """One walk over all pools.
+
+    `rounding`: by device, the bytes of buffers' blocks beyond the requested ones. `idle`: unused arenas.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -89,7 +91,7 @@ class Walk:
         self._began = self._state()
 
     def still(self) -> bool:
-        """Has nothing happened since the walk began?"""
+        """Whether nothing has changed since the walk began."""
         return self._state() == self._began
 
     def _state(self) -> tuple[int, ...]:

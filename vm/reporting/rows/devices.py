@@ -74,7 +74,7 @@ def cached(device: DeviceState) -> int:
 
 
 def lost(device: DeviceState) -> str:
-    """Why the device is lost; empty while it works."""
+    """The reason for the loss of the device; "" while it works."""
     error = device.lost or device.backend.lost
     return "" if error is None else str(error) or type(error).__name__
 

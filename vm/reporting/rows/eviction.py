@@ -74,7 +74,7 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
 
 
 def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:
-    """One storage that leaves and comes back: how often, and its maker."""
+    """A storage that was evicted and came back: the number of times, and its maker."""
     session, location = maker_of(storage, where)
     return {
         "names": sorted(names.get(storage, ())),

@@ -27,7 +27,7 @@ EXPORTS: Final = 512  # looked at per slice
 
 
 class MetricsFacts(Protocol):
-    """What the machine knows besides its engine (`questions.MachineFacts`)."""
+    """The machine's facts besides those of its engine (`questions.MachineFacts`)."""
 
     process: MachineProcess
     kernels: str

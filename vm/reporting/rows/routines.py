@@ -69,7 +69,7 @@ def piece_rows(session: VmSession, routine: SessionProgram, *, source: bool) -> 
 
 
 def piece_row(session: VmSession, routine: SessionProgram, piece: range, *, source: bool) -> dict[str, Any]:
-    """One piece: a segment, or a step that runs by itself."""
+    """The row of a piece: a segment, or a single step."""
     segment = routine.segments.get(piece.start)
     row: dict[str, Any] = {"first": piece.start, "last": piece.stop - 1, "how": "op by op", "op": ""}
     if isinstance(segment, CompiledSegment):
@@ -135,7 +135,7 @@ def tell_what_is_apart(program: Program, recipe: Recipe, found: list[list[str]])
 
 
 def reason_outside(program: Program, value: int) -> str:
-    """Why a value is a tensor on a device."""
+    """The reason why a value is a tensor on a device."""
     if value < len(program.parameters):
         return "a parameter"
     if value < program.inputs:

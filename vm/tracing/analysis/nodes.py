@@ -45,8 +45,10 @@ class NodesTrace(Trace):
 
 
 class Numbers(NamedTuple):
-    """What is added to the numbers of a node: of instructions, sessions, copies, routines; and to its times. `ticks`:
-    by what they are replaced."""
+    """The offsets of a node's numbers, of instructions, sessions, copies and routines, and of its times.
+
+    `ticks`: their new values.
+    """
 
     instructions: int
     sessions: int
@@ -57,7 +59,7 @@ class Numbers(NamedTuple):
 
 
 def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> NodesTrace:
-    """One trace of those of the nodes, the first of which has the clock."""
+    """One trace from the traces of several nodes, on the clock of the first."""
     counts = steps_of(traces.values())
     later = shift(traces, clocks)
     shifts = [later - clocks[node].ahead for node in traces]
@@ -99,7 +101,7 @@ def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> Node
 
 
 def steps_of(traces: Iterable[Trace]) -> list[int]:
-    """How far the numbers of two nodes are apart: of instructions, sessions, copies and routines."""
+    """The distance between the numbers of two nodes: of instructions, sessions, copies and routines."""
     highest = [0, 0, 0, 0]
     for trace in traces:
         for record in trace.records:
@@ -114,7 +116,7 @@ def steps_of(traces: Iterable[Trace]) -> list[int]:
 
 
 def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
-    """What is added to all times, so that each is above 0, which stands for none."""
+    """The offset of all times that makes each of them positive, since 0 stands for none."""
     first = min(
         (
             time - clocks[node].ahead

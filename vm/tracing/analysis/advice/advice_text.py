@@ -15,7 +15,7 @@ _LINES_SHOWN: Final = 4
 
 
 class Words(NamedTuple):
-    """What a rule says: in a few words, in a sentence about one finding, and what to do."""
+    """The texts of a rule: a title, a sentence about a finding, and a remedy."""
 
     title: str
     told: str
@@ -83,12 +83,12 @@ RULES: Final[Mapping[str, Words]] = {
 
 
 def told(finding: Finding) -> str:
-    """What was found, in a sentence."""
+    """A sentence with the observation."""
     return RULES[finding.rule].told.format_map(_facts(finding))
 
 
 def todo(finding: Finding) -> str:
-    """What to do about it."""
+    """The remedy."""
     return RULES[finding.rule].todo.format_map(_facts(finding))
 
 
@@ -120,12 +120,12 @@ def to_text(advice: Advice) -> str:
 
 
 def head(advice: Advice) -> str:
-    """How many findings there are."""
+    """A line with the number of findings."""
     return f"{plural(len(advice.findings), 'finding')} in {duration(advice.length)}"
 
 
 def minor(advice: Advice) -> str:
-    """How many findings are left out; empty if none is."""
+    """A line with the number of omitted findings; "" if none is omitted."""
     return f"{plural(advice.minor, 'finding')} that cost less than {1 / MINOR:.1%} left out" if advice.minor else ""
 
 

@@ -31,8 +31,11 @@ class CostlyLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to mend. `rule`: its kind, a key of `advice_text.RULES`. `cost`: nanoseconds; `count`: how often;
-    `nbytes`: bytes that it is about. `lines`: the costliest first. `instructions`: the ids of what it is about."""
+    """One avoidable cost.
+
+    `rule`: its kind, a key of `advice_text.RULES`. `cost`: nanoseconds. `count`: the number of occurrences. `nbytes`:
+    their bytes. `lines`: the costliest first. `instructions`: the ids of the instructions.
+    """
 
     rule: str
     cost: int
@@ -102,7 +105,7 @@ class Evidence:
 
 
 def is_asked(record: Record) -> bool:
-    """Is it a transfer that the program asked for, by an operand or by `to_device`?"""
+    """Whether the program requested the transfer, by an operand or by `to_device`."""
     return record.opcode == Opcode.TRANSFER and not record.op.startswith(FORCED)
 
 
@@ -111,7 +114,7 @@ def is_upload(record: Record) -> bool:
 
 
 def is_fetch(record: Record) -> bool:
-    """Does it bring a value into the program?"""
+    """Whether the instruction brings a value into the program."""
     return record.op == "fetch"
 
 

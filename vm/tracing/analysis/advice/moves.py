@@ -59,7 +59,7 @@ def _trips(evidence: Evidence) -> Iterator[tuple[Record, Record]]:
 
 
 def _follow(record: Record, trails: dict[int, Trail]) -> None:
-    """What is computed from a value that came here is of its trail."""
+    """Add to a value's trail the results that are computed from the value here."""
     trail = next((trails[copy] for copy in read_by(record) if copy in trails), None)
     for copy in written_by(record):
         if trail is None:
@@ -80,7 +80,7 @@ def through_the_host(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _replaced(evidence: Evidence) -> Iterator[tuple[Record, Record, Record]]:
-    """What is read from a device, and the upload that follows: the transfer to the host, the fetch, the upload."""
+    """A read from a device and the upload that follows: the transfer to the host, the fetch, the upload."""
     moved: dict[int, Record] = {}
     fetched: dict[tuple[int, str, tuple[MetaRecord, ...]], tuple[Record, Record]] = {}
     for record in evidence.records:

@@ -38,7 +38,7 @@ def waits_in_the_middle(evidence: Evidence) -> Iterator[Finding]:
 
 
 def waits(record: Record) -> bool:
-    """Does the program wait for it?"""
+    """Whether the program waits for the instruction."""
     return is_fetch(record) or record.opcode in {Opcode.WAIT, Opcode.BARRIER}
 
 

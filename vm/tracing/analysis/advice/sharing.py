@@ -39,7 +39,7 @@ def _on_stream(records: Sequence[Record]) -> Iterator[Finding]:
 
 
 def means(records: Sequence[Record]) -> dict[int, float]:
-    """How long an instruction of each session ran on average."""
+    """The mean running time of each session's instructions."""
     total: Counter[int] = Counter()
     count: Counter[int] = Counter()
     for record in records:
@@ -72,7 +72,7 @@ def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
 
 
 def _events(records: Sequence[Record]) -> Iterator[tuple[int, bool, bool, Record]]:
-    """When each becomes ready, starts and ends: the time, is it ready, does it start."""
+    """The times at which instructions become ready, start and end, each with two flags: ready, started."""
     for record in records:
         if "memory" not in record.held:
             yield min(record.ready or record.started, record.started), True, False, record

@@ -41,7 +41,7 @@ def small_ops_that_repeat(evidence: Evidence) -> Iterator[Finding]:
 
 
 def repeats(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
-    """Where a row of keys repeats, `OFTEN` or more times: its begin, its end, and the length of the row."""
+    """The places at which a sequence of keys repeats `OFTEN` or more times: begin, end, and length of the sequence."""
     last: dict[Hashable, int] = {}
     begin = length = done = 0
     for place, key in enumerate((*keys, None)):

@@ -131,12 +131,12 @@ class LaunchProgress:
 
 
 def is_fence(record: Record) -> bool:
-    """Does it end when its device has got to a launch? A value that is read in the order of its device does so, too."""
+    """Whether the instruction ends when its device has reached a launch, as a read in the device's order does."""
     return record.launch > 0 and not traits_of(record.opcode).computes
 
 
 def is_barrier(record: Record) -> bool:
-    """Does the instruction wait for every earlier one of its session?"""
+    """Whether the instruction waits for every earlier one of its session."""
     return traits_of(record.opcode).covers_session
 
 

@@ -129,7 +129,7 @@ class _Machine:
         return op.rows((self._meta(step.operands[0]),), dict(step.attributes)) > 0
 
     def _operands(self, call: CallRecord) -> Iterator[str]:
-        """Is it given what its steps read, and does it give what others need?"""
+        """Check that a call gets the values that its steps read, and makes those that others need."""
         steps = [self.program.steps[n] for n in call.steps]
         given, made = [value for value, _ in call.takes], [value for value, _ in call.gives]
         if call.op == FILL:
@@ -151,13 +151,13 @@ class _Machine:
                 yield f"it gives {_names(made)}, but the step makes {_names(_made_by(steps[0]))}"
 
     def _is_needed(self, value: int, inside: frozenset[int]) -> bool:
-        """Does anything but these steps need a value?"""
+        """Whether other steps than these need a value."""
         variable = self.program.variables[value]
         is_left = variable < self.program.inputs and value == self.last[variable]
         return is_left or value in self.program.results or not self.users.get(value, inside) <= inside
 
     def _given(self, placed: PlacedRecord) -> Iterator[str]:
-        """Does a value that is read lie there?"""
+        """Check that a read value lies at its place."""
         yield from self._given_meta(placed)
         value, place = placed
         if value < 0 or place is None:
@@ -194,7 +194,7 @@ class _Machine:
             yield value, chain
 
     def _fits(self, held: SlotValue, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
-        """Is a place that of a value, where what it is a view of lies?"""
+        """Whether a place is valid for a value; that of a view, in the memory of its base."""
         if not chain:
             return place.offset == held.start and _is_packed(place)
         meta = self._meta(value)
@@ -213,7 +213,7 @@ class _Machine:
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def _target(self, placed: PlacedRecord) -> Iterator[str]:
-        """May the value be written there?"""
+        """Check that a value may be written to its place."""
         value, place = placed
         if place is None:
             return
@@ -229,7 +229,7 @@ class _Machine:
             yield f"%{value} is written over an operand that is read only"
 
     def _overwritten(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
-        """Is what the call reads, or makes besides, still there when it is needed?"""
+        """Check that a result does not destroy a value that the call reads or makes, and that is still needed."""
         value, place = placed
         if place is None:
             return
@@ -241,7 +241,7 @@ class _Machine:
                 yield f"%{value} is written over %{other} while that is read"
 
     def _may_lie_over(self, call: CallRecord, other: int, place: PlaceRecord, where: PlaceRecord) -> bool:
-        """May a result lie exactly over an operand?"""
+        """Whether a result may lie exactly over an operand."""
         if call.op == FILL:
             return False
         steps = [self.program.steps[n] for n in call.steps]
@@ -260,7 +260,7 @@ class _Machine:
     # -- errors, and the end -----------------------------------------------------------------------------------------
 
     def _dependences(self, call: CallRecord) -> Iterator[str]:
-        """Does each result fail with the values that it depends on?"""
+        """Check that each result gets the errors of the values on which it depends."""
         if len(call.depends) != len(call.gives):
             yield "it does not say with what each of its results fails"
             return
@@ -334,7 +334,7 @@ def _extent(place: PlaceRecord) -> tuple[int, int]:
 
 
 def _overlap(start: int, stop: int, other: int, end: int) -> bool:
-    """Do two pieces of memory have a byte in common?"""
+    """Whether two pieces of memory have a byte in common."""
     return max(start, other) < min(stop, end)
 
 

@@ -82,7 +82,7 @@ def verify(trace: Records) -> list[Problem]:
 
 
 def compared(trace: Records) -> int:
-    """How many segments of routines `verify` compares with their programs."""
+    """The number of segments that `verify` compares with their programs."""
     known = {(routine.number, segment.first) for routine in trace.routines.values() for segment in routine.segments}
     return len(known & {record.part[:2] for record in trace.records if record.part is not None})
 

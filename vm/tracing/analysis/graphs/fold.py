@@ -84,7 +84,7 @@ def single(graph: Graph, record: Record) -> Node:
 
 
 def took(record: Record) -> str:
-    """How long an instruction ran, if it did."""
+    """The running time of an instruction, if it ran."""
     return duration(ran(record)) if ran(record) else ""
 
 
@@ -172,7 +172,7 @@ def _links(graph: Graph) -> dict[int, int]:
 
 
 def _alike(one: Record, other: Record) -> bool:
-    """May both be in one chain?"""
+    """Whether two instructions may be in one chain."""
     same = one.device == other.device and sessions_of(one) == sessions_of(other)
     return same and one.status == other.status == "DONE"
 

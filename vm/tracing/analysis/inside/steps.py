@@ -203,7 +203,7 @@ def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
 
 
 def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
-    """Where the value of each step lies, for people."""
+    """The place of each step's value in memory, for people."""
     found: dict[int, str] = {}
     for call in segment.calls:
         if call.op != FILL:

@@ -119,8 +119,10 @@ def _advice(one: Finding) -> Row:
 
 
 def explanations(trace: Records, graph: Graph) -> dict[str, str]:
-    """Why the live, the failed, and those that waited longest took as long as they did, by id; as many as `STEPS`
-    allow, since each may have a path through the whole trace."""
+    """Explanations of live and failed instructions and of those with the longest waits, by id.
+
+    `STEPS` bounds their number, since each may contain a path through the whole trace.
+    """
     met: dict[int, list[Dependence]] = defaultdict(list)
     for edge in graph.edges:
         if edge.mark is Mark.MET:

@@ -19,7 +19,7 @@ _SAME: Final = frozenset({"collective", "access", "release", "barrier"})
 
 
 def kind_of(record: Record) -> str:
-    """How the page draws an instruction."""
+    """The kind of an instruction in the page's drawing."""
     if record.opcode == Opcode.TRANSFER and record.op.startswith(FORCED):
         return "eviction"
     category = traits_of(record.opcode).category

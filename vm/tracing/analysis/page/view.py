@@ -55,7 +55,7 @@ def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> 
 
 
 def live_view(trace: Records, source: str, origin: int, known: DaemonState) -> Row:
-    """What has been new of a daemon since the last view. `origin`: of the first one."""
+    """The news of a daemon since the last view. `origin`: of the first view."""
     shown = on_devices(trace)
     tables = PageTables(origin)
     records = rows_of(tables, shown.records, ())

@@ -28,7 +28,7 @@ _POLICY: Final = re.compile(r'(http-equiv="Content-Security-Policy" content=)"[^
 
 
 def is_page(path: str | Path) -> bool:
-    """Is a file of this name a page?"""
+    """Whether a file of this name is a page."""
     return Path(path).suffix.lower() in {".html", ".htm"}
 
 

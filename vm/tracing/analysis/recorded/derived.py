@@ -50,7 +50,7 @@ def meta_text(meta: MetaRecord) -> str:
 
 
 def elements(meta: MetaRecord) -> int:
-    """How many; 0 for scalars and metas that were not known."""
+    """The number of elements; 0 for scalars and unknown metas."""
     return 0 if meta.shape is None else math.prod(meta.shape)
 
 

@@ -42,7 +42,7 @@ class Filter:
         return tuple(record for record in found if record.id in slowest)
 
     def may_have_made(self, op: str, session: int, location: str) -> bool:
-        """Does what is known of something's maker match? Not if the filter asks for more than that."""
+        """Whether the known facts about a maker match the filter; False if the filter needs more facts."""
         return not self.span and self.slowest is None and self._fits((op,), (session,), location)
 
     def _matches(self, record: Record) -> bool:

@@ -32,7 +32,7 @@ class StreamOrder:
         return list(self._streams.values())
 
     def ended(self, record: Record) -> int:
-        """When `record` released its successors; if it has not, when the trace was taken."""
+        """The time at which `record` released its successors, or the time of the trace if it has not."""
         return self._ends.get(record.id, self.until)
 
     def before(self, record: Record) -> Record | None:
@@ -55,12 +55,12 @@ class StreamOrder:
 
 
 def is_live(record: Record) -> bool:
-    """May others still have to wait for the instruction?"""
+    """Whether other instructions may still have to wait for this one."""
     return not record.finished and not record.erased
 
 
 def _ends(trace: Records, until: int) -> dict[int, int]:
-    """When instructions released their successors. A skipped one, which never ran, did so when its last source did."""
+    """The times at which instructions released their successors; for a skipped one, the end of its last source."""
     ends: dict[int, int] = {}
     for record in trace.records:
         if record.finished:

@@ -34,7 +34,7 @@ def label(record: Record, until: int = 0) -> list[str]:
 
 
 def is_running(record: Record) -> bool:
-    """Was the instruction executing when the trace was taken?"""
+    """Whether the instruction was executing when the trace was taken."""
     return record.status == "DISPATCHED" and bool(record.started) and not record.finished and not record.erased
 
 

@@ -17,7 +17,7 @@ MOVING: Final = frozenset({"transfer", "collective", "link"})
 
 
 def moves(record: Record) -> bool:
-    """Does it move bytes, and has it ended?"""
+    """Whether the instruction moves bytes and has ended."""
     return traits_of(record.opcode).category in MOVING and bool(record.started and record.finished)
 
 

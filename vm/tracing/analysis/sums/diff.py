@@ -31,23 +31,23 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """Is it "new", "gone", or in "both"?"""
+        """Whether the traces have it: "new", "gone", or "both"."""
         return "new" if not self.before.count else "gone" if not self.after.count else "both"
 
     @property
     def slower(self) -> float:
-        """How much longer all calls took since one takes longer, in nanoseconds; 0 if either trace has none."""
+        """The additional time of all calls because each takes longer, in nanoseconds; 0 if a trace has none of them."""
         before, after = self.before, self.after
         return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
 
     @property
     def more(self) -> float:
-        """How much longer all of it took since there were more calls. With `slower` this is the whole difference."""
+        """The additional time because there are more calls. Together with `slower` this is the whole difference."""
         return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
 
     @property
     def moved(self) -> int:
-        """How many bytes more it moved."""
+        """The additional bytes that were moved."""
         return self.after.moved - self.before.moved
 
 
@@ -80,12 +80,12 @@ def ops_of(records: Iterable[Record]) -> Ops:
 
 
 def is_shown(record: Record) -> bool:
-    """Is it anything but a release?"""
+    """Whether the instruction is shown: any but a release."""
     return traits_of(record.opcode).category != "release"
 
 
 def key_of(record: Record) -> Key:
-    """What its sums are by."""
+    """The key of an instruction's sums."""
     return _LINE.sub("*", kind_of(record)), record.location
 
 

@@ -85,7 +85,7 @@ HOLDERS: dict[str, Callable[[Stay], str]] = {
 
 
 def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
-    """How a copy that stands at the peak is named. Spans of a loop have one name."""
+    """The name of a copy at the peak. Spans of a loop have one name."""
     if by != "span":
         return HOLDERS[by]
     names = names_of(stay.span for stay in device.standing)

@@ -38,7 +38,7 @@ def _function(frame: str) -> str:
 
 
 def place_of(location: str) -> tuple[tuple[int, ...], str]:
-    """Where the location lies among those of its function: its lines, those of a notebook by cell."""
+    """The place of a location among those of its function: its lines, or those of a notebook by cell."""
     found = (_FRAME.fullmatch(frame) for frame in location.split(_FRAMES))
     return tuple([int(n) for one in found if one for n in (*_CELL.findall(one["file"]), one["line"])]), location
 

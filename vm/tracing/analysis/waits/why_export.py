@@ -55,7 +55,7 @@ def to_text(explanation: Explanation) -> str:
 
 
 def launch_line(record: Record) -> Iterator[str]:
-    """Who carries out a launch of a collective, and with which nodes."""
+    """A line about a collective's launch: the library, and the other nodes."""
     if record.opcode == Opcode.LAUNCH:
         ways, ranks = record.op.partition(" #")[0].rsplit(" of ", 1)
         others = launch_nodes(record.op)
