@@ -103,9 +103,9 @@ def _declared(kind: type[Any]) -> Declared:
 
 
 def _default(field: Field[Any], declared: Sequence[Any]) -> str:
-    told = next((each for each in declared if isinstance(each, str)), None)
-    if told is not None:
-        return told
+    text = next((each for each in declared if isinstance(each, str)), None)
+    if text is not None:
+        return text
     value = field.default
     if value is MISSING:
         raise TypeError(f"the default of {field.name} depends on the machine: say in words what it is")

@@ -44,7 +44,7 @@ from ..streams.links.link import Links
 from ..streams.links.link_stream import LinkStream
 from ..streams.stream import Sink
 from .admission.admission import Admission
-from .durability.taking import Told
+from .durability.taking import OnReport
 from .model.device_state import DeviceState, Uses
 from .model.directory import Directory
 from .model.instruction import Instruction
@@ -381,13 +381,13 @@ class Engine:
         with self._step():
             self.scheduler.time_out(instruction)
 
-    def keep_durable(self, told: Told) -> None:
-        """Write the durable names that have changed. `told` gets the report, or the error."""
+    def keep_durable(self, on_report: OnReport) -> None:
+        """Write the durable names that have changed. `on_report` gets the report, or the error."""
         with self._step():
             try:
-                self.admission.durable.checkpoints.keep_durable(self.scheduler.system_session, told)
+                self.admission.durable.checkpoints.keep_durable(self.scheduler.system_session, on_report)
             except TensordError as error:
-                told(None, error)
+                on_report(None, error)
             self.scheduler.bound.clear()
 
     @contextmanager

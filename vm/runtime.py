@@ -72,7 +72,7 @@ class Runtime:
         self.errors_by_type: Counter[str] = Counter()
         self.failures = Failures(time.monotonic)
         self._kept_at = time.monotonic()
-        self._told_of: dict[str, str] = {}  # device, or "durable names" -> its problem as last logged
+        self._problems: dict[str, str] = {}  # device, or "durable names" -> its problem as last logged
         self.may_be_unsaved = True  # durable names may differ from their last written values
         self.node = node
         self.tiers = open_tiers(devices, sink, node)
@@ -177,7 +177,7 @@ class Runtime:
         engine = self.engine
         with self.driving():
             self.may_be_unsaved = bool(engine.live or engine.pending or engine.held)  # else nothing changes them
-            engine.keep_durable(self._told_of_durable)
+            engine.keep_durable(self._report_durable)
         return True
 
     @property
@@ -186,7 +186,7 @@ class Runtime:
         checkpoints = self.engine.admission.durable.checkpoints
         return self.may_be_unsaved and checkpoints.durable is not None and checkpoints.interval > 0
 
-    def _told_of_durable(self, report: Any, error: TensordError | None) -> None:
+    def _report_durable(self, report: Any, error: TensordError | None) -> None:
         self.may_be_unsaved |= error is not None
         late = [] if report is None else sorted(name for name, why in report["failed"].items() if why == NOT_THERE)
         if self._is_news("values that are not there", ", ".join(late)) and late:
@@ -210,7 +210,7 @@ class Runtime:
 
     def _is_news(self, what: str, state: str) -> bool:
         """Note the state of `what`, "" for a good one; return whether it has changed."""
-        before, self._told_of[what] = self._told_of.get(what, ""), state
+        before, self._problems[what] = self._problems.get(what, ""), state
         return state != before
 
     def watch_kernels(self) -> bool:

@@ -46,9 +46,9 @@ def keygen(directory: Path, *, name: str, allow: Path | None) -> None:
     key = read_public(public).decode()
     added = listed is not None and _append(listed, key, name)
     if in_json():
-        told = {"name": name, "public": str(public), "secret": str(secret), "key": key}
+        answer = {"name": name, "public": str(public), "secret": str(secret), "key": key}
         about = {} if listed is None else {"allow": str(listed), "added": added}
-        print_json(told | about)
+        print_json(answer | about)
         return
     click.echo(f"public key: {public}\nsecret key: {secret} (mode 0600; never copy it)")
     if listed is not None:

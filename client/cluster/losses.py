@@ -33,9 +33,9 @@ def tell_losses(cluster: Cluster, core: Core) -> None:
 def lost(cluster: ref[Cluster], node: str, outbox: Outbox, error: TensordError) -> None:
     """The session on a node has ended. Called inside any lock."""
     outbox.lost(error)
-    told = cluster()
-    if told is not None and isinstance(error, NodeLost) and not told.ended.is_set():
-        threading.Thread(target=withdraw, args=(told, node), name="tensord-cluster", daemon=True).start()
+    owner = cluster()
+    if owner is not None and isinstance(error, NodeLost) and not owner.ended.is_set():
+        threading.Thread(target=withdraw, args=(owner, node), name="tensord-cluster", daemon=True).start()
 
 
 def withdraw(cluster: Cluster, node: str) -> None:

@@ -40,7 +40,7 @@ class ClusterSpan:
 
     def join(self, core: Core) -> None:
         """Open the span on that session, too."""
-        self._undo.enter_context(OpenSpan(core.outbox.locations.spans, self.name, told=False))
+        self._undo.enter_context(OpenSpan(core.outbox.locations.spans, self.name, exported=False))
 
     @ends_block
     def __exit__(

@@ -44,7 +44,7 @@ class Checkpointing(FileWriting):
         try:
             report: dict[str, Any] = self._outbox.await_reply(self._reply, limit)
         finally:
-            self._told = self._reply.done
+            self._waited = self._reply.done
         return report
 
     def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
@@ -55,7 +55,7 @@ class Checkpointing(FileWriting):
         try:
             report: dict[str, Any] = yield self._reply
         finally:
-            self._told = self._reply.done
+            self._waited = self._reply.done
         return report
 
     @property

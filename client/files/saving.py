@@ -126,7 +126,7 @@ class Saving(FileWriting):
         return self._outcome()
 
     def _outcome(self) -> Path:
-        self._told = True
+        self._waited = True
         if self._error is not None:
             raise located(self._error.reraisable())
         return self.path

@@ -33,7 +33,7 @@ class FileWriting:
     def __init__(self, outbox: Outbox, reply: Reply) -> None:
         self._outbox = outbox
         self._reply = reply
-        self._told = False  # somebody has waited for it
+        self._waited = False  # somebody has waited for it
 
     @property
     def done(self) -> bool:
@@ -54,7 +54,7 @@ class FileWriting:
 
     def tell_failure(self) -> None:
         """Log a failure if nobody has waited for the write."""
-        if self.error is not None and not self._told:
+        if self.error is not None and not self._waited:
             LOG.warning("%s: %s", self._failure, self.error)
 
     @property
@@ -64,10 +64,10 @@ class FileWriting:
 
     def finish(self) -> None:
         """Wait at the end of the session, and log a failure if nobody has waited for the write."""
-        told = self._told
+        waited = self._waited
         with suppress(TensordError):  # `tell_failure` logs it
             self._await()
-        self._told = told
+        self._waited = waited
         self.tell_failure()
 
     def _await(self) -> None:

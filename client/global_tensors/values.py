@@ -45,9 +45,9 @@ def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
     """The value of parts on several nodes, which are asked concurrently."""
     parts, needed = stable(tensor), sources(tensor._form)
     first = [parts[numbers[0]] for numbers in needed.values()]
-    told = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
+    received = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
     found: dict[Place, NDArray[Any]] = {}
-    for (place, numbers), one in zip(needed.items(), told, strict=True):
+    for (place, numbers), one in zip(needed.items(), received, strict=True):
         found[place] = (yield from replica(parts, numbers, one)) if isinstance(one, TensordError) else one
     learn(tensor)
     return whole(tensor._form, found)
@@ -179,8 +179,8 @@ def ready(tensor: GlobalTensor, timeout: float | None = None) -> Steps[GlobalTen
     """The steps of `wait`, and of `await tensor`."""
     limit = seconds("wait", timeout)
     parts = tensor._living()._parts
-    told = yield from side_by_side((part._core.outbox, ready_part(part, limit)) for part in parts)
-    for part, error in zip(parts, told, strict=True):
+    received = yield from side_by_side((part._core.outbox, ready_part(part, limit)) for part in parts)
+    for part, error in zip(parts, received, strict=True):
         if error is not None:
             raise named(error, part._home) from None
     learn(tensor)

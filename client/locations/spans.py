@@ -66,15 +66,15 @@ class Spans:
 class OpenSpan:
     """A span: open while its block runs, in one context at a time. Of a path of more than 32 names, the first 32 count.
 
-    `bits`: its part of a location, 0 until it has a number. `told`: it is also opened as a span of OpenTelemetry, if
-    those are in use.
+    `bits`: its part of a location, 0 until it has a number. `exported`: it is also opened as a span of OpenTelemetry,
+    if those are in use.
     """
 
-    __slots__ = ("__weakref__", "_opened", "_spans", "_token", "_told", "bits", "name", "path")
+    __slots__ = ("__weakref__", "_exported", "_opened", "_spans", "_token", "bits", "name", "path")
 
-    def __init__(self, spans: Spans, name: str, *, told: bool = True) -> None:
+    def __init__(self, spans: Spans, name: str, *, exported: bool = True) -> None:
         self._spans = spans
-        self._told = told
+        self._exported = exported
         self._opened: TelemetrySpan | None = None
         self._token: Token[OpenSpan | None] | None = None
         self.bits = 0
@@ -92,7 +92,7 @@ class OpenSpan:
                     self.path, self.bits = path, 0
                 self._token = self._spans.current.set(self)
                 SHIELD.hold(self)
-            if self._told and TELEMETRY.tracer is not None:
+            if self._exported and TELEMETRY.tracer is not None:
                 self._opened = begin(path)
         except BaseException:
             self.__exit__(None, None, None)

@@ -181,10 +181,12 @@ def looked_at(
         player.opened = number if apart else 0
         player.take(step)
         player.settle()
-        return None if examination.found is None else told(player, step, *examination.found)
+        return None if examination.found is None else first_difference(player, step, *examination.found)
 
 
-def told(player: Player, step: RecordedMessage, message: Any, operands: Sequence[ComparedOperand]) -> FirstDifference:
+def first_difference(
+    player: Player, step: RecordedMessage, message: Any, operands: Sequence[ComparedOperand]
+) -> FirstDifference:
     """The description of the difference."""
     finding = player.findings[0]
     known = player.sessions[step.session].signatures.get(message.signature) if type(message) is Call else None

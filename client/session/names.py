@@ -115,9 +115,9 @@ def publishing(core: Parts, name: Any, value: Any, *, durable: bool) -> Steps[No
 def looking_up(core: Parts, name: str | Sequence[str], *, snapshot: bool, wait: float | None) -> Steps[Any]:
     given = (name,) if isinstance(name, str) else name
     with hinting(core.hint, MetadataKeyError):
-        asked, told = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
+        asked, answer = yield from core.names.looking_up(given, snapshot=snapshot, wait=wait)
     every = list(dict.fromkeys(one for some in asked.values() for one in some))
-    found = put_together(asked, dict(zip(every, looked_up(core, every, *told), strict=True)))
+    found = put_together(asked, dict(zip(every, looked_up(core, every, *answer), strict=True)))
     return found[0] if isinstance(name, str) else dict(zip(asked, found, strict=True))
 
 

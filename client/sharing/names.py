@@ -35,7 +35,7 @@ AT_ONCE: Final[Any] = AtOnce()
 
 
 # The machine's answer about names: for each, new ids for the tensors, and the records of programs.
-Told: TypeAlias = tuple[list[Any], list[int], list[Any]]
+LookupAnswer: TypeAlias = tuple[list[Any], list[int], list[Any]]
 
 
 class Publishable(NamedTuple):
@@ -69,13 +69,13 @@ class Names:
         with outbox.lock:
             for routine, convention in conventions.items():
                 outbox.messages.append(encode_message(Convention(routine, convention)))
-        told = outbox.tell(lambda request: Publish(names, ids, request, durable))
-        if told is not None:
-            yield told
+        sent = outbox.tell(lambda request: Publish(names, ids, request, durable))
+        if sent is not None:
+            yield sent
 
     def looking_up(
         self, given: Sequence[str], *, snapshot: bool, wait: float | None
-    ) -> Steps[tuple[dict[str, list[str]], Told]]:
+    ) -> Steps[tuple[dict[str, list[str]], LookupAnswer]]:
         """The values of these names, looked up together, as the machine answers; and the machine's names behind each.
         Asks again for `wait` seconds if one is not published yet.
 
@@ -103,20 +103,20 @@ class Names:
 
     def _told_of_all(
         self, names: Sequence[str], deadline: float, *, snapshot: bool
-    ) -> Steps[tuple[dict[str, list[str]], Told]]:
-        """As `_told`, with the parts of global tensors for names that are not published themselves. Asks again if other
-        sessions have published something else meanwhile."""
+    ) -> Steps[tuple[dict[str, list[str]], LookupAnswer]]:
+        """As `_look_up_all`, with the parts of global tensors for names that are not published themselves. Asks again
+        if other sessions have published something else meanwhile."""
         asked = {name: [name] for name in names}
         while True:
             every = tuple(dict.fromkeys(name for some in asked.values() for name in some))
             try:
-                return asked, (yield from self._told(every, deadline, snapshot=snapshot))
+                return asked, (yield from self._look_up_all(every, deadline, snapshot=snapshot))
             except MetadataKeyError:
                 before, asked = asked, behind(names, (yield from self.listing()))
                 if asked == before:
                     raise
 
-    def _told(self, names: Sequence[str], deadline: float, *, snapshot: bool) -> Steps[Told]:
+    def _look_up_all(self, names: Sequence[str], deadline: float, *, snapshot: bool) -> Steps[LookupAnswer]:
         count = len(names)
         while True:
             ids, found = yield from self._asking(names, count, deadline, snapshot=snapshot)
@@ -149,9 +149,9 @@ class Names:
     def unpublishing(self, names: Sequence[str]) -> Steps[None]:
         """Remove names."""
         listed = listed_names(names)
-        told = self._outbox.tell(lambda request: Unpublish(listed, request))
-        if told is not None:
-            yield told
+        sent = self._outbox.tell(lambda request: Unpublish(listed, request))
+        if sent is not None:
+            yield sent
 
     def listing(self) -> Steps[list[str]]:
         """Every published name, sorted."""

@@ -24,7 +24,7 @@ class Reconnection:
         self.tell: Callable[[], None] = do_nothing
         self._link = link
         self._bell = bell
-        self._told = False
+        self._reported = False
         self._away_since = 0.0
         self._retry_at = 0.0
         self._patience = RETRY / 2
@@ -61,8 +61,8 @@ class Reconnection:
 
     def notice(self, *, away: bool) -> None:
         """Report once that the connection is lost and may come back."""
-        told, self._told = self._told, away
-        if away and not told:
+        reported, self._reported = self._reported, away
+        if away and not reported:
             self.tell()
 
 

@@ -57,5 +57,5 @@ def hinting(hint: str, *kinds: type[TensordError]) -> Iterator[None]:
     except kinds as error:
         if not hint:
             raise
-        told = f"{error.message}; {hint}"
-        raise type(error)(told, op=error.op, location=error.location, instruction=error.instruction) from None
+        message = f"{error.message}; {hint}"
+        raise type(error)(message, op=error.op, location=error.location, instruction=error.instruction) from None

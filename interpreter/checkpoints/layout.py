@@ -81,8 +81,8 @@ def is_unfinished(name: str) -> bool:
 
 def what_to_do(error: OSError) -> str:
     """The system's error text for a directory that cannot be opened or made, with advice if there is any."""
-    told = _WHAT_TO_DO.get(error.errno or 0)
-    return f"{error.strerror}; {told}" if told else str(error.strerror)
+    advice = _WHAT_TO_DO.get(error.errno or 0)
+    return f"{error.strerror}; {advice}" if advice else str(error.strerror)
 
 
 def open_directory(path: Path) -> int:

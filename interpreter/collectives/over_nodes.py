@@ -138,5 +138,5 @@ def is_launchable(asked: ResolvedRequest, homes: Sequence[str]) -> bool:
 def digest_of(asked: ResolvedRequest) -> bytes:
     """32 bytes that differ if the nodes were told to compute different things."""
     kind, inputs, *rest = asked.collective
-    told = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)
-    return sha256(repr(told).encode()).digest()
+    described = (str(kind), [meta.plain for meta in inputs], rest, asked.devices, asked.request.library)
+    return sha256(repr(described).encode()).digest()

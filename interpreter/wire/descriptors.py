@@ -46,8 +46,8 @@ def require_descriptors(count: int) -> None:
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
-        told = f"Too many open files: the limit is {descriptor_limit()}; raise it (ulimit -n), or close some"
-        raise OSError(errno.EMFILE, told) from None
+        message = f"Too many open files: the limit is {descriptor_limit()}; raise it (ulimit -n), or close some"
+        raise OSError(errno.EMFILE, message) from None
     finally:
         for descriptor in found:
             os.close(descriptor)

@@ -27,25 +27,25 @@ import numpy as np
 from ...interpreter.errors import KernelError, MetadataError, ProtocolError, TensordError
 from ...interpreter.types.meta import Meta
 from .failures import TransferFailures
-from .link import Array, Into, Told
+from .link import Array, Into, OnEnd
 
 Carry: TypeAlias = Callable[[int, Callable[[], None]], None]  # runs a step that copies this number of bytes
-Call: TypeAlias = tuple[Told, TensordError | None]
+Call: TypeAlias = tuple[OnEnd, TensordError | None]
 
 
 @dataclass(slots=True)
 class LocalHalf:
-    """One half. `told`: the next callback; None while the machine has to act. `array`: of a receiver, its array or
+    """One half. `on_end`: the next callback; None while the machine has to act. `array`: of a receiver, its array or
     merge function, None before the receiver has one."""
 
     meta: Meta
     array: Into
-    told: Told | None
+    on_end: OnEnd | None
 
     def call(self, error: TensordError | None) -> list[Call]:
         """The next call, if one is due."""
-        told, self.told = self.told, None
-        return [] if told is None else [(told, error)]
+        on_end, self.on_end = self.on_end, None
+        return [] if on_end is None else [(on_end, error)]
 
 
 @dataclass(slots=True)
@@ -73,21 +73,21 @@ class Exchange:
         self._open: dict[bytes, Transfer] = {}
         self._failed = TransferFailures()  # for halves that have not begun
 
-    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: OnEnd) -> None:
         self._begin(transfer, LocalHalf(meta, array, done), sends=True)
 
-    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
+    def expect(self, transfer: bytes, meta: Meta, offered: OnEnd) -> None:
         self._begin(transfer, LocalHalf(meta, None, offered), sends=False)
 
-    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: OnEnd) -> None:
         self._begin(transfer, LocalHalf(meta, into, done), sends=False)
 
-    def receive(self, transfer: bytes, array: Array, done: Told) -> None:
+    def receive(self, transfer: bytes, array: Array, done: OnEnd) -> None:
         with self._lock:
             error, found = self._failed.pop(transfer), self._open.get(transfer)
             sender, receiver = (None, None) if found is None else (found.sender, found.receiver)
-            if found is not None and sender is not None and receiver is not None and receiver.told is None:
-                receiver.array, receiver.told, found.copying = array, done, True
+            if found is not None and sender is not None and receiver is not None and receiver.on_end is None:
+                receiver.array, receiver.on_end, found.copying = array, done, True
             elif error is None:
                 error = ProtocolError(f"transfer {transfer.hex()} was not offered")
         if error is not None or sender is None or receiver is None:
@@ -193,5 +193,5 @@ class Exchange:
 
 def make(calls: list[Call]) -> None:
     """Make calls that became due under the lock."""
-    for told, error in calls:
-        told(error)
+    for on_end, error in calls:
+        on_end(error)

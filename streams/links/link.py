@@ -27,7 +27,7 @@ from ...interpreter.errors import TensordError
 from ...interpreter.types.meta import Meta
 
 Array: TypeAlias = Any  # a contiguous NumPy array
-Told: TypeAlias = Callable[[TensordError | None], None]
+OnEnd: TypeAlias = Callable[[TensordError | None], None]
 Merge: TypeAlias = Callable[[int, Array], None]  # takes the index of a piece's first element, and its elements
 Into: TypeAlias = Any  # the destination of a value: an Array, or a Merge
 
@@ -37,20 +37,20 @@ SMALL: Final = 64 << 10  # bytes of a value that may be sent before the receiver
 class NodeLink(Protocol):
     """Carries values between this machine and one other node."""
 
-    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: OnEnd) -> None:
         """Send a value once the peer has memory. `done` is called when the peer has the bytes, or with an error."""
 
     def fail(self, transfer: bytes, error: TensordError) -> None:
         """End the sender's half, offered or not: nothing is sent, and the peer gets the error."""
 
-    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
+    def expect(self, transfer: bytes, meta: Meta, offered: OnEnd) -> None:
         """Call `offered` once the peer offers the value: with None, with the peer's error, or with an error if the
         metas differ."""
 
-    def receive(self, transfer: bytes, array: Array, done: Told) -> None:
+    def receive(self, transfer: bytes, array: Array, done: OnEnd) -> None:
         """Receive the bytes into this writable array. Called once, after `offered`."""
 
-    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: OnEnd) -> None:
         """Receive once the peer offers the value: into an array, or by merging. Pieces are merged in order, from the
         link's own memory, on the thread that brings them. If a piece cannot be merged, the half fails at its end."""
 

@@ -76,7 +76,7 @@ from ..model.tensor import VmTensor
 from ..placement.hints import host_for, leave, prefetch
 from ..placement.residency import Residency
 from ..placement.views import alias, moved
-from ..routines.publishing import published, snapshots, told
+from ..routines.publishing import lookup_answer, published, snapshots
 from ..scheduler.lost_devices import refuse_lost
 from ..scheduler.scheduler import Scheduler
 from .accesses import Accesses
@@ -419,7 +419,7 @@ class Admission:
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             enter(session, id_, tensor)
-        session.reply(request, told(found, tensors, describe), None)
+        session.reply(request, lookup_answer(found, tensors, describe), None)
 
     def unpublish(self, session: VmSession, message: Unpublish) -> None:
         """Remove names."""

@@ -65,15 +65,17 @@ class Durable:
         """Take a checkpoint of published names; without a directory, of the durable names."""
         directory, names, keep, request, location = message
 
-        def told(report: Any, error: TensordError | None) -> None:
+        def on_report(report: Any, error: TensordError | None) -> None:
             session.reply(request, report, error)
 
         try:
             if not directory:
-                self.checkpoints.keep_durable(session, told, location)
+                self.checkpoints.keep_durable(session, on_report, location)
                 return
             refuse_strangers(session, directory)
-            self.checkpoints.take(CheckpointRequest(session, location, told), directory, self.names.behind(names), keep)
+            self.checkpoints.take(
+                CheckpointRequest(session, location, on_report), directory, self.names.behind(names), keep
+            )
         except TensordError as error:
             self.rejection.deny(session, error, request, location, "checkpoint")
 

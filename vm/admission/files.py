@@ -255,7 +255,7 @@ class OpenEnd(InstructionEnd):
         file, header = found
         self.files.opened.add(file)
         self.files.enter(self.session, self.number, file)
-        self.session.reply(self.request, told(header), None)
+        self.session.reply(self.request, header_answer(header), None)
 
 
 class SaveEnd(InstructionEnd):
@@ -283,7 +283,7 @@ def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHead
     return file, describe(file, raw=place[1])
 
 
-def told(header: FileHeader) -> Iterator[list[Any]]:
+def header_answer(header: FileHeader) -> Iterator[list[Any]]:
     """The answer of `look`, in slices: the file's identity, then its entries."""
     yield list(header.identity)
     some: list[Any] = []

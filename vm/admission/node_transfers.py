@@ -31,7 +31,7 @@ from ...interpreter.wire.fields import Role, is_name, is_natural, is_transfer
 from ...interpreter.wire.forms import name_fields
 from ...interpreter.wire.messages import Recv, Send
 from ...interpreter.wire.roles import messages_of, number_of
-from ...streams.links.link import Links, NodeLink, Told
+from ...streams.links.link import Links, NodeLink, OnEnd
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
@@ -65,7 +65,7 @@ class Half:
         self.ended = False
         self._withdraw = withdraw
 
-    def until(self, ended: Told) -> Told:
+    def until(self, ended: OnEnd) -> OnEnd:
         """The callback `ended`, preceded by the end of this half."""
 
         def told(error: TensordError | None) -> None:
@@ -74,7 +74,7 @@ class Half:
 
         return told
 
-    def on_error(self, ended: Told) -> Told:
+    def on_error(self, ended: OnEnd) -> OnEnd:
         """The callback `ended`, preceded by the end of this half if there is an error."""
 
         def told(error: TensordError | None) -> None:
@@ -211,7 +211,7 @@ class NodeTransferHandlers:
         instruction.inputs, instruction.reads = (source,), (source.copy, *piece.tokens)
         instruction.bytes_moved, instruction.limit = meta.nbytes, limit
 
-        def offer(array: Any, ended: Told) -> None:
+        def offer(array: Any, ended: OnEnd) -> None:
             error = instruction.poisoned_operand() or refused_offer(cause.session)
             if error is None:
                 cause.session.offered.add(instruction.id)
@@ -302,7 +302,7 @@ class NodeTransferHandlers:
         second.reads, second.outputs, second.writes = (offered,), (target,), (target.copy,)
         second.bytes_moved, second.limit = meta.nbytes, limits[1]
 
-        def receive(array: Any, ended: Told) -> None:
+        def receive(array: Any, ended: OnEnd) -> None:
             link.receive(half.transfer, array, half.until(ended))
 
         self.admit(second, half, receive, self.received, node)

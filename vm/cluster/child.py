@@ -30,7 +30,7 @@ CHUNK: Final = 1 << 16
 LONGEST_LINE: Final = 1 << 14
 
 
-class Told(Protocol):
+class ChildObserver(Protocol):
     """The calls to the owner of a child, on the loop's thread. `exited` comes last, once."""
 
     def ready(self) -> None: ...
@@ -59,21 +59,21 @@ class DaemonProcess(Protocol):
 class Start(Protocol):
     """Starts a daemon with a configuration file."""
 
-    def __call__(self, config: Path, runtime: Path, watchdog: float, told: Told) -> DaemonProcess: ...
+    def __call__(self, config: Path, runtime: Path, watchdog: float, observer: ChildObserver) -> DaemonProcess: ...
 
 
-def start_daemon(config: Path, runtime: Path, watchdog: float, told: Told) -> Child:
+def start_daemon(config: Path, runtime: Path, watchdog: float, observer: ChildObserver) -> Child:
     """`tensord serve` in a process of its own."""
     command = [sys.executable, "-m", "tensord.client.cli", "serve", "--config", str(config)]
-    return Child(command, runtime / "notify", watchdog, told)
+    return Child(command, runtime / "notify", watchdog, observer)
 
 
 class Child:
     """A process bound to this one. OSError if it cannot be started."""
 
-    def __init__(self, command: Sequence[str], notify: Path, watchdog: float, told: Told) -> None:
+    def __init__(self, command: Sequence[str], notify: Path, watchdog: float, observer: ChildObserver) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told = told
+        self._observer = observer
         self._rest = b""  # of a line that is not complete
         self._notify = notify
         self._socket = bound_socket(notify)
@@ -116,12 +116,12 @@ class Child:
 
     def _notified(self) -> None:
         with suppress(BlockingIOError):
-            while told := self._socket.recv(4096):
-                lines = told.split(b"\n")
+            while received := self._socket.recv(4096):
+                lines = received.split(b"\n")
                 if b"READY=1" in lines:
-                    self._told.ready()
+                    self._observer.ready()
                 if b"READY=1" in lines or b"WATCHDOG=1" in lines:
-                    self._told.alive()
+                    self._observer.alive()
 
     def _read(self) -> bool:
         """Pass complete lines on. False if there is nothing more to read now."""
@@ -137,7 +137,7 @@ class Child:
             lines, rest = [*lines, rest], b""
         self._rest = rest
         for line in lines:
-            self._told.printed(line.decode(errors="replace"))
+            self._observer.printed(line.decode(errors="replace"))
         return True
 
     def _ended(self) -> None:
@@ -146,10 +146,10 @@ class Child:
         while self._read():
             pass
         if self._rest:
-            self._told.printed(self._rest.decode(errors="replace"))
+            self._observer.printed(self._rest.decode(errors="replace"))
         status = self._process.wait()  # does not wait: it has ended
         self._close()
-        self._told.exited(status)
+        self._observer.exited(status)
 
     def _close(self) -> None:
         for descriptor in (self._pidfd, self._socket, self._output):

@@ -204,7 +204,7 @@ class Supervisor:
 
     async def _tell(self) -> None:
         """Keep the daemon's table as it is here."""
-        told: tuple[int, int, int] | None = None
+        reported: tuple[int, int, int] | None = None
         while True:
             seen = self._news.version
             serves = self.keeper.state in (DaemonProcessState.SERVING, DaemonProcessState.DRAINING)
@@ -212,9 +212,9 @@ class Supervisor:
                 await self._describe()
                 continue
             now = (self.keeper.incarnation, self.members.version, self.credentials.version)
-            if serves and told != now:
+            if serves and reported != now:
                 await self.asked("join", [dict(one) for one in self.members.table()], self.credentials.token)
-                told = now
+                reported = now
                 continue
             await self._news.after(seen)
 

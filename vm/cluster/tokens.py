@@ -68,8 +68,8 @@ def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, st
         if _counted(name, version) != _counted(name, here[name])
     ]
     if differ:
-        told = ", ".join(differ)
-        raise ClusterError(f"the Ray cluster at {address} has other versions: {told}; install the same here")
+        differences = ", ".join(differ)
+        raise ClusterError(f"the Ray cluster at {address} has other versions: {differences}; install the same here")
 
 
 def _counted(name: str, version: str) -> str:

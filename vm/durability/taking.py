@@ -46,15 +46,15 @@ NOT_KEPT: Final = (
 )
 NOT_THERE: Final = "its value is not computed yet, or has failed"
 Publish = Callable[[VmSession, Sequence[str], Sequence[Published[VmTensor]]], object]
-Told = Callable[[Any, TensordError | None], None]
+OnReport = Callable[[Any, TensordError | None], None]
 
 
 class CheckpointRequest(NamedTuple):
-    """A request for a checkpoint: its session and location, and `told`, which gets the report, or an error."""
+    """A request for a checkpoint: its session and location, and `on_report`, which gets the report, or an error."""
 
     session: VmSession
     location: int
-    told: Told
+    on_report: OnReport
 
 
 class CheckpointReading(NamedTuple):
@@ -96,7 +96,7 @@ class Checkpoints:
         if self.durable is not None:
             self.targets.of(self.durable).open()
 
-    def keep_durable(self, session: VmSession, told: Told, location: int = 0) -> None:
+    def keep_durable(self, session: VmSession, on_report: OnReport, location: int = 0) -> None:
         """Write the durable names that have changed; if they are being written already, once more afterwards.
 
         ProtocolError if the machine keeps no durable names.
@@ -104,18 +104,18 @@ class Checkpoints:
         if self.durable is None:
             raise ProtocolError(NOT_KEPT)
         if self.targets.of(self.durable).busy:
-            self.waiting.append(CheckpointRequest(session, location, told))
+            self.waiting.append(CheckpointRequest(session, location, on_report))
         else:
             names = tuple(self.directory.durable)
-            asked = CheckpointRequest(session, location, partial(self.note_end, told))
+            asked = CheckpointRequest(session, location, partial(self.note_end, on_report))
             self.take(asked, str(self.durable), names, KEPT, always=False)
 
-    def note_end(self, told: Told, report: Any, error: TensordError | None) -> None:
+    def note_end(self, on_report: OnReport, report: Any, error: TensordError | None) -> None:
         """Note, for the operator, why durable names were not written, except for values not computed yet."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
         self.failure = "; ".join(listed) if error is None else error.message  # for any asking session
-        told(report, error)
+        on_report(report, error)
 
     def keep_those_who_wait(self) -> None:
         """Write durable names again for the requests that came while they were being written.
@@ -127,7 +127,7 @@ class Checkpoints:
 
         def tell(report: Any, error: TensordError | None) -> None:
             for asked in waiting:
-                asked.told(report, error)
+                asked.on_report(report, error)
 
         if waiting:
             ours = CheckpointRequest(self.scheduler.system_session, 0, tell)
@@ -162,7 +162,7 @@ class Checkpoints:
         job = self.job(target, contents, keep)
         job.unchanged = not always and target.is_up_to_date(standing)
         if job.unchanged and not target.last.newest:  # nothing was ever written there
-            asked.told(job.nothing_new(), None)
+            asked.on_report(job.nothing_new(), None)
             return
         link, stream = residency.new_copy(host, 0, 1), store.backend.copy_stream(StreamKind.SAVE)
         reading = CheckpointReading(asked, job, link, stream)
@@ -277,7 +277,7 @@ class Checkpoints:
             done.error.heard = True
             target.forget()
         if not again:
-            asked.told(done.results, done.error)
+            asked.on_report(done.results, done.error)
         done.results = None
 
     def read(self, reading: CheckpointReading, name: str, tensor: VmTensor) -> None:

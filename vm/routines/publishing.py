@@ -103,7 +103,9 @@ def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> l
     return [made[tensor] for tensor in tensors]
 
 
-def told(found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]) -> Any:
+def lookup_answer(
+    found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]
+) -> Any:
     """The answer to a LOOKUP: of a tensor its meta and home; of a routine its devices, metas and homes of the
     `tensors` it captures, and its convention. The records of the routines' programs are behind all that, in slices.
     """

@@ -10,7 +10,7 @@ from ...interpreter.layouts.part_names import Families
 from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, named, unpublished
 from ..model.directory import Published
-from ..routines.publishing import keep_convention, published, snapshots, told
+from ..routines.publishing import keep_convention, lookup_answer, published, snapshots
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, alias, check_new, define, summary, tensor_of
 
@@ -62,7 +62,7 @@ class SerialNames:
         for id_, tensor in zip(ids, tensors, strict=True):
             tensor.holders += 1
             define(session, id_, tensor)
-        return told(found, tensors, summary)
+        return lookup_answer(found, tensors, summary)
 
     def behind(self, given: Sequence[str]) -> list[str]:
         """The bound names for the given ones: a global tensor stands for all its parts, and no name for all names."""

@@ -294,8 +294,8 @@ class Service:
     def finish(self) -> None:
         """Let admitted instructions finish, send GOODBYE, then cancel the rest: waits raise the end, not the cancel."""
         why = self.heard.asked[0]
-        told = sum(not peer.look for peer in self.registry.sessions.values())
-        log.info("stopping", why=why, grace=self.config.grace, sessions=told)
+        clients = sum(not peer.look for peer in self.registry.sessions.values())
+        log.info("stopping", why=why, grace=self.config.grace, sessions=clients)
         self.notifier.stopping(f"asked by {why}")
         self.warming.stop()
         self.registry.closing = True  # refuses HELLO; the sockets stay bound, since unbinding would end every session

@@ -63,17 +63,19 @@ def doubts(config: Config) -> list[str]:
     for name, (kind, options) in check_devices(config.opened).items():
         if KINDS[kind].main_memory and config.memory <= most:  # otherwise cpu devices have a share of it
             asked[f"{name} (its option memory)"] = getattr(options, "memory", 0)
-    told = [
+    warnings = [
         f"{name} may take {size(nbytes)}, and this machine or its control group has {size(most)}: set it lower"
         for name, nbytes in asked.items()
         if nbytes > most
     ]
     if config.warm and config.kernels is None and not any(table.get("launches") for table in config.opened):
-        told.append("warm is for devices that compile kernels, and none of the devices does")
+        warnings.append("warm is for devices that compile kernels, and none of the devices does")
     if not any(address.startswith("tcp://") for address in config.listen):
         unused = {"files": config.files, "checkpoints": config.checkpoints, "[security]": config.security.server_secret}
-        told += [f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given]
-    return told + doubts_about_peers(config)
+        warnings += [
+            f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given
+        ]
+    return warnings + doubts_about_peers(config)
 
 
 def check_log(log: LogConfig) -> None:

@@ -132,16 +132,16 @@ def restore(engine: Engine, config: Config) -> None:
 
 def tell(report: Mapping[str, Any], engine: Engine) -> None:
     """Log damaged generations, unrestored names and missing devices, a few lines of each kind."""
-    told = "a generation of the checkpoint is damaged; an older one is restored"
-    warn(told, ({"generation": n, "error": why} for n, why in report["notes"].items()))
+    message = "a generation of the checkpoint is damaged; an older one is restored"
+    warn(message, ({"generation": n, "error": why} for n, why in report["notes"].items()))
     warn("a name was not restored", ({"name": name, "error": why} for name, why in sorted(report["failed"].items())))
     moved: dict[str, list[str]] = {}
     for name, device in report["moved"].items():
         moved.setdefault(device, []).append(name)
-    told = "a device of the checkpoint is missing here"
+    message = "a device of the checkpoint is missing here"
     devices = engine.devices
     warn(
-        told,
+        message,
         (
             {"missing": one, "instead": counterpart(one, devices), "names": len(some), "first": some[0]}
             for one, some in moved.items()

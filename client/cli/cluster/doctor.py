@@ -89,8 +89,8 @@ def check_versions(rows: Rows) -> Iterator[CheckResult]:
         found = {row[what] for row in rows}
         label = "tensord" if what == "version" else what
         if len(found) > 1:
-            told = ", ".join(f"{row['node']} has {row[what]}" for row in rows)
-            yield fail(label, f"differs: {told}", "install the same version on all nodes")
+            text = ", ".join(f"{row['node']} has {row[what]}" for row in rows)
+            yield fail(label, f"differs: {text}", "install the same version on all nodes")
         elif found:
             yield ok(label, f"{found.pop()} on all nodes")
 
@@ -145,8 +145,8 @@ def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[C
             yield fail("links", f"{here} does not reach {there} at {place}: {one}", advice)
     if times:
         slowest = max(times)
-        told = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
-        yield ok("links", told) if slowest < SLOW else warn("links", told, "values go as fast as the network lets them")
+        text = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
+        yield ok("links", text) if slowest < SLOW else warn("links", text, "values go as fast as the network lets them")
 
 
 def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckResult]:

@@ -30,11 +30,11 @@ def down(*, name: str, ray: str | None, nodes: Sequence[str]) -> None:
     Example: tensord cluster down
     Example: tensord cluster down --node node3
     """
-    with reached(ray, name), NodeProgress() as told:
+    with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
 
-        ended = operations.down(name, nodes, told)
-    tell_ended(ended, told.seconds)
+        ended = operations.down(name, nodes, on_progress)
+    tell_ended(ended, on_progress.seconds)
 
 
 @click.command()
@@ -49,11 +49,11 @@ def drain(*, name: str, ray: str | None, nodes: Sequence[str], wait: float) -> N
 
     Example: tensord cluster drain node3 --wait 600
     """
-    with reached(ray, name), NodeProgress() as told:
+    with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
 
-        ended = operations.drain(name, nodes, wait, told)
-    tell_ended(ended, told.seconds)
+        ended = operations.drain(name, nodes, wait, on_progress)
+    tell_ended(ended, on_progress.seconds)
 
 
 def tell_ended(nodes: Sequence[str], seconds: float) -> None:
@@ -73,10 +73,10 @@ def restart(*, name: str, ray: str | None, nodes: Sequence[str], timeout: float)
 
     Sessions on a daemon end with it, and durable names come back. The first that does not come back ends it.
     """
-    with reached(ray, name), NodeProgress() as told:
+    with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
 
-        rows = operations.restart(name, nodes, timeout, told)
+        rows = operations.restart(name, nodes, timeout, on_progress)
     tell_rows(name, rows)
 
 
@@ -91,12 +91,12 @@ def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float
     New are each node's pair, the secret that the daemons share, and this user's pair, which takes the place of the
     old one in the allow lists. Other clients keep their pairs, and need the nodes' new public keys.
     """
-    with reached(ray, name), NodeProgress() as told:
+    with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
 
         where, client = directory or usual_directory(name), user_name()
         operations.admit(name, lambda known: known.rotated().with_client(client, own_key(where, client, new=True)))
-        rows = operations.restart(name, (), timeout, told, rotate=True)
+        rows = operations.restart(name, (), timeout, on_progress, rotate=True)
     write_nodes_keys(where, rows.values())
     tell_rows(name, rows)
 

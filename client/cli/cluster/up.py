@@ -90,14 +90,21 @@ def up(
 
         directory, client = keys or usual_directory(name), user_name()
         credentials = ClusterCredentials(clients={client: own_key(directory, client)})
-        with NodeProgress() as told:
+        with NodeProgress() as on_progress:
             rows = operations.up(
-                wanted, credentials, ask, nodes=simulate or nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
+                wanted,
+                credentials,
+                ask,
+                nodes=simulate or nodes,
+                cpus=cpus,
+                wait=wait,
+                timeout=timeout,
+                on_progress=on_progress,
             )
             if simulate:
                 stack.callback(operations.end, name)
         write_nodes_keys(directory, rows.values())
-        tell_up(name, list(rows.values()), directory, told.seconds, ray if simulate else None)
+        tell_up(name, list(rows.values()), directory, on_progress.seconds, ray if simulate else None)
         if simulate:
             operations.await_end()
 
@@ -120,14 +127,14 @@ def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: floa
         from .asking import ask
 
         wanted, credentials = operations.specification(name)
-        with NodeProgress() as told:
+        with NodeProgress() as on_progress:
             rows = operations.add(
-                wanted, credentials, ask, nodes=nodes, cpus=cpus, wait=wait, timeout=timeout, told=told
+                wanted, credentials, ask, nodes=nodes, cpus=cpus, wait=wait, timeout=timeout, on_progress=on_progress
             )
         directory = keys or usual_directory(name)
         if directory.exists():
             write_nodes_keys(directory, operations.status(name))
-        tell_up(name, list(rows.values()), directory, told.seconds, None)
+        tell_up(name, list(rows.values()), directory, on_progress.seconds, None)
 
 
 def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Specification:
@@ -186,8 +193,8 @@ def read(file: Path | None) -> dict[str, Any]:
 def tell_up(name: str, rows: Sequence[Mapping[str, Any]], directory: Path, seconds: float, ray: str | None) -> None:
     """Print the nodes, and the keys with which a client connects."""
     if in_json():
-        told = {"cluster": name, "nodes": rows, "keys": str(directory), "seconds": seconds}
-        print_json(told | ({"ray": ray} if ray else {}))
+        answer = {"cluster": name, "nodes": rows, "keys": str(directory), "seconds": seconds}
+        print_json(answer | ({"ray": ray} if ray else {}))
         return
     show_nodes(rows)
     first = rows[0]["address"]

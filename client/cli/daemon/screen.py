@@ -106,8 +106,8 @@ def screen(
             drawn, missing = table_in_lines(part.columns, part.rows[:share], width)
             left_out += missing
             tables += drawn
-    told = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
-    foot = "; ".join(filter(None, (foot, told)))
+    omitted = f"left out: {', '.join(reversed(left_out))}" if left_out else ""
+    foot = "; ".join(filter(None, (foot, omitted)))
     return [*head, *tables, "", *hung, *map(dim, _fitted([foot] if foot else [], width, height))]
 
 

@@ -61,8 +61,15 @@ def stop(address: str | None, *, now: bool, wait: float | None) -> None:
         ended = has_ended(process, grace + BEYOND if wait is None else wait)
         seconds = monotonic() - began
     if in_json():
-        told = {"pid": pid, "address": where, "sessions": sessions, "grace": grace, "ended": ended, "seconds": seconds}
-        print_json(told)
+        answer = {
+            "pid": pid,
+            "address": where,
+            "sessions": sessions,
+            "grace": grace,
+            "ended": ended,
+            "seconds": seconds,
+        }
+        print_json(answer)
     elif ended:
         print(f"it has ended, after {duration(seconds)}")
     elif wait != 0:
@@ -118,8 +125,8 @@ def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
             rows = asking.ask("sessions")
     except (TensordError, OSError) as error:
         return None, GRACE, not isinstance(error, NoDaemon)
-    told = [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]]
-    return told, float(grace), True
+    answer = [{name: row[name] for name in ("id", "name", "pid")} for row in rows if not row["asks"]]
+    return answer, float(grace), True
 
 
 def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:

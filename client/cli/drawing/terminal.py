@@ -50,8 +50,8 @@ def size_of(stream: TextIO) -> os.terminal_size:
     with suppress(OSError):  # of a stream that only pretends to be a terminal
         found = os.get_terminal_size(stream.fileno())
     given = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
-    told = [int(text) if text.isdecimal() else 0 for text in given]
-    return os.terminal_size(tuple(map(_first, told, found, _USUAL)))
+    declared = [int(text) if text.isdecimal() else 0 for text in given]
+    return os.terminal_size(tuple(map(_first, declared, found, _USUAL)))
 
 
 def _first(*numbers: int) -> int:
@@ -137,7 +137,7 @@ class ProgressBar:
         self.began = monotonic()
         self._figures: tuple[int, int] = (0, 0)
 
-    def told(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         """Note how much is done, of how much."""
         self._figures = (done, total)
 

@@ -62,7 +62,7 @@ def followed(session: Session, writing: Checkpointing, shown: ProgressBar) -> di
         except TimeoutError:
             for one in session._core.answers.query("checkpoints"):
                 if one["directory"] == path:
-                    shown.told(one["written"], one["bytes"])
+                    shown.update(one["written"], one["bytes"])
 
 
 def show_written(report: Mapping[str, Any]) -> None:
@@ -157,7 +157,7 @@ def rows_of(reader: CheckpointReader, shown: ProgressBar, *, deep: bool) -> Iter
             found = reader.generation(number)
             row |= {"written": found.written / 1e9, "names": len(found.tensors) + len(found.routines)}
             row |= {"tensors": len(found.tensors), "routines": len(found.routines), "bytes": found.nbytes}
-            row["failed"] = reader.verify(found, deep=deep, progress=shown.told)
+            row["failed"] = reader.verify(found, deep=deep, progress=shown.update)
         except TensordError as error:
             row["error"] = error.message
         if not (row["error"] or row["failed"]) or number in reader.generations():

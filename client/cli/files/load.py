@@ -60,8 +60,8 @@ def load(
             tensors = session.load(file, [entry.name for entry in there], device=device, own=own, raw=raw)
             session.publish({prefix + name: tensor for name, tensor in tensors.items()})
     rows = [row_of(entry, "" if listing else prefix) for entry in (entries if listing else there)]
-    told = {"tensors": rows} if listing else {"published": rows, "failed": failed}
-    tell({"file": str(file), "format": header.format.value, **told}, show_entries if listing else show_published)
+    answer = {"tensors": rows} if listing else {"published": rows, "failed": failed}
+    tell({"file": str(file), "format": header.format.value, **answer}, show_entries if listing else show_published)
     if failed and not listing:
         raise click.exceptions.Exit(1)
 
@@ -94,14 +94,14 @@ COLUMNS: Final = (
 )
 
 
-def show_entries(told: Mapping[str, Any]) -> None:
-    rows, form = told["tensors"], told["format"]
+def show_entries(answer: Mapping[str, Any]) -> None:
+    rows, form = answer["tensors"], answer["format"]
     caption = f"{form}: {plural(len(rows), 'tensor')}, {size(sum(row['bytes'] for row in rows))}"
     print_table(COLUMNS, rows, caption=caption, empty=f"{form}: no tensors")
 
 
-def show_published(told: Mapping[str, Any]) -> None:
-    caption = f"{plural(len(told['published']), 'name')} published; the values are read when they are first needed"
-    print_table(COLUMNS, told["published"], caption=caption, empty="nothing is published")
+def show_published(answer: Mapping[str, Any]) -> None:
+    caption = f"{plural(len(answer['published']), 'name')} published; the values are read when they are first needed"
+    print_table(COLUMNS, answer["published"], caption=caption, empty="nothing is published")
     columns = (Column("name", itemgetter(0), folds=True), Column("why it is not published", itemgetter(1), folds=True))
-    print_table(columns, sorted(told["failed"].items()))
+    print_table(columns, sorted(answer["failed"].items()))

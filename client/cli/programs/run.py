@@ -93,10 +93,10 @@ def run(
         for _ in range(times):
             found = linked(*arguments.values(), **values)
         arrays = session.fetch(found)
-        told = linked.report(source=source) if report or source else None
+        description = linked.report(source=source) if report or source else None
     for array, path in zip(arrays, outputs, strict=False):
         save(array, path)
-    tell(parsed, arrays, outputs, told)
+    tell(parsed, arrays, outputs, description)
 
 
 def parsed_from(file: Path) -> Program:

@@ -50,7 +50,7 @@ class WarmedCalls:
         try:
             for done, (device, sample) in enumerate(calls):
                 shown.what = f"compiling {sample.op}"
-                shown.told(done, len(calls))
+                shown.update(done, len(calls))
                 self.called.append(self.call(sample, device))
         except KeyboardInterrupt:
             self.interrupted = True

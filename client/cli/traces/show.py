@@ -161,7 +161,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
     from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
     from ....vm.tracing.analysis.waits.why import Story
 
-    story = Story(record, (), told=False, until=order.until)
+    story = Story(record, (), expanded=False, until=order.until)
     ran = some(duration, story.ran)
     return {
         "id": id_text(record.id),

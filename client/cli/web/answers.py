@@ -96,7 +96,7 @@ class RequestAnswers:
         what, _, rest = rest.partition("/")
         if place != "api" or what not in self._questions:
             not_there()
-        return await self._told(partial(self._questions[what], rest, request.query))
+        return await self._respond(partial(self._questions[what], rest, request.query))
 
     def _page(self) -> web.StreamResponse:
         """The page, with the token as a cookie, which its requests send back."""
@@ -111,7 +111,7 @@ class RequestAnswers:
             not_there()
         return web.Response(body=page.body, headers={**HEADERS, "Content-Type": page.kind})
 
-    async def _told(self, question: Callable[[], Any]) -> web.StreamResponse:
+    async def _respond(self, question: Callable[[], Any]) -> web.StreamResponse:
         """The answer of the source, which is refreshed first if nobody polls."""
 
         def ask() -> Any:

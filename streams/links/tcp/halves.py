@@ -14,9 +14,9 @@ import numpy as np
 
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
-from ..link import Array, Into, Told
+from ..link import Array, Into, OnEnd
 
-Call: TypeAlias = tuple[Told, TensordError | None]
+Call: TypeAlias = tuple[OnEnd, TensordError | None]
 
 
 class ByIdentity(Enum):
@@ -93,7 +93,7 @@ class Violation(ProtocolError):  # noqa: N818 - named for the event
 
 @dataclass(slots=True, eq=False)
 class TcpHalf:
-    """One half. `told`: the machine's next callback; None while the machine has to act. `view`: the bytes of the
+    """One half. `on_end`: the machine's next callback; None while the machine has to act. `view`: the bytes of the
     machine's array, or of a small value; `moved` of them were sent or received. While a thread reads or writes them
     (`busy`), no callback is called; that thread calls it afterwards, with `error`. `counted`: the half's bytes in the
     window of small values. `into`: of a receiver that had memory before the offer, its array or merge function;
@@ -102,7 +102,7 @@ class TcpHalf:
     transfer: bytes
     state: HalfState
     meta: Meta
-    told: Told | None = None
+    on_end: OnEnd | None = None
     number: int = 0
     view: Any = None
     moved: int = 0
@@ -126,8 +126,8 @@ class TcpHalf:
         if self.busy:
             self.error = error
             return []
-        told, self.told = self.told, None
-        return [] if told is None else [(told, error)]
+        on_end, self.on_end = self.on_end, None
+        return [] if on_end is None else [(on_end, error)]
 
     def let_go(self) -> list[Call]:
         """The thread that was busy with the bytes is done; returns the call that had to wait."""

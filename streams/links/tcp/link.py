@@ -31,7 +31,7 @@ from typing import Any, Final
 from ....interpreter.errors import NodeLost, TensordError, node_lost
 from ....interpreter.types.meta import Meta
 from ...stream import LOG
-from ..link import Array, Into, Told
+from ..link import Array, Into, OnEnd
 from .frames import BEAT, HEADER, PIECE_BYTES, Frame, HeaderKind
 from .halves import Call
 from .pairing import Pairing, Verdict
@@ -77,25 +77,25 @@ class TcpLink:
 
     # -- the machine's calls -------------------------------------------------------------------------------------------
 
-    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> None:
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: OnEnd) -> None:
         self._do(lambda protocol: protocol.offer(transfer, meta, array, done), done)
 
     def fail(self, transfer: bytes, error: TensordError) -> None:
         self._do(lambda protocol: protocol.fail(transfer, error))
 
-    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> None:
+    def expect(self, transfer: bytes, meta: Meta, offered: OnEnd) -> None:
         self._do(lambda protocol: protocol.expect(transfer, meta, offered), offered)
 
-    def receive(self, transfer: bytes, array: Array, done: Told) -> None:
+    def receive(self, transfer: bytes, array: Array, done: OnEnd) -> None:
         self._do(lambda protocol: protocol.receive(transfer, array, done))
 
-    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> None:
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: OnEnd) -> None:
         self._do(lambda protocol: protocol.take_value(transfer, meta, into, done), done)
 
     def refuse(self, transfer: bytes, error: TensordError) -> None:
         self._do(lambda protocol: protocol.refuse(transfer, error))
 
-    def _do(self, act: Callable[[Protocol], list[Call]], begun: Told | None = None) -> None:
+    def _do(self, act: Callable[[Protocol], list[Call]], begun: OnEnd | None = None) -> None:
         """Act on the protocol, unless a transfer would begin on a lost link."""
         with self._lock:
             if self._lost is not None and begun is not None:

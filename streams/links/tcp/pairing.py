@@ -34,9 +34,9 @@ class Pairing:
     def up(self) -> bool:
         return self.out and self.into
 
-    def dialled(self, told: int, life: int) -> Verdict:
-        """We have dialled a connection, on which we sent the life `told`, and the peer sent `life`."""
-        if told != self.own or life < self.peer or self.out:
+    def dialled(self, sent: int, life: int) -> Verdict:
+        """We have dialled a connection, on which we sent the life `sent`, and the peer sent `life`."""
+        if sent != self.own or life < self.peer or self.out:
             return Verdict.STALE
         self._learn(life)
         self.out = True
@@ -48,9 +48,9 @@ class Pairing:
             return Verdict.STALE
         return Verdict.ANEW if self.up else Verdict.FITS
 
-    def accepted(self, told: int, life: int) -> Verdict:
-        """The same connection, on which we answered with the life `told`. It replaces an earlier one."""
-        if told != self.own or self.greeted(life) is not Verdict.FITS:
+    def accepted(self, sent: int, life: int) -> Verdict:
+        """The same connection, on which we answered with the life `sent`. It replaces an earlier one."""
+        if sent != self.own or self.greeted(life) is not Verdict.FITS:
             return Verdict.STALE
         self._learn(life)
         self.into = True

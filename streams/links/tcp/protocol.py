@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ....interpreter.errors import TensordError
 from ....interpreter.types.meta import Meta
-from ..link import Array, Into, Told
+from ..link import Array, Into, OnEnd
 from .frames import PIECE_BYTES, Frame, HeaderKind, read_error, read_meta, read_small
 from .halves import Call, TcpHalf
 from .outgoing import OutgoingFrames
@@ -54,19 +54,19 @@ class Protocol:
 
     # -- the machine's calls -------------------------------------------------------------------------------------------
 
-    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> list[Call]:
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: OnEnd) -> list[Call]:
         return self.sender.offer(transfer, meta, array, done)
 
     def fail(self, transfer: bytes, error: TensordError) -> list[Call]:
         return self.sender.fail(transfer, error)
 
-    def expect(self, transfer: bytes, meta: Meta, offered: Told) -> list[Call]:
+    def expect(self, transfer: bytes, meta: Meta, offered: OnEnd) -> list[Call]:
         return self.receiver.expect(transfer, meta, offered)
 
-    def receive(self, transfer: bytes, array: Array, done: Told) -> list[Call]:
+    def receive(self, transfer: bytes, array: Array, done: OnEnd) -> list[Call]:
         return self.receiver.receive(transfer, array, done)
 
-    def take_value(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> list[Call]:
+    def take_value(self, transfer: bytes, meta: Meta, into: Into, done: OnEnd) -> list[Call]:
         return self.receiver.take(transfer, meta, into, done)
 
     def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:

@@ -11,7 +11,7 @@ from ....interpreter.errors import KernelError, MetadataError, ProtocolError, Qu
 from ....interpreter.types.meta import Meta
 from ....interpreter.wire.limits import Limits
 from ..failures import TransferFailures
-from ..link import Array, Into, Merge, Told
+from ..link import Array, Into, Merge, OnEnd
 from .frames import PIECE_BYTES, Frame, HeaderKind
 from .halves import RECEIVER, Call, HalfEvent, HalfState, TcpHalf, Violation, bytes_of
 from .outgoing import OutgoingFrames
@@ -38,29 +38,29 @@ class Receiver:
         self._reading: TcpHalf | None = None
         self._buffer = memoryview(b"")
 
-    def take(self, transfer: bytes, meta: Meta, into: Into, done: Told) -> list[Call]:
+    def take(self, transfer: bytes, meta: Meta, into: Into, done: OnEnd) -> list[Call]:
         return self.expect(transfer, meta, done, into)
 
-    def expect(self, transfer: bytes, meta: Meta, told: Told, into: Into = None) -> list[Call]:
+    def expect(self, transfer: bytes, meta: Meta, on_end: OnEnd, into: Into = None) -> list[Call]:
         error = self.failed.pop(transfer)
         if error is not None:
-            return [(told, error)]
+            return [(on_end, error)]
         half = self.receiving.get(transfer)
         if half is None:
-            self.receiving[transfer] = TcpHalf(transfer, HalfState.EXPECTED, meta, told, into=into, table=RECEIVER)
+            self.receiving[transfer] = TcpHalf(transfer, HalfState.EXPECTED, meta, on_end, into=into, table=RECEIVER)
             return []
         if half.state is not HalfState.ARRIVED:
-            return [(told, under_way(transfer))]
+            return [(on_end, under_way(transfer))]
         half.on(HalfEvent.EXPECT)
-        half.told, half.into = told, into
+        half.on_end, half.into = on_end, into
         self.arrived -= 1
         return self._meet(half, half.meta, meta)
 
-    def receive(self, transfer: bytes, array: Array, done: Told) -> list[Call]:
+    def receive(self, transfer: bytes, array: Array, done: OnEnd) -> list[Call]:
         half = self.receiving.get(transfer)
         if half is None or half.state not in OFFERED_STATES:
             return [(done, ProtocolError(f"transfer {transfer.hex()} was not offered"))]
-        half.told, half.into = done, array
+        half.on_end, half.into = done, array
         return self._fill(half)
 
     def refuse(self, transfer: bytes, error: TensordError) -> list[Call]:
@@ -223,8 +223,8 @@ class Receiver:
         """Copy or merge a small value, and tell the peer that it has arrived."""
         half.on(HalfEvent.SMALL_TAKEN)
         values = np.frombuffer(half.view, half.meta.dtype)
-        if callable(half.into) and half.told is not None:
-            half.told = partial(tell_merged, half.into, values, half.told)
+        if callable(half.into) and half.on_end is not None:
+            half.on_end = partial(tell_merged, half.into, values, half.on_end)
         else:
             half.into[...] = values.reshape(half.meta.shape)
         self._outgoing.put(HeaderKind.DONE, half.transfer, half.number)
@@ -257,6 +257,6 @@ def fault_of(merge: Merge, first: int, piece: Array) -> TensordError | None:
     return None
 
 
-def tell_merged(merge: Merge, values: Array, told: Told, error: TensordError | None) -> None:
-    """Merge a whole value unless there is an error, and call `told`."""
-    told(error or fault_of(merge, 0, values))
+def tell_merged(merge: Merge, values: Array, on_end: OnEnd, error: TensordError | None) -> None:
+    """Merge a whole value unless there is an error, and call `on_end`."""
+    on_end(error or fault_of(merge, 0, values))

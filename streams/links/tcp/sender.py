@@ -10,7 +10,7 @@ from typing import Final
 from ....interpreter.errors import ProtocolError, TensordError
 from ....interpreter.types.meta import Meta
 from ..failures import TransferFailures
-from ..link import SMALL, Array, Told
+from ..link import SMALL, Array, OnEnd
 from .frames import Frame, HeaderKind, meta_payload, small_payload
 from .halves import SENDER, Call, HalfEvent, HalfState, TcpHalf, bytes_of
 from .outgoing import OutgoingFrames
@@ -32,7 +32,7 @@ class Sender:
         self.given = 0
         self._offers = 0
 
-    def offer(self, transfer: bytes, meta: Meta, array: Array, done: Told) -> list[Call]:
+    def offer(self, transfer: bytes, meta: Meta, array: Array, done: OnEnd) -> list[Call]:
         error = self.refused.pop(transfer)
         if error is None and transfer in self.sending:
             error = under_way(transfer)

@@ -168,7 +168,7 @@ def held_by(asking: Session, session: Session) -> int:
 def test_names_that_come_in_the_meantime_are_found(session: Session) -> None:
     asked = threading.Event()
     found: list[Any] = []
-    told = session._core.names._told
+    told = session._core.names._look_up_all
 
     def telling(*arguments: Any, **options: Any) -> Any:
         try:
@@ -178,7 +178,7 @@ def test_names_that_come_in_the_meantime_are_found(session: Session) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            type(session._core.names), "_told", lambda _, *arguments, **options: telling(*arguments, **options)
+            type(session._core.names), "_look_up_all", lambda _, *arguments, **options: telling(*arguments, **options)
         )
         waiting = threading.Thread(target=lambda: found.append(session.lookup("late", wait=60)))
         waiting.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tensord.interpreter.errors import ConnectionLost
-from tensord.vm.cluster.child import Told
+from tensord.vm.cluster.child import ChildObserver
 from tensord.vm.cluster.supervisor import PeerLost, Supervisor
 
 
@@ -49,10 +49,10 @@ class FakeClock:
 
 
 class FakeProcess:
-    """A daemon. `asked`: what was asked of it; tests call `told`."""
+    """A daemon. `asked`: what was asked of it; tests call `observer`."""
 
-    def __init__(self, pid: int, config: str, told: Told) -> None:
-        self.pid, self.config, self.told = pid, config, told
+    def __init__(self, pid: int, config: str, observer: ChildObserver) -> None:
+        self.pid, self.config, self.observer = pid, config, observer
         self.asked: list[str] = []
 
     def terminate(self) -> None:
@@ -62,8 +62,8 @@ class FakeProcess:
         self.asked.append("kill")
 
     def serve(self) -> None:
-        self.told.ready()
-        self.told.alive()
+        self.observer.ready()
+        self.observer.alive()
 
 
 class FakeStart:
@@ -73,11 +73,11 @@ class FakeStart:
         self.started: list[FakeProcess] = []
         self.fails: OSError | None = None
 
-    def __call__(self, config: Path, runtime: Path, watchdog: float, told: Told) -> FakeProcess:
+    def __call__(self, config: Path, runtime: Path, watchdog: float, observer: ChildObserver) -> FakeProcess:
         del runtime, watchdog
         if self.fails is not None:
             raise self.fails
-        made = FakeProcess(1000 + len(self.started), config.read_text(), told)
+        made = FakeProcess(1000 + len(self.started), config.read_text(), observer)
         self.started.append(made)
         return made
 

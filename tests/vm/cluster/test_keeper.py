@@ -50,7 +50,7 @@ def keeper(make, start):
 
 def test_each_start_has_the_next_incarnation_and_the_same_ports(keeper, start, clock):
     assert keeper.entry()["address"] == "tcp://127.0.0.1:7700"
-    start.last.told.exited(-9)
+    start.last.observer.exited(-9)
     assert (keeper.entry()["state"], keeper.entry()["incarnation"]) == ("lost", 1)
     clock.advance(0.0)
     config = tomllib.loads(start.last.config)
@@ -89,7 +89,7 @@ def test_a_port_that_was_taken_meanwhile_is_replaced_by_another_of_the_range(mak
     keeper = make(free=lambda port: port not in taken)
     keeper.begin()
     taken.add(7700)
-    start.last.told.exited(1)
+    start.last.observer.exited(1)
     clock.advance(0.0)
     assert keeper.ports == (7701, 7702)
 
@@ -110,14 +110,14 @@ def test_a_crash_loop_is_told_in_the_daemons_words_and_does_not_spin(make, start
     keeper = make()
     keeper.begin()
     for _ in range(6):
-        start.last.told.printed("tensord: cuda:0: there is no such device")
-        start.last.told.exited(1)
+        start.last.observer.printed("tensord: cuda:0: there is no such device")
+        start.last.observer.exited(1)
         clock.advance(keeper.lifecycle.pause())
     row = keeper.row()
     assert (row["state"], row["failures"]) == ("failing", 6)
     assert row["wrong"] == "it ended with status 1: cuda:0: there is no such device"
     started = len(start.started)
-    start.last.told.exited(1)
+    start.last.observer.exited(1)
     clock.advance(10.0)
     assert len(start.started) == started
 
@@ -133,7 +133,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_start(make, start, clock):
 
 def test_a_daemon_whose_loop_does_not_turn_is_killed(keeper, start, clock):
     clock.advance(29.0)
-    start.last.told.alive()
+    start.last.observer.alive()
     clock.advance(29.0)
     keeper.look()
     assert start.last.asked == []
@@ -145,18 +145,18 @@ def test_a_daemon_whose_loop_does_not_turn_is_killed(keeper, start, clock):
 
 def test_news_of_an_earlier_process_change_nothing(keeper, start, clock):
     first = start.last
-    first.told.exited(-11)
+    first.observer.exited(-11)
     clock.advance(0.0)
     start.last.serve()
-    first.told.exited(0)
-    first.told.ready()
+    first.observer.exited(0)
+    first.observer.ready()
     assert keeper.state is DaemonProcessState.SERVING
 
 
 def test_a_stopped_node_has_left(keeper, start):
     keeper.take(DaemonEvent.STOP)
     assert start.last.asked == ["terminate"]
-    start.last.told.exited(0)
+    start.last.observer.exited(0)
     assert (keeper.state, keeper.entry()["state"]) == (DaemonProcessState.STOPPED, "left")
     with pytest.raises(IllegalStep):
         keeper.take(DaemonEvent.RESTART)
@@ -165,7 +165,7 @@ def test_a_stopped_node_has_left(keeper, start):
 def test_after_close_nothing_is_started_again(keeper, start, clock):
     keeper.close()
     assert start.last.asked == ["kill"]
-    start.last.told.exited(-9)
+    start.last.observer.exited(-9)
     clock.advance(100.0)
     assert len(start.started) == 1
 
@@ -180,7 +180,7 @@ def test_keys_and_directories_are_for_the_user_alone(make, tmp_path):
 
 def test_log_lines_are_kept_in_bounds(keeper, start):
     for number in range(1000):
-        start.last.told.printed(f"line {number}")
+        start.last.observer.printed(f"line {number}")
     assert len(keeper.lines) == 400
     assert keeper.lines[-1] == (keeper.printed, "line 999")
 

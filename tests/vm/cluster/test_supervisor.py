@@ -106,7 +106,7 @@ def test_a_killed_daemon_is_lost_to_the_others_and_then_back_with_a_new_incarnat
         await cluster.start("node0")
         await cluster.start("node1")
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("up", 1)))
-        cluster.starts["node1"].last.told.exited(-9)
+        cluster.starts["node1"].last.observer.exited(-9)
         await cluster.until(lambda: cluster.daemon.seen("node0")["node1"][0] == "lost")
         await cluster.until(lambda: len(cluster.starts["node1"].started) == 2)
         cluster.starts["node1"].last.serve()
@@ -135,7 +135,7 @@ def test_a_node_that_was_stopped_has_left_and_stays_so_when_its_supervisor_is_go
         leaving = await cluster.start("node1")
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("up", 1)))
         leaving.wish(DaemonEvent.STOP)
-        cluster.starts["node1"].last.told.exited(0)
+        cluster.starts["node1"].last.observer.exited(0)
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("left", 1)))
         del cluster.peers.there["node1"]
         cluster.all[0].met()
@@ -257,7 +257,7 @@ def test_who_asks_for_the_log_waits_for_its_next_line(run):
         one = await cluster.start("node0")
         waiting = asyncio.ensure_future(one.log(0, LIMIT))
         await asyncio.sleep(0)
-        cluster.starts["node0"].last.told.printed("serving")
+        cluster.starts["node0"].last.observer.printed("serving")
         assert await waiting == [(1, "serving")]
         assert await one.log(1, 0.0) == []
 

@@ -1,7 +1,7 @@
 """Operations on a cluster: bring it up, add nodes, take nodes away, restart daemons, rotate keys.
 
-Each operation reports its progress by `told(node, what)`. It ends when all nodes are in the wanted state, or with a
-ClusterError that names the other nodes.
+Each operation reports its progress by `on_progress(node, what)`. It ends when all nodes are in the wanted state, or
+with a ClusterError that names the other nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .actor import SupervisorActor
 from .cluster import answers, ask, chosen, rows_of, running, said, supervisors
 from .placing import Bundle
 
-Told: TypeAlias = Callable[[str, str], None]
+OnProgress: TypeAlias = Callable[[str, str], None]
 
 POLL: Final = 0.1
 WATCH: Final = 1.0
@@ -41,7 +41,7 @@ def up(
     cpus: float,
     wait: float,
     timeout: float,
-    told: Told,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """A cluster of so many nodes, None for all that Ray has; their rows by name."""
     there = supervisors()
@@ -52,7 +52,7 @@ def up(
         )
     placing.remove_groups(wanted.cluster)  # of an `up` that was killed
     count = nodes or sum(one["Alive"] for one in ray.nodes())
-    return add(wanted, credentials, query, nodes=count, cpus=cpus, wait=wait, timeout=timeout, told=told)
+    return add(wanted, credentials, query, nodes=count, cpus=cpus, wait=wait, timeout=timeout, on_progress=on_progress)
 
 
 def add(
@@ -64,7 +64,7 @@ def add(
     cpus: float,
     wait: float,
     timeout: float,
-    told: Told,
+    on_progress: OnProgress,
 ) -> dict[str, Any]:
     """So many nodes more, with a supervisor each; their rows by name, once their daemons serve.
 
@@ -79,8 +79,8 @@ def add(
     try:
         for name, bundle in zip(names, bundles, strict=True):
             made[name] = _start(name, bundle, wanted, credentials, query, cpus, last.get(name, 0))
-            told(name, "placed")
-        found = _await_up(made, timeout, told)
+            on_progress(name, "placed")
+        found = _await_up(made, timeout, on_progress)
         _introduce({**there, **made})
     except BaseException:
         _remove(made, wanted.cluster)
@@ -132,7 +132,7 @@ def _start(
     return made.remote(node, wanted.to_plain(), credentials.to_plain(), *placed, after, query)
 
 
-def _await_up(made: Mapping[str, Any], timeout: float, told: Told) -> dict[str, Any]:
+def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) -> dict[str, Any]:
     """The rows of all, once every daemon serves; ClusterError for the first that does not come up."""
     deadline = time.monotonic() + timeout
     rows: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def _await_up(made: Mapping[str, Any], timeout: float, told: Told) -> dict[str, 
         for node, reference in list(asked.items()):
             if reference in ready:
                 row = _row_of(node, reference)
-                told(node, row["state"])
+                on_progress(node, row["state"])
                 if row["up"]:
                     rows[node] = row
                     del asked[node]
@@ -193,26 +193,26 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 # -- taking nodes away -------------------------------------------------------------------------------------------------
 
 
-def down(namespace: str, nodes: Sequence[str], told: Told) -> list[str]:
+def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[str]:
     """End these nodes, or all: each daemon has its grace period. Their names."""
     leaving = chosen(namespace, nodes)
     there = rows_of(leaving)
     wrong = {node: said(row) for node, row in there.items() if not _is_row(row)}
     wrong |= _wish({node: one for node, one in leaving.items() if node not in wrong}, DaemonEvent.STOP)
     for node, error in wrong.items():
-        told(node, f"killed: {error}" if error else "stopping")
-    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, told)
+        on_progress(node, f"killed: {error}" if error else "stopping")
+    _leave(leaving, [node for node, error in wrong.items() if not error], namespace, ENDING, on_progress)
     return list(leaving)
 
 
-def drain(namespace: str, nodes: Sequence[str], seconds: float, told: Told) -> list[str]:
+def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnProgress) -> list[str]:
     """Let nodes refuse new sessions; end each node when its sessions have ended, or after a time."""
     leaving = chosen(namespace, nodes)
     for node, error in _wish(leaving, DaemonEvent.DRAIN, seconds).items():
         if error:
             raise ClusterError(error)
-        told(node, "draining")
-    _leave(leaving, list(leaving), namespace, seconds + ENDING, told)
+        on_progress(node, "draining")
+    _leave(leaving, list(leaving), namespace, seconds + ENDING, on_progress)
     return list(leaving)
 
 
@@ -222,7 +222,9 @@ def _wish(handles: Mapping[str, Any], event: DaemonEvent, seconds: float | None 
     return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
 
 
-def _leave(leaving: Mapping[str, Any], ending: Sequence[str], namespace: str, seconds: float, told: Told) -> None:
+def _leave(
+    leaving: Mapping[str, Any], ending: Sequence[str], namespace: str, seconds: float, on_progress: OnProgress
+) -> None:
     """Wait until those daemons have ended that do, tell the nodes that stay, and take the supervisors away."""
     orderly = {node: leaving[node] for node in ending}
     grace = _grace(orderly)
@@ -235,7 +237,7 @@ def _leave(leaving: Mapping[str, Any], ending: Sequence[str], namespace: str, se
     _remove(leaving, namespace)
     _introduce(staying)
     for node in leaving:
-        told(node, "stopped")
+        on_progress(node, "stopped")
 
 
 def _grace(handles: Mapping[str, Any]) -> float:
@@ -261,20 +263,20 @@ def await_end() -> None:
 
 
 def restart(
-    namespace: str, nodes: Sequence[str], timeout: float, told: Told, *, rotate: bool = False
+    namespace: str, nodes: Sequence[str], timeout: float, on_progress: OnProgress, *, rotate: bool = False
 ) -> dict[str, Any]:
     """Restart these daemons, or all, one by one; each with a new pair of keys if `rotate`. ClusterError for the first
     that does not come back; those behind it are left alone."""
     rows = {}
     for node, handle in chosen(namespace, nodes).items():
         before = ask(handle, "row")["incarnation"]
-        told(node, "restarting")
+        on_progress(node, "restarting")
         if rotate:
             ask(handle, "rotate")
         else:
             ask(handle, "wish", str(DaemonEvent.RESTART))
         rows[node] = _await_back(node, handle, before, timeout)
-        told(node, f"serving, incarnation {rows[node]['incarnation']}")
+        on_progress(node, f"serving, incarnation {rows[node]['incarnation']}")
     return rows
 
 
@@ -301,8 +303,8 @@ def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredenti
     if not known:
         raise ClusterError("no supervisor answers: tensord cluster status")
     changed = change(max(known, key=lambda one: one.version))
-    told = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
-    missing = [node for node, answer in told.items() if not _is_row(answer)]
+    on_progress = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
+    missing = [node for node, answer in on_progress.items() if not _is_row(answer)]
     if missing:
         raise ClusterError(f"{', '.join(missing)} did not answer, and may know the old keys until it is back")
     return changed

@@ -184,7 +184,7 @@ class Front:
             found = place_uploads(peer, messages, uploads, payloads, self.freed)
         peer.inbox.extend(found)
         peer.taken += len(found)
-        if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
+        if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
             if peer not in self.owing:
                 self.owing.append(peer)
             self.check_patience(peer, before)
@@ -409,9 +409,12 @@ class Front:
         owing = self.owing
         for _ in range(len(owing) if everybody else 1):
             peer = owing.popleft()
-            if peer.consumed() - peer.told >= self.step or peer.consumed_bytes() - peer.told_bytes >= self.step_bytes:
+            if (
+                peer.consumed() - peer.reported >= self.step
+                or peer.consumed_bytes() - peer.reported_bytes >= self.step_bytes
+            ):
                 self.dirty[peer] = None
-            if peer.taken - peer.told >= self.step or peer.uploaded - peer.told_bytes >= self.step_bytes:
+            if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
                 owing.append(peer)
 
     def unstick(self) -> None:

@@ -77,17 +77,17 @@ def try_send(peer: Peer, frames: list[Any]) -> bool:
 def send_answers(peer: Peer, free: Sequence[int] = ()) -> None:
     """Send the peer's answers, and its credit: the consumed messages and bytes."""
     answers, peer.answers = peer.answers, []
-    peer.told, peer.told_bytes = peer.consumed(), peer.consumed_bytes()
+    peer.reported, peer.reported_bytes = peer.consumed(), peer.consumed_bytes()
     peer.number += 1
     payloads: list[Any] = []
     encoded = [encode_answer(peer, answer, payloads) for answer in answers]
-    deliver(peer, [REPLIES, peer.number, peer.told, peer.told_bytes, encoded, tuple(free)], payloads)
+    deliver(peer, [REPLIES, peer.number, peer.reported, peer.reported_bytes, encoded, tuple(free)], payloads)
 
 
 def send_part(peer: Peer, request: int, part: list[Any]) -> None:
     """Send one slice of a long answer."""
     peer.number += 1
-    deliver(peer, [REPLIES, peer.number, peer.told, peer.told_bytes, [[request, PART, part]], ()], [])
+    deliver(peer, [REPLIES, peer.number, peer.reported, peer.reported_bytes, [[request, PART, part]], ()], [])
 
 
 def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:

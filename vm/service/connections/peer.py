@@ -73,7 +73,7 @@ class Peer:
     For receiving: `inbox` holds received messages that are not admitted, and `taken` counts all received messages.
     `uploads` has (message number, bytes) of the uploads among them, for credit, and `admitted` counts the bytes of
     admitted uploads. `packed`: later frames, not yet decoded, with `packed_bytes` of headers and `packed_payload` of
-    payloads. `told`, `told_bytes`: the credit that the peer was last told of.
+    payloads. `reported`, `reported_bytes`: the credit that the peer was last told of.
 
     For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
     `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
@@ -102,8 +102,8 @@ class Peer:
     packed_bytes: int = 0
     packed_payload: int = 0
     taken: int = 0
-    told: int = 0
-    told_bytes: int = 0
+    reported: int = 0
+    reported_bytes: int = 0
     uploaded: int = 0
     admitted: int = 0
     uploads: deque[tuple[int, int]] = field(default_factory=deque)
@@ -132,7 +132,7 @@ class Peer:
         """The number of the peer's messages that are finished, which never decreases."""
         session = self.session
         unfinished = len(self.inbox) + (len(session.live) if session is not None else 0)
-        return max(self.taken - unfinished, self.told)
+        return max(self.taken - unfinished, self.reported)
 
     def consumed_bytes(self) -> int:
         """The number of bytes of the peer's uploads that are consumed."""

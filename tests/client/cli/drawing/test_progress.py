@@ -32,7 +32,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_what_is_counted_has_numbers():
     shown = ProgressBar("compiling", str)
-    shown.told(3, 6)
+    shown.update(3, 6)
     assert shown.text(1.0) == "compiling  [============>           ]  3 of 6, 1 s, 1 s left"
 
 
@@ -49,7 +49,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
     monkeypatch.setattr(drawing, "AFTER", 0.0)
     monkeypatch.setattr(StatusLine, "draw", noted)
     with waiting("reading") as shown:
-        shown.told(1 << 20, 4 << 20)
+        shown.update(1 << 20, 4 << 20)
         assert drawn.wait(10)
     assert "reading  [" in seen.getvalue()
     assert "MiB of 4 MiB" in seen.getvalue()
@@ -67,7 +67,7 @@ def test_what_takes_long_has_a_bar_with_its_figures(monkeypatch):
 )
 def test_it_says_how_much_is_done_and_how_long_the_rest_takes(done: int, total: int, text: str) -> None:
     shown = ProgressBar("reading")
-    shown.told(done, total)
+    shown.update(done, total)
     assert shown.text(2.0) == text
 
 
@@ -81,7 +81,7 @@ def test_it_fits_the_terminal(monkeypatch):
 def test_what_is_quick_has_none(monkeypatch):
     seen = terminal(monkeypatch)
     with waiting("reading") as shown:
-        shown.told(1, 2)
+        shown.update(1, 2)
     assert seen.getvalue() == ""
 
 

@@ -43,13 +43,13 @@ class SourceWait:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """An instruction and what it waited for, latest first. `told` is False where the sources are left out, because
+    """An instruction and what it waited for, latest first. `expanded` is False where the sources are left out, because
     they are told elsewhere in the tree or lie too deep. Times are in nanoseconds, 0 for a phase not (yet) reached; an
     unfinished phase is counted until `until`, the time of recording."""
 
     record: Record
     waits: tuple[SourceWait, ...]
-    told: bool
+    expanded: bool
     until: int = 0
 
     @property
@@ -218,15 +218,15 @@ class _Teller:
     def __init__(self, blockers: Blockers, steps: dict[int, int]) -> None:
         self._blockers = blockers
         self._steps = steps
-        self._told: set[int] = set()
+        self._expanded: set[int] = set()
 
     def tell(self, record: Record, depth: int) -> Story:
         found = self._blockers.of(record)
         until = self._blockers.order.until
-        if found and (depth == 0 or record.id in self._told):
-            return Story(record, (), told=False, until=until)
-        self._told.add(record.id)
-        return Story(record, tuple(self._wait(record, one, depth) for one in found), told=True, until=until)
+        if found and (depth == 0 or record.id in self._expanded):
+            return Story(record, (), expanded=False, until=until)
+        self._expanded.add(record.id)
+        return Story(record, tuple(self._wait(record, one, depth) for one in found), expanded=True, until=until)
 
     def _wait(self, record: Record, one: _Blocker, depth: int) -> SourceWait:
         if one.record is None:

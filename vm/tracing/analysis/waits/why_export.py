@@ -156,7 +156,7 @@ def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
     if wait.story is None:
         return f"{_reasons(record, wait, None, notes)}: #{wait.source}, which the trace has lost"
     source = wait.story.record
-    rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.told else "  ...")
+    rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.expanded else "  ...")
     if not wait.edges:
         return f"behind {_title(source, mine)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
     waited = f"{duration(wait.waited)} for " if wait.waited else ""
@@ -282,7 +282,7 @@ def _story(story: Story) -> dict[str, object]:
         "blocked": story.blocked,
         "queued": story.queued,
         "ran": story.ran,
-        "told": story.told,
+        "told": story.expanded,
         "waits": [_wait(wait) for wait in story.waits],
     }
 

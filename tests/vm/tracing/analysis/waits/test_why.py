@@ -54,13 +54,13 @@ def test_it_follows_what_that_waited_for(trace):
 
 def test_an_instruction_is_told_once(trace):
     slow, fast = waits(trace, 4)
-    assert slow.story.waits[0].story.told
-    assert fast.story.told
-    assert fast.story.waits[0].story.told
+    assert slow.story.waits[0].story.expanded
+    assert fast.story.expanded
+    assert fast.story.waits[0].story.expanded
     again = Trace([*trace.records, ran(5, 140, 9_100, 9_200, (4, "RAW", 1), (3, "RAW", 2))])
     first, second = waits(again, 5)
-    assert first.story.told
-    assert not second.story.told
+    assert first.story.expanded
+    assert not second.story.expanded
 
 
 def test_the_critical_path_goes_back_to_where_it_began(trace):
@@ -69,7 +69,7 @@ def test_the_critical_path_goes_back_to_where_it_began(trace):
 
 
 def test_depth_limits_the_tree(trace):
-    assert [wait.story.told for wait in waits(trace, 4, depth=1)] == [False, False]
+    assert [wait.story.expanded for wait in waits(trace, 4, depth=1)] == [False, False]
 
 
 def test_a_live_source_is_the_critical_one():
