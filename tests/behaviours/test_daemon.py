@@ -670,8 +670,8 @@ def test_a_lease_that_is_over_ends_the_session(tcp):
     daemon = tcp(0.5)
     with daemon.connect() as observer, Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(1000))\nx.wait()\ns.publish('kept', s.asarray(np.ones(4)))")
-        client.do("from tensord.client.transport.link import Link")
-        client.do("Link.reopen = lambda link: None\nLink.hello = lambda *_: None")
+        client.do("from tensord.client.transport.link import DealerSocket")
+        client.do("DealerSocket.reopen = lambda link: None\nDealerSocket.hello = lambda *_: None")
         client.do("cut(s)")
         with pytest.raises(Failed, match="out of reach too long"):
             client.do("session_lost = s.sync(30)")
@@ -706,9 +706,9 @@ def test_a_session_that_could_not_come_back_says_why(tcp):
     daemon = tcp(0.5)
     with Puppet.start(daemon.address) as client:
         client.do("x = s.asarray(np.ones(4))\nx.wait()")
-        client.do("import errno, zmq\nfrom tensord.client.transport.link import Link")
+        client.do("import errno, zmq\nfrom tensord.client.transport.link import DealerSocket")
         client.do("def refuse(*_): raise zmq.ZMQError(errno.EMFILE)")
-        client.do("Link.configure = refuse\ncut(s)")
+        client.do("DealerSocket.configure = refuse\ncut(s)")
         with pytest.raises(Failed, match="out of reach too long: Too many open files"):
             client.do("x.numpy()")
     assert daemon.stop() == 0

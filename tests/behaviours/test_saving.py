@@ -236,13 +236,13 @@ import tensord as td
 
 s = td.connect(sys.argv[1])
 s.save(sys.argv[2], {"x": s.asarray(np.ones(4), "sim:0") + 5})
-waits = td.client.files.savings.Writing._await
+waits = td.client.files.savings.FileWriting._await
 
 def interrupted(self):
     signal.raise_signal(signal.SIGINT)
     waits(self)
 
-td.client.files.savings.Writing._await = interrupted
+td.client.files.savings.FileWriting._await = interrupted
 """
 
 
