@@ -38,26 +38,22 @@ class SideEffectRunner:
         self._broken: dict[int, TensordError] = {}  # chains that a callback's error has stopped
         self._cancelled = 0  # side effects with lower numbers were cancelled
         self._lock = threading.Lock()
-        self._thread = 0
+        self.thread = 0  # that is inside a callback
 
     def cancel(self, number: int) -> None:
         """Cancel side effects with lower numbers, even if their values have arrived. May be called anywhere."""
         self._cancelled = number
         self._broken.clear()
 
-    def runs_here(self) -> bool:
-        """Return whether this thread is inside a callback."""
-        return self._thread == threading.get_ident()
-
     def run(self) -> None:
         """Run the side effects that have arrived, unless another thread does."""
         while self.answers and self._lock.acquire(blocking=False):
             try:
-                self._thread = threading.get_ident()
+                self.thread = threading.get_ident()
                 while self.answers:
                     self._run(self.answers.popleft())
             finally:
-                self._thread = 0
+                self.thread = 0
                 self._lock.release()
 
     def _run(self, answer: EffectAnswer) -> None:

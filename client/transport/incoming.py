@@ -104,13 +104,16 @@ class Incoming:
     def _set(self, request: int, value: Any, error: TensordError | None, *, again: bool) -> None:
         if request in self._outgoing.effects:
             self.effects.answers.append(EffectAnswer(request, value, error, again))
-        else:
-            self._settle(request, error, value)
-
-    def _settle(self, request: int, error: TensordError | None, value: Any = None) -> None:
+            return
         reply = self.replies.pop(request, None)
         if reply is not None:
             reply.set(value, error)
+
+    def _settle(self, request: int, error: TensordError | None) -> None:
+        """End the check of a chain."""
+        reply = self.replies.pop(request, None)
+        if reply is not None:
+            reply.set(None, error)
 
     def _call(self, request: int, body: Any, payloads: Sequence[Any]) -> None:
         """A host call that the daemon asks for, or one that is over."""

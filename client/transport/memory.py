@@ -58,10 +58,6 @@ class DaemonMemory:
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
         return None if self.uploads is None else lent(values, dtype, self.uploads.lender)
 
-    def announcements(self) -> list[list[int]]:
-        """SEGMENT headers to send before the next batch; each is given once."""
-        return [] if self.uploads is None else self.uploads.announcements()
-
     def freed(self, numbers: Iterable[int]) -> None:
         """Take back upload segments that the daemon has freed."""
         if self.uploads is not None:

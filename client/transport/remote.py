@@ -17,6 +17,7 @@ Rejected: a thread that owns the socket (two hand-offs per op).
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -103,13 +104,15 @@ class RemoteTransport:
 
     def send(self, messages: Sequence[Message]) -> None:
         self._enter()
+        uploads = self.memory.uploads
         self.lock.acquire()  # by an outbox, which has raised the shield
         try:
             self._check()
             if self._cancel_due:  # a restart that counts it may be among the messages
                 self._send_cancel()
-            for header in self.memory.announcements():
-                self._link.send(header)
+            if uploads is not None:
+                for header in uploads.announcements():
+                    self._link.send(header)
             self._outgoing.send(messages)
         finally:
             self.lock.release()
@@ -125,7 +128,8 @@ class RemoteTransport:
 
     def _enter(self) -> None:
         """Refuse callbacks, and signal handlers on a thread that has the lock: they would wait for themselves."""
-        if self.lock.is_mine() or self._effects.runs_here():
+        me = threading.get_ident()
+        if me in self.lock.inside or me == self._effects.thread:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         if self._inherited:
             raise ConnectionLost(FORKED)

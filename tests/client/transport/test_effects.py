@@ -109,10 +109,10 @@ def test_a_second_thread_leaves_the_callbacks_to_the_first(effects: Effects) -> 
 
     def elsewhere() -> None:
         effects.run()
-        ran.append(effects.runs_here())
+        ran.append(effects.thread == threading.get_ident())
 
     def callback() -> None:
-        ran.append(effects.runs_here())
+        ran.append(effects.thread == threading.get_ident())
         effects.arrive(2)
         other = threading.Thread(target=elsewhere)
         other.start()
@@ -124,7 +124,7 @@ def test_a_second_thread_leaves_the_callbacks_to_the_first(effects: Effects) -> 
     effects.arrive(1)
     effects.run()
     assert ran == [True, False, True]
-    assert not effects.runs_here()
+    assert effects.thread == 0
     assert effects.settled == [(CHECK + 1, None)] * 2
 
 
