@@ -12,7 +12,7 @@ import pytest
 
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.messages import Sync
-from tensord.vm.model.texts import WIDEST, Texts, size_of
+from tensord.vm.model.texts import WIDEST, SourceTexts, size_of
 from tensord.vm.reporting import live_trace, locations
 from tensord.vm.reporting.live_trace import SLICE, recent_parts, trace_parts
 from tensord.vm.reporting.locations import LocationTexts
@@ -170,9 +170,9 @@ def test_lines_of_ended_sessions_are_known_while_their_records_are(make_session,
 
 def test_the_tables_of_ended_sessions_are_bounded(machine):
     def ended(id_: int, text: str) -> Any:
-        lines: Texts[str] = Texts(sys.maxsize)
-        lines.keep(1, text)
-        return SimpleNamespace(id=id_, locations=lines, spans=Texts(0))
+        source = SourceTexts(sys.maxsize)
+        source.lines.keep(1, text)
+        return SimpleNamespace(id=id_, source=source)
 
     where = LocationTexts(machine.engine)
     for number in range(1000, 1000 + 2 * locations.ENDED):
