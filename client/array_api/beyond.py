@@ -1,7 +1,7 @@
-"""Functions that the standard lacks and people miss, with NumPy's names, arguments and semantics.
+"""Functions that the standard lacks and users miss, with NumPy's names, arguments and semantics.
 
-Two things are as in the rest of the namespace: kinds of dtypes do not mix in arithmetic, and only what is said to wait
-waits. Other array libraries' namespaces need not have these functions.
+Two rules are those of the rest of the namespace: kinds of dtypes do not mix in arithmetic, and a function waits only if
+its docstring says so. Other array libraries' namespaces need not have these functions.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Beyond(Functions):
         """The discrete convolution of two vectors, of lengths M and N.
 
         Its length is M + N - 1 ("full"), max(M, N) ("same"), or max(M, N) - min(M, N) + 1 ("valid": where they overlap
-        completely). ValueError for empty ones, and for more than one dimension.
+        completely). ValueError for empty vectors, and for more than one dimension.
         """
         return self._call("convolve", a, v, mode=mode)
 
     def einsum(self, subscripts: str, /, *operands: Tensor) -> Tensor:
         """Sums of products by Einstein's convention: `einsum("ij,jk->ik", x, y)` is x @ y.
 
-        Each operand has a letter for each axis; "..." stands for axes without one. Letters that the result lacks are
-        summed over; without "->" these are the ones that occur twice. Operands are of one kind of dtype. ValueError if
-        letters and shapes do not go together. Larger products are made with a BLAS, in the order that costs least.
+        Each operand has a letter for each axis; "..." stands for axes without a letter. Letters missing from the result
+        are summed over; without "->", these are the letters that occur twice. Operands are of one kind of dtype.
+        ValueError if letters and shapes do not match. Larger products are computed with a BLAS, in the cheapest order.
         """
         return self._call("einsum", *operands, subscripts=subscripts)
 
@@ -66,8 +66,9 @@ class Beyond(Functions):
         """How many elements of `a` lie in each bin: int64, or sums of `weights`, or a density, whose integral is 1.
 
         `bins`: a number of bins of equal width within `range` (by default from the smallest to the largest element), or
-        their edges in ascending order, and no `range` then. A bin contains its left edge, the last one both. Reading
-        the result raises if elements or edges are not fit for bins: for NaN without a `range`, for edges that descend.
+        their edges in ascending order, without a `range`. A bin contains its left edge, the last bin both edges.
+        Reading the result raises if the elements or edges define no bins: for NaN without a `range`, for descending
+        edges.
         """
         x, given = own(self._core, a), []
         if bins is None or isinstance(bins, str | float | complex):
@@ -78,7 +79,7 @@ class Beyond(Functions):
             given.append(self._placed(bins, x, "histogram"))
         if weights is not None:
             given.append(own(self._core, weights))
-        limits = None if number is None else range  # as NumPy does, which does not even look at it
+        limits = None if number is None else range  # T as NumPy, which ignores `range` then
         options = {"bins": number, "range": limits, "density": bool(density), "weighted": weights is not None}
         return HistogramResult(*self._call_all("histogram", x, *given, **options))
 
@@ -103,9 +104,9 @@ class Beyond(Functions):
         return self._call("interp", x, *points, *ends, **given, period=period)
 
     def median(self, a: Tensor, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
-        """The median along the axes (None: all); the mean of the two elements in the middle if there is no one.
+        """The median along the axes (None: all): of an even number of elements, the mean of the two in the middle.
 
-        float64 of integers. NaN if an element is NaN, or if there is none.
+        float64 of integers. NaN if an element is NaN, or if there are no elements.
         """
         return self._call("median", a, axis=axis, keepdims=keepdims)
 
@@ -121,7 +122,8 @@ class Beyond(Functions):
         """The q-th quantiles along the axes (None: all), q in [0, 1]; the axes of q come first in the result.
 
         `method`: NumPy's, such as "linear", "lower", "higher", "midpoint", "nearest". NaN if an element is NaN.
-        ValueError for no elements, for a number q out of bounds, and at the wait if a tensor q is.
+        ValueError for no elements, and for a number q out of bounds; if a tensor q is out of bounds, reading the result
+        raises it.
         """
         return self._quantiles("quantile", 1, a, q, axis, method=method, keepdims=keepdims)
 
@@ -145,11 +147,11 @@ class Beyond(Functions):
         *,
         constant_values: Scalar | Sequence[Any] = 0,
     ) -> Tensor:
-        """The tensor with `pad_width` elements more in front of and behind each axis.
+        """The tensor with `pad_width` more elements in front of and behind each axis.
 
         `pad_width`: a number for all, (before, after) for each axis, or such a pair for each of them. The new elements
-        are `constant_values` (given in the same ways), or positions of the old ones: the nearest ("edge"), mirrored at
-        the last element ("reflect") or behind it ("symmetric"), or those of the other end ("wrap"). ValueError for
+        are `constant_values` (given in the same ways), or copies of elements: the nearest ("edge"), mirrored at
+        the last element ("reflect") or behind it ("symmetric"), or from the other end ("wrap"). ValueError for
         other modes, negative widths, and for an empty axis unless the mode is "constant". Waits for pending shapes.
         """
         x = own(self._core, array)
@@ -163,7 +165,8 @@ class Beyond(Functions):
         return x.copy() if padded is x else padded
 
     def split(self, ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-        """The parts of a tensor along an axis, as views: so many equal ones, or those between the positions given.
+        """The parts of a tensor along an axis, as views: a number of equal parts, or the parts between the given
+        positions.
 
         ValueError if the axis cannot be divided into so many equal parts. Waits if the shape is pending.
         """
@@ -177,7 +180,7 @@ class Beyond(Functions):
         return [self._call("getitem", x, index=(*(_ALL,) * place, ("slice", *each, None))) for each in bounds]
 
     def _placed(self, values: Any, like: Tensor, function: str) -> Tensor:
-        """A tensor as it is; a sequence of numbers as a tensor on the same device."""
+        """A tensor as it is; a sequence of numbers as a tensor on the device of `like`."""
         if isinstance(values, Tensor):
             return own(self._core, values)
         if isinstance(values, np.ndarray):

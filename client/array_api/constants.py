@@ -1,6 +1,6 @@
 """Constants and dtypes of the namespace. float16 is an addition: the standard has no half precision.
 
-They are apart from the functions, since annotations in a class with an attribute `bool` cannot name the type.
+They are in a file of their own, since annotations in a class with an attribute `bool` cannot name the type.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Creation(Functions):
             if copy is False:
                 raise located(MetadataError(UNCOPIED.format("asarray"), op="asarray"))
             try:
-                # bytes are numbers, as in the standard; NumPy would take them for text
+                # bytes are numbers, as in the standard; NumPy would read them as text
                 values = memoryview(obj) if isinstance(obj, bytes) else obj
                 return as_tensor(core, self._fitting(values, dtype), device, dtype=dtype)
             except MetadataTypeError:
@@ -205,7 +205,7 @@ class Creation(Functions):
         return self._like("zeros", x, dtype, device)
 
     def _stack(self, rows: Sequence[Any], dtype: DType | None, device: Device | None) -> Tensor:
-        """A nested sequence that contains tensors, stacked on the device without waiting for them."""
+        """A nested sequence of tensors and numbers, stacked on the device without waiting for the tensors."""
         parts = [self.asarray(each, dtype=dtype, device=device) for each in rows]
         if dtype is None and all(each._meta is not None for each in parts):
             common = np.result_type(*(each.dtype for each in parts))
@@ -213,7 +213,7 @@ class Creation(Functions):
         return self._call("stack", *parts)
 
     def _spread(self, value: Tensor, shape: Shape, dtype: DType | None, device: Device | None) -> Tensor:
-        """A 0-d tensor's value everywhere; if its shape depends on data, the value of a tensor with one element."""
+        """A 0-d tensor's value everywhere; if its shape is data-dependent, the value of a tensor with one element."""
         value = self.asarray(value, dtype=dtype, device=device)
         if value._meta is None:
             value = value.reshape(())
@@ -226,7 +226,7 @@ class Creation(Functions):
         return call(core, name, operands, attributes, device=home_of(core, device))[0]
 
     def _like(self, name: str, x: Tensor, dtype: DType | None, device: Device | None, *operands: Scalar) -> Tensor:
-        """Create from x's meta alone, if known: then the result does not wait for x, and no bytes move."""
+        """Create from x's meta alone, if it is known: then the result does not wait for x, and no bytes move."""
         core = self._core
         x = own(core, x)
         home = x.device if device is None else home_of(core, device)
@@ -258,7 +258,7 @@ def real(dtype: DType | None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A Python number for a NumPy scalar; everything else as it is, for the attribute's check to judge."""
+    """A Python number for a NumPy scalar; everything else unchanged, for the attribute's check to judge."""
     return value.item() if isinstance(value, np.generic) else value
 
 

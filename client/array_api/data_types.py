@@ -1,4 +1,4 @@
-"""Functions on dtypes. They read metas only; none but `astype` issues an op."""
+"""Functions on dtypes. They read metas only; `astype` alone issues an op."""
 
 from __future__ import annotations
 

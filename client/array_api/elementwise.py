@@ -1,4 +1,4 @@
-"""Elementwise functions: one line each, and all but `clip` made from two patterns.
+"""Elementwise functions: one line each; all but `clip` are made from two patterns.
 
 They take the same operands as the operators, on the same fast path: `xp.add(x, y)` costs as much as `x + y`.
 """
@@ -73,7 +73,7 @@ def binary(name: str) -> Binary:
 
 def named(function: F, op: OpDef, name: str) -> F:
     """The function with that name and the op's summary, and without `more` in its signature."""
-    function.__name__ = function.__qualname__ = name  # the latter is what Python says about wrong arguments
+    function.__name__ = function.__qualname__ = name  # T Python's errors about wrong arguments show __qualname__
     function.__doc__ = op.summary
     return hides(signed(function))
 

@@ -15,9 +15,10 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 class Fft(Extension):
     """Fourier transforms, their frequencies, and shifts of spectra.
 
-    Along an axis, x is padded with zeros or cut to the length given. `norm` says which transform is divided by the
-    number of points: the inverse ("backward"), the other ("forward"), or each by the root ("ortho"). TypeError for
-    dtypes that a transform does not take, ValueError for lengths below one, IndexError for axes that x does not have.
+    Along an axis, x is padded with zeros or cut to the given length. `norm` names the transform that is divided by the
+    number of points n: the inverse ("backward"), the forward one ("forward"), or both by sqrt(n) ("ortho"). TypeError
+    for dtypes that a transform does not take, ValueError for lengths below one, IndexError for axes that x does not
+    have.
     """
 
     # --- along one axis
@@ -104,7 +105,8 @@ class Fft(Extension):
     # --- frequencies and shifts
 
     def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None) -> Tensor:
-        """Frequencies of the points of an `fft` of `n` samples `d` apart: zero, positive ones, negative ones.
+        """Frequencies of the points of an `fft` of `n` samples `d` apart: zero, then the positive, then the negative
+        ones.
 
         float64 unless `dtype` says otherwise. ValueError for `n` below one and for `d` zero.
         """
@@ -120,7 +122,7 @@ class Fft(Extension):
         return call(self._maker(), "rfftfreq", (), attributes, device=device)[0]
 
     def fftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-        """x with its halves along the axes (None: all) swapped, so that frequency zero comes to the middle."""
+        """x with its halves along the axes (None: all) swapped, so that frequency zero moves to the middle."""
         return self._call("fftshift", x, axes=_as_axes(axes))
 
     def ifftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
@@ -129,7 +131,7 @@ class Fft(Extension):
 
 
 def _as_axes(axes: int | Sequence[int] | None) -> Any:
-    """A sequence as a tuple; anything else as it is, for the attribute's check to judge."""
+    """A sequence as a tuple; anything else unchanged, for the attribute's check to judge."""
     try:
         return tuple(axes) if isinstance(axes, Iterable) else axes
     except TypeError:  # of an array without dimensions

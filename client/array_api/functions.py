@@ -45,9 +45,9 @@ class Functions:
         return call(self._core, name, operands, attributes or None)
 
     def _fitting(self, x: Any, dtype: Any) -> Any:
-        """x, or its real part, with a warning, if x is complex and is to be computed in a real dtype.
+        """x, or its real part with a warning if x is complex and the requested dtype is real.
 
-        NumPy does so wherever it is given a dtype; the standard forbids it for `astype` alone.
+        NumPy does so wherever it takes a dtype; the standard forbids it for `astype` alone.
         """
         if dtype is None or (isinstance(x, Tensor) and x._meta is None) or not is_complex(x) or not is_real(dtype):
             return x
@@ -88,7 +88,7 @@ def is_complex(x: Any) -> bool:
 
 
 def is_real(dtype: Any) -> bool:
-    """Is `dtype` a real dtype? False for what is no dtype: that is refused elsewhere."""
+    """Is `dtype` a real dtype? False for an object that is no dtype: other code refuses it."""
     try:
         return check_dtype(dtype) in REAL
     except TypeError:

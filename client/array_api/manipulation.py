@@ -59,7 +59,7 @@ class Manipulation(Functions):
         return self._call("flip", x, axis=axis)
 
     def moveaxis(self, x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
-        """Axes moved to other places, the others keeping their order.
+        """x with some axes moved to other places; the other axes keep their order.
 
         IndexError for axes that do not exist, ValueError if one occurs twice or `destination` has another length.
         """
@@ -106,7 +106,8 @@ class Manipulation(Functions):
         return self._call("stack", *self._sequence("stack", arrays), axis=axis)
 
     def tile(self, x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-        """x repeated as a whole, that many times along each axis; missing axes and repetitions count as ones in front.
+        """x repeated as a whole, `repetitions[i]` times along axis i; missing axes and repetitions count as ones in
+        front.
 
         ValueError for negative repetitions.
         """

@@ -1,7 +1,7 @@
 """The namespace of the Python array API standard: `session.xp`, and `tensord.array_api` for the default session.
 
-The functions are methods, grouped in families; a namespace has all of them, on one session. A namespace is a module
-object, as users of the standard expect, and as the module `tensord.array_api` has to be.
+The functions are methods, grouped in families; a namespace has all of them, on one session. It is a module object,
+since users of the standard expect one, and since the module `tensord.array_api` has to be one.
 Source: https://data-apis.org/array-api/2025.12/
 """
 
@@ -59,7 +59,7 @@ class Main(
     Statistical,
     Utility,
 ):
-    """Everything in the main namespace: the standard's functions, and those of `beyond`."""
+    """The main namespace: the standard's functions, and those of `beyond`."""
 
 
 class Namespace(ModuleType, Main):
@@ -74,7 +74,9 @@ class Namespace(ModuleType, Main):
         self.linalg = Linalg(core)
         self.fft = Fft(core)
         self.special = Special(core)
-        vars(self)["__getattr__"] = absent  # a module asks it for what is missing; a method would slow down every name
+        vars(self)["__getattr__"] = (
+            absent  # T a module calls it for missing names only; a method would slow down every name
+        )
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """The capabilities of the namespace, and its devices."""
@@ -102,7 +104,7 @@ def public_names() -> list[str]:
     return sorted([*(name for name in dir(Main) if not name.startswith("_")), *EXTENSION_NAMES])
 
 
-# -- what the namespace can do -----------------------------------------------------------------------------------------
+# -- the capabilities of the namespace ---------------------------------------------------------------------------------
 
 _BEYOND = frozenset({"float16"})  # not in the standard
 _DEFAULTS = {"real floating": "float64", "complex floating": "complex128", "integral": "int64", "indexing": "int64"}

@@ -1,9 +1,9 @@
-"""`session.nn`: functions for neural networks, and their gradients for a backward pass of your own.
+"""`session.nn`: functions for neural networks, and their gradients for a hand-written backward pass.
 
-A gradient function takes dy, the gradient of a scalar by the result, and gives the gradients by the operands. Tensors
-have one real floating-point dtype in each call (labels, indices and masks aside); float16 is computed in float32 where
-sums occur. Each call is one instruction and never waits. Functions of the array API standard, such as `tanh`, are in
-`session.xp`.
+A gradient function takes dy, the gradient of a scalar with respect to the result, and returns the gradients with
+respect to the operands. The tensors of a call have one real floating-point dtype (labels, indices and masks aside);
+sums of float16 are computed in float32. Each call is one instruction and never waits. Functions of the array API
+standard, such as `tanh`, are in `session.xp`.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class Nn(Functions):
         )
 
     def __dir__(self) -> list[str]:
-        """The functions, without the names that only say what to write instead."""
+        """The functions, without the names whose errors only say what to write instead."""
         return present(Nn, super().__dir__())
 
 

@@ -1,9 +1,9 @@
 """Random tensors: `session.random`. The values depend on the seed and the number of the call, never on scheduling.
 
-Calls are numbered here, where they are made: each method puts the seed and the session's next number into its
-instruction, so that the machine keeps no state of random numbers, and the same program draws the same values on any
-device, embedded or on a daemon. The threads of one session share the numbers: a thread draws fixed values only if it
-passes seeds of its own.
+The client numbers the calls: each method puts the seed and the session's next number into its instruction. So the
+machine keeps no state of random numbers, and the same program draws the same values on any device, embedded or on a
+daemon. The threads of one session share the numbers: a thread draws reproducible values only if it passes its own
+seeds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Random(Functions):
     def permutation(self, x: int | Tensor, /, *, seed: int | None = None, device: Device | None = None) -> Tensor:
         """The integers in [0, x) in random order, as int64; or the rows of the tensor x in that same order.
 
-        The rows are those along the first axis; the result is on x's device unless another is given.
+        The rows are the slices along the first axis; the result is on x's device unless another is given.
         """
         if isinstance(x, Tensor):
             return call(self._core, "permute", (x, *self._stream(seed)), device=device)[0]

@@ -53,7 +53,8 @@ class Searching(Functions):
         side: Literal["left", "right"] = "left",
         sorter: Tensor | None = None,
     ) -> Tensor:
-        """Positions at which to insert the elements of x2 in the 1-d x1 to keep it sorted: before equal ones or after.
+        """Positions at which to insert the elements of x2 in the 1-d x1 to keep it sorted: before equal elements or
+        after them.
 
         x1 is in ascending order, or x1[sorter] is, with `sorter` a tensor of integers of x1's shape. NaNs are last, as
         in `sort`. A number x2 takes the dtype of x1, and gives a 0-d position. Reading the result raises if `sorter`

@@ -1,6 +1,6 @@
 """Set functions. Elements are distinct if they compare unequal: every NaN is distinct, 0.0 and -0.0 are one element.
 
-The number of distinct elements depends on the data, so the shapes of such results are known once they are computed.
+The number of distinct elements is data-dependent, so the shapes of such results are unknown until they are computed.
 Distinct elements are 1-d and sorted.
 """
 

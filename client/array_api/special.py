@@ -1,6 +1,7 @@
-"""The namespace `special`: what SciPy's dispatch looks for there, and the standard has not yet.
+"""The namespace `special`: functions that SciPy's dispatch looks for there, and that the standard does not have yet.
 
-SciPy (with SCIPY_ARRAY_API=1) calls the functions of this name that a namespace has, and its own for NumPy arrays.
+With SCIPY_ARRAY_API=1, SciPy calls a namespace's function of the same name if there is one, and its own for NumPy
+arrays.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Special(Extension):
     stdtr = binary("stdtr")
     stdtrit = binary("stdtrit")
 
-    # --- of more than one kind of call
+    # --- functions with more than one form of call
 
     def multigammaln(self, a: Tensor, d: int, /) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension d, a Python int from 1 on; a > (d - 1) / 2."""

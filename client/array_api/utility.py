@@ -24,7 +24,7 @@ class Utility(Functions):
     def diff(
         self, x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
     ) -> Tensor:
-        """Differences of neighbours along an axis, taken `n` times, after `prepend` and `append` are joined to it.
+        """Differences of neighbours along an axis, taken `n` times, after joining `prepend` and `append` to it.
 
         These have the shape of x except along the axis, and a dtype that promotes with x's. ValueError for other
         shapes and negative `n`, IndexError for an axis that x does not have.

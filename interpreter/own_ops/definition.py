@@ -1,10 +1,11 @@
-"""The op that a user's function stands for.
+"""The op that a user's function defines.
 
-Its kernels are the user's, of which nothing is known: they never run on the thread that drives a machine, unless the
-user says that their time is bounded.
+Nothing is known about a user's kernels: they never run on the thread that drives a machine, unless the user states that
+their time is bounded.
 
-The digest is that of the name, the version, the signature, and the source of the user's functions. What these call, or
-a constant of their module, is no part of the digest: a package that changes it needs a new version.
+The digest is that of the name, the version, the signature, and the source of the user's functions. The functions that
+they call, and the constants of their module, are no part of the digest: a package that changes them needs a new
+version.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LONGEST: Final = 100  # characters of a name
 
 
 class Stated(NamedTuple):
-    """What a user states about an op, besides the function; the fields are explained by `tensord.op`."""
+    """The statements of a user about an op, besides the function; `tensord.op` explains the fields."""
 
     infer: Callable[..., Any] | None = None
     name: str | None = None
@@ -55,7 +56,7 @@ class Defined(NamedTuple):
 
 
 def define_own(function: Callable[..., Any], stated: Stated) -> Defined:
-    """Define and register the op of a function. TypeError or ValueError, which say what to write instead.
+    """Define and register the op of a function. TypeError or ValueError, which say how to correct the definition.
 
     A script or notebook may define an op again. Then it is another op, whose name ends with a number.
     """
@@ -105,14 +106,14 @@ def definition_of(name: str, function: Callable[..., Any], stated: Stated, schem
 
 
 def add_kernel(defined: Defined, kind: str, function: Callable[..., Any]) -> None:
-    """Have the function compute the op on devices of a kind; its parameters are those of the op."""
+    """Make the function the kernel for devices of a kind; its parameters are those of the op."""
     if type(kind) is not str:
         raise TypeError(f'{defined.op.name}: kernel takes kinds of devices, as in @{defined.op.name}.kernel("cuda")')
     defined.own.add_kernel(kind, kernel_of(function, fitting(function, defined)), source_of(function))
 
 
 def fitting(function: Callable[..., Any], defined: Defined) -> Schema:
-    """The schema for a kernel: the op's, but that the function may or may not take `out`."""
+    """The schema for a kernel: the op's, except that the function may or may not take `out`."""
     found = schema_of(function, defined.op.name)
     wanted = defined.schema
     same = found.inputs == wanted.inputs and [each.name for each in found.attributes] == [
@@ -124,7 +125,7 @@ def fitting(function: Callable[..., Any], defined: Defined) -> Schema:
 
 
 def name_of(function: Callable[..., Any], given: str | None) -> str:
-    """`package.function`, or the given name, which has a dot, too: so it is none of this package's."""
+    """`package.function`, or the given name. Both contain a dot, which this package's own names do not."""
     package = function.__module__.partition(".")[0]
     name = f"{package}.{function.__name__}" if given is None else given
     if not isinstance(name, str) or len(name) > LONGEST or NAME.fullmatch(name) is None:
@@ -141,7 +142,7 @@ def unused(name: str) -> str:
 
 
 def version_of(module: str) -> str:
-    """The version of the package that the module is of; "" if there is none to be found."""
+    """The version of the package that contains the module; "" if it is unknown."""
     package = module.partition(".")[0]
     try:
         return version(package)
@@ -155,14 +156,14 @@ def summary_of(function: Callable[..., Any]) -> str:
 
 
 def sources_of(name: str, found: str, function: Callable[..., Any], stated: Stated, schema: Schema) -> list[Any]:
-    """What the digest is made of: texts and numbers."""
+    """The input of the digest: texts and numbers."""
     attributes = [[each.name, "" if each.default is REQUIRED else repr(each.default)] for each in schema.attributes]
     shape = [schema.inputs, schema.least, schema.outputs, attributes, stated.elementwise, stated.dynamic]
     return [name, found, shape, source_of(stated.infer), source_of(function)]
 
 
 def source_of(function: Any) -> str:
-    """The text of a function; where there is none, as in an interactive Python, its code."""
+    """The text of a function; if there is none, as in an interactive Python, its byte code."""
     if function is None:
         return ""
     plain = plain_function(function)

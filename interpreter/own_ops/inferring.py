@@ -1,7 +1,7 @@
 """A user's infer function: whatever it raises or returns, a machine gets metas or a MetadataError.
 
-It is called in the client, whose user hears of errors at the call, and again in the machine, on the thread that drives
-it. So it has to give the same answer in both, from its arguments alone, and soon.
+The client calls it, so that the user sees errors at the call; the machine calls it again, on the thread that drives the
+machine. So it has to give the same answer in both, from its arguments alone, and quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from .signature import Schema
 
 
 def checked_infer(infer: Callable[..., Any], schema: Schema, *, dynamic: bool) -> Infer:
-    """The user's function as that of a definition: `infer(*metas, **attributes)` -> a meta, or a tuple of metas."""
+    """The user's function in the form that a definition needs: `infer(*metas, **attributes)` -> a meta, or a tuple of
+    metas."""
 
     def ask(metas: Metas, attributes: Attributes) -> OutputMetas:
         try:
@@ -31,7 +32,7 @@ def checked_infer(infer: Callable[..., Any], schema: Schema, *, dynamic: bool) -
 
 
 def checked(made: Any, outputs: int, *, dynamic: bool) -> OutputMetas:
-    """What an infer function returned, as the metas of so many results."""
+    """The result of an infer function, as the metas of `outputs` results."""
     several = made if outputs > 1 else (made,)
     if not isinstance(several, tuple | list) or len(several) != outputs:
         raise TypeError(f"its infer function gives a tuple of {outputs} metas, not {made!r}")
@@ -39,7 +40,7 @@ def checked(made: Any, outputs: int, *, dynamic: bool) -> OutputMetas:
 
 
 def meta_of(made: Any, *, dynamic: bool) -> Meta | None:
-    """A meta, which may be given as (shape, dtype); None where the data decide."""
+    """A meta, which may be given as (shape, dtype); None for a data-dependent shape."""
     if made is None and dynamic:
         return None
     if isinstance(made, Meta):

@@ -1,4 +1,4 @@
-"""A user's function as a kernel: what it is given it cannot change, and what it gives is checked."""
+"""A user's function as a kernel: it cannot change its operands, and its results are checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def kernel_of(function: Callable[..., Any], schema: Schema) -> Kernel:
         if schema.fills and outputs:
             named[OUT] = outputs[0] if schema.outputs == 1 else tuple(outputs)
         made = listed(function(*given, **named), schema, filled=OUT in named)
-        if not outputs:  # their shapes were not known
+        if not outputs:  # T their shapes were unknown
             return [xp.array(each, order="C") for each in made]
         for number, (result, target) in enumerate(zip(made, outputs, strict=True)):
             store(result, target, number)
@@ -30,7 +30,7 @@ def kernel_of(function: Callable[..., Any], schema: Schema) -> Kernel:
 
 
 def read_only(array: Any) -> Any:
-    """The same values, to which nothing can be written where the array module has that: NumPy does."""
+    """The same values, read-only if the array module has read-only arrays, as NumPy does."""
     if not isinstance(array, np.ndarray):
         return array
     shown = array.view()
@@ -39,7 +39,7 @@ def read_only(array: Any) -> Any:
 
 
 def listed(made: Any, schema: Schema, *, filled: bool) -> list[Any]:
-    """What a function returned, as a list of so many results: None for those that it has filled."""
+    """The results of a function, as a list of `schema.outputs` entries: None for those that it has filled."""
     if filled and made is None:
         return [None] * schema.outputs
     several = made if schema.outputs > 1 else (made,)
@@ -49,7 +49,7 @@ def listed(made: Any, schema: Schema, *, filled: bool) -> list[Any]:
 
 
 def store(result: Any, target: Any, number: int) -> None:
-    """Copy a result to where it belongs, if it was computed elsewhere; TypeError or ValueError if it does not fit."""
+    """Copy a result to its target, if it was computed elsewhere; TypeError or ValueError if it does not fit."""
     if result is None or result is target:
         return
     shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)

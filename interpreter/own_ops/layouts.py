@@ -1,4 +1,4 @@
-"""The layouts of global tensors with which each device computes its own part of an op, as a user states them.
+"""The layouts of global tensors with which each device computes its own part of an op, as stated by a user.
 
     layouts=[((split(0), broadcast), split(0)), ((broadcast, split(1)), split(1))]
 
@@ -18,7 +18,8 @@ BOXED = "its definition states no layouts"
 
 
 def rule_of(stated: Sequence[Any], inputs: int, outputs: int, name: str) -> Rule:
-    """The rule that offers the stated signatures where the operands have such axes; TypeError if they are none."""
+    """The rule that offers the stated signatures where the operands have such axes; TypeError if they are no
+    signatures."""
     signatures = [signature_of(each, inputs, outputs, name) for each in stated]
 
     def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
@@ -49,7 +50,7 @@ def is_layout(given: Any) -> bool:
 
 
 def fits(metas: Sequence[Any], atoms: Sequence[Atom | None]) -> bool:
-    """Are all of them tensors with the axes that are split?"""
+    """Are all of them tensors that have the split axes?"""
     return all(
         isinstance(meta, Meta) and (not isinstance(atom, Split) or 0 <= atom.axis < meta.ndim)
         for meta, atom in zip(metas, atoms, strict=True)
@@ -57,7 +58,7 @@ def fits(metas: Sequence[Any], atoms: Sequence[Atom | None]) -> bool:
 
 
 def one_length(call: OpCall, signature: LayoutSignature) -> bool:
-    """Are all axes that are split equally long? Else the shares of operands would not belong together."""
+    """Are all split axes equally long? Else the shares of the operands would not belong together."""
     pairs = (*zip(call.metas, signature.inputs, strict=False), *zip(call.outputs, signature.outputs, strict=True))
     found = [meta.shape[atom.axis] for meta, atom in pairs if isinstance(meta, Meta) and isinstance(atom, Split)]
     return len(set(found)) < 2

@@ -3,8 +3,8 @@
     def scaled_sum(x, *more, scale: float = 1.0, out=None) -> Tensor
 
 Positional parameters are operands; one whose default is None may be left out, and `*more` stands for one or more.
-Keyword-only parameters are attributes, whose annotations say what they may be. `out`, if there is one, is the array to
-fill, or a tuple of arrays. An annotation `tuple[Tensor, Tensor]` of the result says that there are two.
+Keyword-only parameters are attributes; their annotations give the types. `out`, if there is one, is the array to fill,
+or a tuple of arrays. An annotation `tuple[Tensor, Tensor]` of the result says that there are two.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ AsGiven: TypeAlias = Callable[[Any], Any]
 
 
 class Schema(NamedTuple):
-    """What a function's signature says of an op. `inputs`, `least`, `outputs`: as in `OpDef`. `fills`: does the
-    function take the arrays for its results? `dtypes`: the attributes that are dtypes."""
+    """The op's schema according to the function's signature. `inputs`, `least`, `outputs`: as in `OpDef`. `fills`: does
+    the function take the arrays for its results? `dtypes`: the attributes that are dtypes."""
 
     operands: tuple[str, ...]
     inputs: int
@@ -44,7 +44,7 @@ class Schema(NamedTuple):
 
 
 def schema_of(function: Callable[..., Any], name: str) -> Schema:
-    """The schema that the function's signature stands for; TypeError, which says what to write, if it is none."""
+    """The schema that the function's signature defines; TypeError, with advice, if it defines none."""
     plain = plain_function(function)
     parameters = inspect.signature(plain).parameters.values()
     hints = hints_of(plain, name)
@@ -71,7 +71,7 @@ def schema_of(function: Callable[..., Any], name: str) -> Schema:
 
 
 def plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The Python function behind wrappers and compiled ones, such as Numba's."""
+    """The Python function inside wrappers and compiled functions, such as Numba's."""
     plain: Callable[..., Any] = inspect.unwrap(getattr(function, "py_func", function))
     return plain
 
@@ -85,7 +85,7 @@ def hints_of(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
 
 
 def outputs_of(result: Any, name: str) -> int:
-    """How many results an annotation stands for."""
+    """The number of results that an annotation stands for."""
     if get_origin(result) is not tuple:
         return 1
     found = get_args(result)
@@ -95,7 +95,7 @@ def outputs_of(result: Any, name: str) -> int:
 
 
 def attribute_of(parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> Attribute:
-    """The attribute that a keyword-only parameter stands for."""
+    """The attribute that a keyword-only parameter defines."""
     label = f"{name}: attribute {parameter.name!r}"
     if parameter.name not in hints:
         raise TypeError(f"{label} needs an annotation: bool, int, float, str, tuple[int, ...], numpy.dtype or Literal")
@@ -109,7 +109,7 @@ def attribute_of(parameter: inspect.Parameter, hints: Mapping[str, Any], name: s
 
 
 def check_of(hint: Any, label: str) -> Check:
-    """The check of values of a type."""
+    """The check of the values of a type."""
     inner = without_none(hint)
     if inner is not hint:
         return optional(check_of(inner, label))
@@ -126,7 +126,7 @@ def check_of(hint: Any, label: str) -> Check:
 
 
 def without_none(hint: Any) -> Any:
-    """`X` of `X | None`, else the type itself; `numpy.dtype` for any of those."""
+    """`X` of `X | None`, else the type itself; `numpy.dtype` for any of NumPy's dtype types."""
     if get_origin(hint) in (Union, UnionType):
         rest = [each for each in get_args(hint) if each is not type(None)]
         if len(rest) == 1 and len(rest) < len(get_args(hint)):

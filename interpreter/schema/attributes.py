@@ -1,8 +1,8 @@
-"""Checkers for attributes: each takes a user's value and returns the normal form that travels.
+"""Checkers for attributes: each takes a user's value and returns its normal form, which goes over the wire.
 
-Normal forms are hashable and made of msgpack's types: None, bool, int, float, str, tuples of them. Checkers take
-their own normal form too, because the daemon checks again what a client sent. Two values that mean different things
-have different normal forms, also under `==`, because signatures are looked up by them.
+Normal forms are hashable and made of msgpack's types: None, bool, int, float, str, tuples of them. Checkers also take
+their own normal form, because the daemon checks again what a client sent. Two values that mean different things have
+different normal forms, also under `==`, because signatures are looked up by them.
 """
 
 from __future__ import annotations

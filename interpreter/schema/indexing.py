@@ -1,4 +1,4 @@
-"""Indices: their normal form, and what they select.
+"""Indices: their normal form, and the elements that they select.
 
 The normal form is made of msgpack's types: a tuple of entries, each an int, None (new axis), "..." or
 ("slice", start, stop, step) with None where the slice leaves a default. Where a tensor selects, the entry is "tensor",
@@ -24,7 +24,7 @@ Index: TypeAlias = tuple[Entry, ...]
 
 _ALL: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
-MAX_ENTRIES = 2 * MAX_NDIM  # of an index, as in NumPy: all axes, and as many new ones
+MAX_ENTRIES = 2 * MAX_NDIM  # T as in NumPy: an index of all axes, and as many new ones
 
 
 def check_index(value: Any) -> Index:
@@ -120,13 +120,14 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
         if isinstance(entry, tuple):
             start, stop, step = slice(*entry[1:]).indices(size)
             length = len_range(start, stop, step)
-            # A step that is never taken may be of any size: its stride might not fit a machine word.
+            # A slice of at most one element never uses its step, which may be of any size: its stride might exceed a
+            # machine word.
             selected.append((length, stride * step if length > 1 else stride))
         else:
             start = _position(entry, size)
         offset += start * stride
     result = tuple(n for n, _ in selected)
-    # An empty selection may start behind the storage's end; nothing is read, so let it start where its source does.
+    # An empty selection may start behind the storage's end. Nothing is read, so it may start where its source does.
     return result, (layout[0] if 0 in result else offset, tuple(s for _, s in selected))
 
 
@@ -137,7 +138,7 @@ def selected_shape(index: Index, shape: Shape) -> Shape:
 
 @lru_cache(maxsize=1024)
 def selects_all(index: Index, shape: Shape) -> bool:
-    """Does a basic index select every element? It selects none twice, so that the number tells. False if it is out of
+    """Does a basic index select every element? It selects none twice, so their number decides. False if it is out of
     bounds."""
     try:
         return math.prod(selected_shape(index, shape)) == math.prod(shape)
@@ -146,7 +147,8 @@ def selects_all(index: Index, shape: Shape) -> bool:
 
 
 def whole_axes(index: Index, shape: Shape) -> list[int | None]:
-    """For each axis of a basic index's selection, the axis of x that it is as a whole; None for parts and new axes."""
+    """For each axis of a basic index's selection: the axis of x, if the index selects all of it; None for parts and new
+    axes."""
     found: list[int | None] = []
     axes = iter(enumerate(shape))
     for entry in _spelled_out(index, len(shape)):

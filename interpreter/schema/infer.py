@@ -1,6 +1,6 @@
-"""Infer, memoised: the metas of an op's outputs from those of its operands.
+"""Infer, with a cache: the metas of an op's outputs from those of its operands.
 
-Client and virtual machine ask the same questions over and over: a loop has a handful of signatures. Metas and ops
+Client and virtual machine ask the same questions repeatedly: a loop has a handful of signatures. Metas and ops
 are compared by identity and attributes are frozen, so asking again is one dictionary lookup.
 """
 
@@ -17,7 +17,7 @@ from ..types.meta import MAX_NDIM, Meta, OperandMeta
 from .opdef import FrozenAttributes, OpDef, OutputMetas
 from .promotion import describe
 
-# The most operands of a call. Each one costs some microseconds, during which no other session is served.
+# The most operands of a call. Each one costs some microseconds, during which the machine serves no other session.
 MAX_OPERANDS = 4096
 
 _Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
@@ -88,7 +88,7 @@ def check_count(op: OpDef, given: int) -> None:
 
 
 def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, ...] | None) -> OutputMetas:
-    """The metas written: those of `out=`, which must have the inferred shapes, and dtypes that the results cast to."""
+    """The metas to write: those of `out=`, which must have the inferred shapes, and dtypes that the results cast to."""
     if targets is None:
         return outputs
     if op.dynamic:
@@ -108,13 +108,13 @@ def check_target_count(op: OpDef, targets: Sequence[Any] | None) -> None:
 
 
 def check_distinct(op: str, targets: Sequence[object]) -> None:
-    """MetadataError if `out=` names one tensor twice: its value would be that of either result."""
+    """MetadataError if `out=` names one tensor twice: it could hold only one of the two results."""
     if len({id(target) for target in targets}) < len(targets):
         raise MetadataError(f"{op}: out= names one tensor twice; each result needs its own", op=op)
 
 
 def storable(op: OpDef, meta: Meta, target: Meta) -> bool:
-    """May a result of that meta be written to `target`? Ufuncs cast within a kind, as NumPy's do."""
+    """May a result of that meta be written to `target`? Ufuncs cast within a kind, as in NumPy."""
     if meta is target:
         return True
     return op.ufunc is not None and meta.shape == target.shape and np.can_cast(meta.dtype, target.dtype, "same_kind")

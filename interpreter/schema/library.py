@@ -1,8 +1,8 @@
-"""A library that kernels of some ops call, and that may be missing where a device is.
+"""A library that the kernels of some ops call, and that a device's process may lack.
 
-Whether it is there is found out without importing it, since that may take a third of a second. The first kernel that
-calls the library imports it. Until then the ops count as unbounded, so that a worker does so, not the driving thread.
-A GPU's library is imported as the device opens: only then can be seen which functions it has.
+Its presence is checked without importing it, since the import may take a third of a second. The first kernel that calls
+the library imports it. Until then the ops count as unbounded, so that a worker imports it, not the driving thread. A
+GPU's library is imported when the device opens: only then is it known which functions the library has.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ HOST: Final = "numpy"  # the array module of devices whose kernels may run on th
 
 class Library:
     """`modules`: its module for each array module. `extra`: the extra of tensord that installs `package`, for NumPy's.
-    `names`: its functions for ops of other names. `composed`: ops that are made of others of its functions on a GPU.
-    `unfit`: ops whose functions for a GPU are wrong.
+    `names`: its functions for ops that have another name. `composed`: ops that are composed of several of its functions
+    on a GPU. `unfit`: ops whose functions for a GPU give wrong results.
     `imported`: kernels on the host can call it at once."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Library:
         return found
 
     def lacking(self, xp: Any, ops: Collection[str]) -> frozenset[str]:
-        """The ops whose function is missing here."""
+        """The ops whose function is missing in this process."""
         path = self.modules.get(getattr(xp, "__name__", ""))
         if path is not None and xp.__name__ == HOST:
             return frozenset() if find_spec(path.partition(".")[0]) else frozenset(ops)
@@ -72,7 +72,7 @@ class Library:
         )
 
     def advice(self, device: str, where: str) -> str:
-        """What to do where a device lacks the library as a whole."""
+        """Advice to the user of a device that lacks the whole library."""
         if kind_of(device) == "cuda":
             return f"{self.modules['cupy']} cannot be imported in {where}"
         return f'{where} lacks {self.package}; install it there: pip install "tensord[{self.extra}]"'

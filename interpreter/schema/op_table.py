@@ -1,4 +1,4 @@
-"""Descriptions of ops, as a table (`interpreter.op_descriptions`) and for people. Imports no kernels."""
+"""Descriptions of ops, as a table (`interpreter.op_descriptions`) and as text. Imports no kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shown(operand: Mapping[str, Any]) -> str:
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """`; did you mean multiply?` for a name that is none of the names; empty if none of them is like it."""
+    """`; did you mean multiply?` for a name that is not among the names; empty if none of them is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(name[:80], list(names), n=3, cutoff=0.7)

@@ -1,18 +1,18 @@
 """The definition of an op: its operands, its attributes, its infer function and its kernel, in one place.
 
-An op is defined once, by `define(...)`, in a module of `interpreter.ops`. Nothing else in the tree names
-single ops: the client, the virtual machine and the devices work from the definition.
+An op is defined once, by `define(...)`, in a module of `interpreter.ops`. No other code names single ops: the client,
+the virtual machine and the devices work from the definition.
 
 The kernel is written once, against an array module `xp` (NumPy or CuPy). Two forms:
 
 - `ufunc="add"`: the array module's own function of that name, called as `xp.add(*inputs, *outputs)`;
-- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, but not of empty outputs unless it `judges`. It fills
+- `kernel=f`: called as `f(xp, inputs, outputs, attributes)`, but for empty outputs only if it `judges`. It fills
   `outputs` (packed or strided arrays of exactly the inferred metas), or, for an op with pending outputs (`dynamic`),
   gets `outputs == ()` and returns the arrays; then its attributes also hold `room`: the device's memory in bytes, which
   a result must not exceed.
 
-Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every
-name of the schema present.
+Inputs are arrays, or Python scalars where the caller gave scalars. Attributes are a read-only mapping with every name
+of the schema present.
 
 Source: TFRT's split of an op into metadata function and dispatch function; OneFlow's const/mut/mut2 operands.
 """
@@ -35,7 +35,7 @@ from .library import Library
 from .op_table import similar
 from .own_op import OwnOp
 
-# An attribute value as it travels: hashable and made of msgpack's types. A dtype is its name, an axis list a tuple.
+# An attribute's value on the wire: hashable and made of msgpack's types. A dtype is its name, a list of axes a tuple.
 AttributeValue: TypeAlias = Any
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 # Attributes frozen for one call: (name, value) pairs in schema order, every name present.
@@ -43,7 +43,7 @@ FrozenAttributes: TypeAlias = tuple[tuple[str, AttributeValue], ...]
 OutputMetas: TypeAlias = tuple[Meta | None, ...]
 # An array of the device's array module.
 Array: TypeAlias = Any
-# Operands, of which some may be Python scalars, or results.
+# Operands, some of which may be Python scalars, or results.
 Arrays: TypeAlias = Sequence[Any]
 ArrayModule: TypeAlias = Any
 
@@ -53,40 +53,41 @@ Kernel: TypeAlias = Callable[[ArrayModule, Arrays, Arrays, Attributes], Arrays |
 BoundKernel: TypeAlias = Callable[..., Any]
 # (offset, strides) in bytes of a view into its storage.
 Layout: TypeAlias = tuple[int, tuple[int, ...]]
-# How a view op lays out its result on the storage of its first input: (input meta, input layout, output meta,
+# The layout of a view op's result on the storage of its first input: (input meta, input layout, output meta,
 # attributes) -> the layout, or None when no strides can express it and the kernel has to copy. ValueError if no strides
-# can express it and an attribute forbids to copy.
+# can express it and an attribute forbids the copy.
 View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
 # Estimated work of one call, in element operations (about a nanosecond each): decides between inline and a worker.
 Work: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
-# What a Python int operand has to satisfy, beyond its type: (value, operand metas, attributes); raises
+# The check of a Python int operand, beyond its type: (value, operand metas, attributes); raises
 # TypeError/ValueError/OverflowError.
 ScalarCheck: TypeAlias = Callable[[int, Metas, Attributes], None]
-# The most bytes that the results of a `dynamic` op can take, by the metas of its operands.
+# The most bytes that the results of a `dynamic` op can take, from the metas of its operands.
 Most: TypeAlias = Callable[[Metas], int]
-# The bytes that a kernel takes at its peak besides its operands and results: (operand metas, output metas, attributes).
+# The bytes that a kernel uses at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
-# A kernel for NumPy's arrays of these metas alone, or None: (operand metas, output metas, attributes).
+# A kernel only for NumPy's arrays of these metas, or None: (operand metas, output metas, attributes).
 Direct: TypeAlias = Callable[[Metas, OutputMetas, Attributes], BoundKernel | None]
 # A property that an op has for some operands: (operand metas, attributes).
 Property: TypeAlias = Callable[[Metas, Attributes], bool]
-# How many leading axes of the operand the rows of a reduction lie along: (operand metas, attributes).
+# The number of leading axes of the operand along which the rows of a reduction lie: (operand metas, attributes).
 Rows: TypeAlias = Callable[[Metas, Attributes], int]
-# How an op is made of others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) -> outputs.
+# The composition of an op from others: (call, inputs, attributes) -> outputs, where call(name, inputs, attributes) ->
+# outputs.
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], list[Any]]
 
 Fields = ParamSpec("Fields")  # of an op's definition
-MACHINE = "the machine's process"  # where a device lacks something, as far as the machine knows
+MACHINE = "the machine's process"  # T the process to name in errors, as far as the machine knows
 VARIADIC = -1
 DECIDED = "data decide a shape"
-# Bytes of temporaries that no kernel has to declare, and no machine counts: NumPy casts in buffers of 8192 elements for
-# each operand.
+# Temporaries of at most this many bytes need no declaration, and no machine counts them: NumPy casts in buffers of 8192
+# elements for each operand.
 UNNOTICED = 1 << 19
-# The cost of an element relative to other dtypes: no vector unit computes with these, and each float16 that overflows
-# or underflows costs some 100 ns.
+# The cost of an element relative to other dtypes: vector units do not compute with these, and each float16 that
+# overflows or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
-# Functions of array modules that look at values on the host, and what a report says of that.
+# Functions of array modules that look at values on the host, and the reason that a report gives.
 _LOOKING = {
     "linalg.": "its solver waits for the device",
     "histogram": "its bins are counted on the host",
@@ -107,26 +108,29 @@ class Attribute:
 class OpDef:
     """One operation.
 
-    `inputs`: how many operands (VARIADIC: from `least` on); `operands`: their names, unless these are the standard's
-    (x, or x1, x2, ...); those beyond `least` are optional, or, if there are none, the last one repeats. `dtypes`: the
-    dtypes that each tensor operand may have, the last entry counting for the rest. `outputs`: how many results.
-    `elementwise`: an output may be the very memory of an input of the same shape and itemsize. `partial`: with `out=`
+    `inputs`: the number of operands (VARIADIC: `least` or more); `operands`: their names, unless these are the
+    standard's (x, or x1, x2, ...); operands beyond `least` are optional, or, if there are none, the last one repeats.
+    `dtypes`: the dtypes that each tensor operand may have; the last entry holds for all further operands. `outputs`:
+    the number of results.
+    `elementwise`: an output may be the memory of an input of the same shape and itemsize. `partial`: with `out=`
     the op writes only a part of that tensor, which must be its first input too. `dynamic`: outputs may have pending
     metas (`mut2`). `bounded`: its time is bounded by `work`, so that it may run on the scheduler's thread when small.
     `judges`: the kernel refuses some data (a position out of bounds), and has to see them also where the results are
-    empty; it must not loop over axes of any size then. `clamps`: where a device tells of such data late, the kernel
-    goes on with others (`ops.positions`), so it never looks at values; or for which operands that is so. `scalars`: the
-    check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the kernel calls
-    and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `library`: what the
-    kernel calls besides the array module; devices where that is missing do not have the op. `scratch`: the memory that
-    the kernel's temporaries take, where that may be more than `UNNOTICED` bytes. `pointwise`: each element of its one
-    result depends on the operands' elements at its place alone, so that the kernel may be called on pieces of them; or
-    for which operands that is so. `rows`: of a reduction over the last axes, how many others there are, if the kernel,
-    direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`: the kernel raises on
-    no data of operands that it takes, or of which; so a call whose result nobody needs may be left out. `direct`: what
-    does the same as the kernel with fewer calls in between, for some operands on the host: most ops are small, and a
-    call of Python's costs as much as a hundred elements. `layouts`: with which layouts of global tensors each device
-    computes its own part of the op (`layouts.rules`); or why each device computes all of it. `own`: what an op has that
+    empty; it must not loop over axes of any size then. `clamps`: where a device reports such data late, the kernel
+    continues with other data (`ops.positions`), so it never looks at values; or the operands for which this holds.
+    `scalars`: the check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the
+    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `library`:
+    the library that the kernel calls besides the array module; devices without it do not have the op. `scratch`: the
+    memory of the kernel's temporaries, where that may be more than `UNNOTICED` bytes. `pointwise`: each element of its
+    one
+    result depends only on the operands' elements at the same place, so that the kernel may be called on pieces of them;
+    or the operands for which this holds. `rows`: of a reduction over the last axes, the number of the other axes, if
+    the kernel, direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`: the
+    kernel raises for no data of the operands that it takes, or the operands for which this holds; so a call may be
+    omitted if nobody needs its result. `direct`: a function that does the same as the kernel with fewer calls in
+    between, for some operands on the host: most ops are small, and a call in Python costs as much as a hundred
+    elements. `layouts`: the layouts of global tensors with which each device computes its own part of the op
+    (`layouts.rules`); or the reason why each device computes all of it. `own`: the additional properties of an op that
     was defined outside of this package.
     """
 
@@ -164,17 +168,17 @@ class OpDef:
 
     @property
     def prompt(self) -> bool:
-        """Is it bounded, and does no library have to be imported first?"""
+        """Is it bounded, and is its library imported already, if it has one?"""
         return self.bounded and (self.library is None or self.library.imported)
 
     @property
     def blocking(self) -> bool:
-        """Does the kernel look at values, so that its thread waits for a GPU? At a shape, a bound, a solver's state."""
+        """Does the kernel look at values (a shape, a bound, a solver's state), so that its thread waits for a GPU?"""
         return bool(self.looks)
 
     @property
     def looks(self) -> str:
-        """What the kernel looks at on the host, in words; nothing if it does not."""
+        """The values that the kernel looks at on the host, in words; empty if it looks at none."""
         if self.dynamic:
             return DECIDED
         found = (text for start, text in _LOOKING.items() if any(path.startswith(start) for path in self.needs))
@@ -189,7 +193,7 @@ class OpDef:
         return holds(self.total, metas, attributes)
 
     def works_in_pieces(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """May the kernel be called on pieces of these operands? False for pending ones."""
+        """May the kernel be called on pieces of these operands? False for pending operands."""
         return holds(self.pointwise, metas, attributes)
 
     def least_operands(self) -> int:
@@ -251,9 +255,9 @@ class OpDef:
         aliased: bool = False,
         least: int = 0,
     ) -> int:
-        """The bytes that one call takes besides its operands and results; 0 if that is hardly anything.
+        """The bytes that one call uses besides its operands and results; 0 if they are negligible.
 
-        `aliased`: as in `bind`. `least`: what a device knows that the kernel takes there.
+        `aliased`: as in `bind`. `least`: a lower bound, which the device knows.
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
         found = max(found, least)
@@ -262,7 +266,7 @@ class OpDef:
         return found if found > UNNOTICED else 0
 
     def serves(self, kind: str) -> bool:
-        """Is there a kernel for devices of that kind, as far as the definition says?"""
+        """Is there a kernel for devices of that kind, according to the definition?"""
         return self.own is None or self.own.serves(kind)
 
     def bind(
@@ -275,10 +279,10 @@ class OpDef:
         room: int = LARGEST,
         kind: str = "cpu",
     ) -> BoundKernel:
-        """The kernel for one array module, kind of device, number of inputs and set of attributes. `room`: see above.
+        """The kernel for one array module, kind of device, number of inputs and set of attributes.
 
-        `aliased`: an output may share memory with an input although the op is not elementwise, so results are
-        computed apart and stored last.
+        `room`: as in the module's docstring. `aliased`: an output may share memory with an input although the op is not
+        elementwise, so results are computed in other memory and stored at the end.
         """
         if self.ufunc is not None:
             function: BoundKernel = getattr(xp, self.ufunc)
@@ -293,7 +297,7 @@ class OpDef:
             return kernel(xp, arrays[:count], arrays[count:], attributes)
 
         def run_unless_empty(*arrays: Any) -> Arrays | None:
-            # A tensor without elements may have axes of any size, along which a kernel would loop or allocate.
+            # A tensor without elements may have axes of any size, over which a kernel would loop or allocate.
             outputs = arrays[count:]
             for out in outputs:
                 if out.size:
@@ -309,7 +313,7 @@ class OpDef:
                 out[...] = result
 
         def run_partial(*arrays: Any) -> Any:
-            """A part of the first operand is overwritten: apart only if the values are from there, too."""
+            """Overwrite a part of the first operand; with a copy only if the values come from that operand, too."""
             read = (array for array in arrays[1:count] if hasattr(array, "shape"))
             shared = any(xp.may_share_memory(arrays[count], array) for array in read)
             return (run_apart if shared else guarded)(*arrays)
@@ -321,7 +325,7 @@ class OpDef:
         return run_partial if self.partial else run_apart
 
     def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - of a corrected one it depends on them
-        """Is the op, for these operands, what the array module's ufunc of that name does?"""
+        """Does the array module's ufunc of that name compute the op for these operands?"""
         return self.ufunc is not None
 
     def lacks(self, xp: ArrayModule) -> str | None:
@@ -330,7 +334,7 @@ class OpDef:
 
 
 def holds(declared: bool | Property, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-    """Does a property hold for operands of these metas? Not for pending ones."""
+    """Does a property hold for operands of these metas? False for pending operands."""
     known = tuple([meta for meta in metas if meta is not None])
     if isinstance(declared, bool) or len(known) < len(metas):
         return declared is True and len(known) == len(metas)
@@ -343,7 +347,7 @@ def cost_of(metas: Iterable[OperandMeta | None]) -> int:
 
 
 def lacks(xp: ArrayModule, ufunc: str | None, needs: Iterable[str]) -> str | None:
-    """The first function that the array module lacks of those that a kernel is, or needs; None if it has all."""
+    """The first missing function of the array module: the ufunc itself, or one in `needs`; None if it has all."""
     wanted = needs if ufunc is None else (ufunc, *needs)
     return next((path for path in wanted if not has(xp, path)), None)
 
@@ -360,7 +364,7 @@ REGISTRY: dict[str, OpDef] = {}
 
 
 def lacking(xp: ArrayModule) -> frozenset[str]:
-    """Names of the ops whose kernels need what the array module lacks, or a library that is missing here."""
+    """Names of the ops whose kernels need functions that the array module lacks, or a library that is missing here."""
     missing = set(lacking_in_numpy(len(REGISTRY)) if xp is np else lacking_functions(xp))
     for library in {op.library for op in REGISTRY.values() if op.library is not None}:
         missing |= library.lacking(xp, ops_of(library))
@@ -377,7 +381,7 @@ def lacking_functions(xp: ArrayModule) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def lacking_in_numpy(_ops: int) -> frozenset[str]:
-    """The same of NumPy, looked up once for as many ops as there are: each session opens devices that use NumPy."""
+    """`lacking_functions` of NumPy, cached by the number of ops: each session opens devices that use NumPy."""
     return lacking_functions(np)
 
 
@@ -387,7 +391,8 @@ def ops_of(library: Library) -> list[str]:
 
 
 def no_kernel(name: str, device: str, missing: Collection[str], where: str) -> MetadataError:
-    """The error for an op that the device lacks, as all ops in `missing`. `where`: the process the device is in."""
+    """The error for an op that the device lacks, with all ops in `missing`. `where`: the process that has the
+    device."""
     library = REGISTRY[name].library if name in REGISTRY else None
     absent = library is not None and all(op in missing for op in ops_of(library))
     advice = f": {library.advice(device, where)}" if library is not None and absent else ""

@@ -9,7 +9,7 @@ from .opdef import REQUIRED, OpDef
 
 SCALAR = "Python scalar"
 
-# The name of a module's family, where it is not the module's name.
+# The names of families whose name is not the module's.
 _FAMILIES = {
     "cumulative": "Reductions",
     "curves": "Curves and histograms",

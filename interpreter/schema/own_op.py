@@ -1,6 +1,6 @@
-"""What an op that was defined outside of this package has besides its definition.
+"""The properties of an op defined outside of this package, in addition to its definition.
 
-Client and machine must mean the same by its name. So both sides have its version, and a digest of its definition.
+Client and machine must mean the same op by its name. So both sides know its version, and a digest of its definition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = "__main__"  # the module of a script or a notebook
 
 class OwnOp:
     """`version`, and the `module` that defines the op. `kinds`: of devices that `OpDef.kernel` is for, None: all.
-    `sources`: what the digest is made of.
+    `sources`: the input of the digest.
     """
 
     def __init__(self, version: str, module: str, kinds: frozenset[str] | None, sources: list[Any]) -> None:
@@ -30,7 +30,7 @@ class OwnOp:
         self.kernels: dict[str, Kernel] = {}  # by the kind of device
         self._sources = sources
         self._digest = ""
-        self._used = False  # a kernel was bound, or the digest told: there are no further kernels
+        self._used = False  # T a kernel was bound, or the digest was read: no kernel can be added
 
     @property
     def digest(self) -> str:
@@ -41,11 +41,11 @@ class OwnOp:
         return self._digest
 
     def is_same(self, other: OwnOp) -> bool:
-        """Is the other one defined by the same sources, and has neither a kernel besides?"""
+        """Do both have the same sources, and neither an added kernel?"""
         return not self.kernels and not other.kernels and self._sources == other._sources
 
     def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
-        """Have another kernel for devices of a kind; ValueError if it is too late, or there is one."""
+        """Add a kernel for devices of a kind; ValueError if it is too late, or if there is one already."""
         if self._used:
             raise ValueError(f"a kernel for {kind} comes too late: the op was used already")
         if kind in self.kernels:
@@ -70,7 +70,7 @@ def own_ops(registry: Mapping[str, OpDef]) -> dict[str, tuple[str, str]]:
 
 
 def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
-    """MetadataError, with what to do, if a daemon has no such op, or another one of that name."""
+    """MetadataError, with advice, if a daemon does not have the op, or has another op of that name."""
     found = there.get(op)
     if found is None:
         raise MetadataError(f"{op}: the daemon does not have this op: {advice(own)}", op=op)
@@ -81,7 +81,7 @@ def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> No
 
 
 def advice(own: OwnOp) -> str:
-    """What to do where the daemon lacks an op of that module."""
+    """Advice for a daemon that lacks an op of that module."""
     if own.module == HERE:
         return "put its definition into a package, and the package where the daemon runs (docs/own_ops.md)"
     package = own.module.partition(".")[0]

@@ -1,7 +1,7 @@
-"""Kernels that work piece by piece: their temporaries are those of one piece, however large the operands are.
+"""Kernels that work piece by piece: their temporaries have the size of one piece, however large the operands are.
 
-For ops each of whose elements depends on the operands' elements at its own place alone. The pieces lie in a processor's
-cache, so that it is rather quicker than to write every temporary to memory and read it again.
+This is for ops whose elements each depend only on the operands' elements at the same place. The pieces fit a
+processor's cache, so this is faster than to write every temporary to memory and to read it again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ PIECE = 1 << 11  # elements, at the most
 
 
 def length_of_pieces(scratch: int, elements: int) -> int:
-    """Elements of a piece whose temporaries stay below `UNNOTICED`; those of `elements` take `scratch` bytes."""
+    """The elements of a piece whose temporaries stay below `UNNOTICED`, where those of `elements` take `scratch`
+    bytes."""
     fitting = UNNOTICED * elements // max(scratch, 1)
     return min(PIECE, 1 << max(fitting.bit_length() - 1, 0))
 
 
 def in_pieces(kernel: BoundKernel, length: int = PIECE) -> BoundKernel:
-    """The kernel, called on one piece of its NumPy operands and its one result after the other.
+    """The kernel, called on one piece after the other of its NumPy operands and its one result.
 
     The result may be the memory of an operand of its shape: a piece is read before it is written.
     """

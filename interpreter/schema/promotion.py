@@ -1,8 +1,8 @@
-"""Promotion of dtypes, broadcasting of shapes, and what a Python scalar must satisfy.
+"""Promotion of dtypes, broadcasting of shapes, and the checks of Python scalars.
 
 The rules are those of the Python array API standard: tensors of one kind (boolean, integer, floating-point) promote by
 dtype, whatever their values; kinds do not mix; and a Python scalar is weak: it takes the tensor's dtype. Within a kind
-NumPy (NEP 50) is asked for the dtype, so that there is no second table to drift.
+NumPy decides the dtype (NEP 50), so that there is no second table that could differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DType: TypeAlias = np.dtype[np.generic]
 
 # One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
-# NumPy's letters of the kinds that promote together, and of those that a scalar mixes with.
+# NumPy's letters for the kinds that promote together, and for the kinds that a scalar mixes with.
 _FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 _WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
 # msgpack carries no other integers.
@@ -35,7 +35,7 @@ def promote(metas: Iterable[OperandMeta]) -> DType:
 
 
 def working_dtype(dtype: DType) -> DType:
-    """The dtype that a kernel draws and sums in: float16 has neither the digits nor the range, nor a BLAS."""
+    """The dtype that a kernel draws and sums in: float16 lacks digits, range and a BLAS."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
@@ -112,7 +112,7 @@ def check_scalar(
     """Raise MetadataError if the Python int `value` cannot be an operand of the op among operands `metas`.
 
     An infer function sees types only; this is the one check that looks at the value. A pending operand's dtype
-    is not known: then only the wire's range counts, and the machine checks again once the dtype is known. Kernels are
+    is unknown: until it is known, only the wire's range counts, and the machine checks again then. Kernels are
     no substitute: some wrap a value that does not fit.
     """
     if type(value) is not int or 0 <= value <= 127:  # every dtype and every seed takes these

@@ -1,14 +1,14 @@
-"""Small calls of ops, made from their definitions, which are made so that kernels are compiled in good time.
+"""Small calls of ops, made from their definitions; running them compiles kernels before a program needs them.
 
-A `Wish` says which: `"matmul"`, `"matmul:float32,float64"`, `"log*"` (a pattern; `"*"` is every op), or a table that
-can say more:
+A `Wish` selects the calls: `"matmul"`, `"matmul:float32,float64"`, `"log*"` (a pattern; `"*"` is every op), or a table
+with more keys:
 
     {op = "sum", dtypes = ["float32"], shapes = [[64, 1024]], attributes = {axis = 1}, device = "cuda:0"}
 
-What an op takes is found by trial: dtypes are those of its definition, and of shapes that operands usually have the
-first are taken that its infer function accepts. Values are those of identity matrices, or ones: they have an inverse,
-are sorted, and are positions within anything. The kernels of an elementwise op depend on dtypes, not on shapes, and on
-whether an operand is a Python number, so it is called with one, too. Others may depend on the shapes.
+The operands are found by trial: the dtypes are those of the op's definition, and the shapes are the first usual ones
+that its infer function accepts. The values are identity matrices, or ones: they have an inverse,
+are sorted, and are valid positions. The kernels of an elementwise op depend on dtypes, not on shapes, and on whether an
+operand is a Python number, so it is called with a number, too. Other kernels may depend on the shapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .opdef import REGISTRY, REQUIRED, OpDef
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-# Shapes of operands, the last one counting for the rest.
+# Shapes of operands; the last one holds for all further operands.
 USUAL: Final[tuple[Shapes, ...]] = (
     ((8, 8),),
     ((8,),),
@@ -46,17 +46,17 @@ USUAL: Final[tuple[Shapes, ...]] = (
 )
 NUMBER: Final = 2  # in the place of an operand that is a Python number
 NUMBERS: Final = (2, 2.5)  # beside a tensor
-# Of ops that take other shapes than their infer functions accept.
+# Of ops whose kernels need other shapes than their infer functions accept.
 ITS_OWN: Final[Mapping[str, tuple[Shapes, ...]]] = {"lstsq_residuals": (((8, 8), (8, 8), (8, 8), ()),)}
 KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # of a table
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request to compile an op, or all ops that a pattern fits.
+    """A request to compile an op, or all ops that match a pattern.
 
-    `dtypes`: of the operands that may have them; () for all that the op takes. `shapes`: of the operands, the last one
-    counting for the rest; () for usual ones. `device`: "" for each that compiles kernels.
+    `dtypes`: of the operands that may have them; () for all that the op takes. `shapes`: of the operands; the last one
+    holds for all further operands; () for usual shapes. `device`: "" for each that compiles kernels.
     """
 
     op: str
@@ -67,7 +67,7 @@ class Wish:
 
     @property
     def is_pattern(self) -> bool:
-        """May it match several ops, among them ops that cannot be called without more?"""
+        """May it match several ops, among them ops that need shapes or attributes?"""
         return any(sign in self.op for sign in "*?[")
 
 
@@ -87,7 +87,7 @@ class SampleCall(NamedTuple):
 
 
 def wish_of(entry: object) -> Wish:
-    """An entry of a list, its names checked. MetadataError says what is wrong with it."""
+    """The wish of a list's entry, its keys checked; MetadataError describes the mistake in it."""
     if isinstance(entry, str):
         op, _, names = entry.partition(":")
         return checked(Wish(op.strip(), tuple(name.strip() for name in names.split(",") if name.strip())))
@@ -155,7 +155,7 @@ def ops_of(wish: Wish) -> list[OpDef]:
 
 
 def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
-    """Valid calls of one op; MetadataError, saying what has to be given, if there are none."""
+    """Valid calls of one op; MetadataError, which names the missing keys, if there are none."""
     lacking = [each.name for each in op.attributes if each.default is REQUIRED and each.name not in wish.attributes]
     if lacking:
         raise MetadataError(f"{op.name} has to be given {', '.join(lacking)}", op=op.name)
@@ -213,7 +213,7 @@ def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
 
 
 def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
-    """The metas of as few operands as the op takes, in the dtypes that it takes: the given one where it can be."""
+    """The metas of the fewest operands that the op takes, of the given dtype where the op allows it."""
     found: list[Any] = []
     for place in range(op.least_operands()):
         accepted = accepted_at(op, place)

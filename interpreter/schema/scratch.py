@@ -1,4 +1,4 @@
-"""How much memory the temporaries of kernels take, from the metas of a call: the parts that declarations are made of.
+"""The memory of kernels' temporaries, from the metas of a call: the functions of which declarations are composed.
 
 The figures are NumPy's, measured (tests/interpreter/ops/test_scratch.py) with packed and with strided operands. They
 bound the peak from above within an eighth and `UNNOTICED` bytes.
@@ -43,7 +43,7 @@ def in_working(meta: OperandMeta | None) -> int:
 
 
 def working_size(dtype: DType) -> int:
-    """The bytes of an element there: integers become 64 bits wide, float16 becomes float32."""
+    """The bytes of an element in that dtype: integers become 64 bits wide, float16 becomes float32."""
     return _WORKING.get(dtype.kind, max(dtype.itemsize, 4))
 
 

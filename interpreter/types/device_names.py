@@ -1,4 +1,4 @@
-"""Names of devices: "sim:0", and on a machine that is a node of several "node1/sim:0"."""
+"""Names of devices: "sim:0", and "node1/sim:0" on a machine that is one of several nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_node(name: object) -> bool:
 
 
 def kind_of(device: str) -> str:
-    """`sim` of `sim:0`, on whatever node."""
+    """`sim` of `sim:0`, on any node."""
     return device.rpartition("/")[2].partition(":")[0]
 
 
@@ -31,7 +31,8 @@ def on_node(node: str, device: str) -> str:
 
 
 def own_name(device: str, devices: Collection[str]) -> str:
-    """The full name of a device of the machine that has these. A name without a node means the machine's own."""
+    """The full name of a device of the machine that has `devices`. A name without a node is one of the machine's
+    own."""
     if device not in devices and "/" not in device:
         for first in devices:
             return on_node(node_of(first), device)
@@ -39,7 +40,7 @@ def own_name(device: str, devices: Collection[str]) -> str:
 
 
 def counterpart(device: str, devices: Collection[str]) -> str:
-    """The device of that name; else the one of that kind and number among these; else the first of these."""
+    """The device of that name; else the one of that kind and number among `devices`; else the first of them."""
     for name in (device, own_name(device.rpartition("/")[2], devices)):
         if name in devices:
             return name

@@ -1,4 +1,4 @@
-"""The axes that are left of arrays which are broadcast together, when neighbours that behave alike are joined."""
+"""The axes of arrays that are broadcast together, after neighbouring axes that behave alike are joined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class JoinedAxes(NamedTuple):
-    """For each axis that is left, which of the arrays extend along it, and its length. Axes of length 1 are none."""
+    """For each joined axis, the arrays that extend along it, and its length. Axes of length 1 are omitted."""
 
     extends: tuple[tuple[bool, ...], ...]
     lengths: tuple[int, ...]
@@ -29,5 +29,5 @@ class JoinedAxes(NamedTuple):
         return cls(tuple(extends), tuple(lengths))
 
     def along(self, array: int) -> tuple[bool, ...]:
-        """Which of the axes an array extends along."""
+        """For each axis: does the array extend along it?"""
         return tuple([of_axis[array] for of_axis in self.extends])

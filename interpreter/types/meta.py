@@ -1,8 +1,8 @@
 """Meta: the shape and dtype of a tensor. Interned, so that equal metas are the same object.
 
 Interning makes a signature lookup a dictionary access keyed by identities. The table holds its metas weakly:
-a meta lives as long as a tensor or a cached signature uses it, and a little longer: the newest ones are kept, since
-small tensors come and go, and making a meta costs more than finding it.
+a meta lives as long as a tensor or a cached signature uses it. The newest metas are kept longer, since small tensors
+are short-lived, and making a meta costs more than finding it.
 
 The checks of axes and operands are for infer functions. Each raises TypeError, ValueError or AxisError; `infer` adds
 the op's name.
@@ -116,11 +116,11 @@ Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
 _newest: deque[Meta] = deque(maxlen=KEPT)
-_interning: list[threading.RLock] = [threading.RLock()]  # re-entrant: a finaliser or a signal's handler may come inside
+_interning: list[threading.RLock] = [threading.RLock()]  # T re-entrant: a finaliser or signal handler may interrupt
 
 
 def _renew_lock() -> None:
-    """In a forked child another thread's lock would stay locked."""
+    """A forked child would inherit a lock that another thread holds."""
     _interning[0] = threading.RLock()
 
 
@@ -166,7 +166,7 @@ def normal_axes(axis: int | Shape | None, ndim: int) -> Shape:
 
 
 def reduced_shape(shape: Shape, axes: Shape, *, keepdims: bool) -> Shape:
-    """The shape once the axes are reduced."""
+    """The shape after the axes are reduced."""
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axes)

@@ -1,4 +1,4 @@
-"""Numbers of bytes for people."""
+"""Numbers of bytes as readable text."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def size(nbytes: int) -> str:
 
 
 def exact_size(nbytes: int) -> str:
-    """`512 bytes`, `16 MiB (16777216 bytes)`: for errors, where the last byte may decide."""
+    """`512 bytes`, `16 MiB (16777216 bytes)`: for errors, where the last byte may matter."""
     return f"{nbytes} bytes" if abs(nbytes) < 1024 else f"{size(nbytes)} ({nbytes} bytes)"
