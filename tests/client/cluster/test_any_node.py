@@ -93,7 +93,7 @@ class TestOnTheOtherNode:
         }
         (directory / "away").symlink_to(daemons.home)
         for beyond in (daemons.home, directory / ".." / ".." / "run", directory / "away"):
-            with pytest.raises(td.ProtocolError, match=r"^node1: checkpoints are for"):
+            with pytest.raises(td.ProtocolError, match=r"^node1: checkpoints in any directory are for"):
                 session.checkpoint(beyond, "x").wait()
         x *= 0
         session.unpublish("x", "here")
@@ -161,7 +161,9 @@ def test_what_a_node_refuses_names_the_node_and_the_way_out(keyed: Keyed, tmp_pa
         session.publish("w", session.asarray([1.0], device=FAR))
         refused = session.checkpoint(tmp_path, "w")
         for wait in (refused.wait, lambda: session.restore(tmp_path)):
-            with pytest.raises(td.ProtocolError, match=r"^node1: checkpoints are .* names \(checkpoints: none\)"):
+            with pytest.raises(
+                td.ProtocolError, match=r"^node1: checkpoints in any directory .* configuration \(checkpoints: none\)"
+            ):
                 wait()
         assert str(refused.error).startswith("node1: ")
         session.unpublish("w")
