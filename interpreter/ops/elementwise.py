@@ -244,7 +244,7 @@ def _infer_rounding(ufunc: str) -> Infer:
 for _entry in ROUNDING.split():
     _fields = of_ufunc(_entry)
     _ufunc = _fields.pop("ufunc")
-    _fields["summary"] = f"numpy.{_ufunc} of floats; integers stay what they are."
+    _fields["summary"] = f"numpy.{_ufunc} of floats; integers are returned unchanged."
     _fields["infer"] = _infer_rounding(_ufunc)
     _fields["dtypes"] = (_fields["dtypes"][0] | kinds.INTEGER_OR_BOOLEAN,)
     define(**_fields, kernel=_rounding_kernel(_ufunc))

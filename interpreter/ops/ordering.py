@@ -35,7 +35,7 @@ define(
     inputs=VARIADIC,
     least=2,
     infer=infer_after,
-    summary="x, once the other operands are there: an order between ops that need nothing else of each other.",
+    summary="x, computed only after the other operands: orders ops that are otherwise independent.",
     operands=("x", "others"),
     kernel=after_kernel,
     elementwise=True,

@@ -301,7 +301,7 @@ define(
     name="roll",
     inputs=1,
     infer=infer_roll,
-    summary="The elements moved by `shift` along `axis` (None: in C order); what leaves comes in at the other end.",
+    summary="The elements shifted by `shift` along `axis` (None: in C order), wrapping around at the ends.",
     attributes=(Attribute("shift", check_axis), Attribute("axis", optional(check_axis), None)),
     kernel=roll_kernel,
     scratch=roll_scratch,

@@ -381,7 +381,7 @@ define(
     name="matrix_power",
     inputs=1,
     infer=infer_matrix_power,
-    summary="The n-th powers of square matrices; those of their inverses if n is negative.",
+    summary="The n-th power of each square matrix, or of its inverse for negative n.",
     dtypes=(FLOATING,),
     attributes=(Attribute("n", check_int),),
     kernel=matrix_power_kernel,

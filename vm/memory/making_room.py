@@ -158,9 +158,9 @@ def end_standby(transfer: Instruction, devices: Iterable[DeviceState]) -> list[D
 
     Return the devices of these copies, where waiting instructions must be retried in either case.
     """
-    storage = transfer.outputs[0].tensor.storage
     standbys = [copy for device in devices for copy, awaited in device.standby.items() if awaited is transfer]
     for copy in standbys:
+        storage = transfer.outputs[0].tensor.storage
         copy.uses -= 1
         del copy.device.standby[copy]
         if transfer.error is not None and is_last(copy, storage):

@@ -89,7 +89,7 @@ FUNCTIONS = (
     ("tandg", 1, "The tangent of degrees."),
     ("cotdg", 1, "The cotangent of degrees."),
     ("radian", 3, "Degrees, minutes and seconds as radians."),
-    ("huber", 2, "The loss x2**2 / 2 up to x1, and straight on beyond it."),
+    ("huber", 2, "The loss x2**2 / 2 up to x1, and linear beyond it."),
     ("pseudo_huber", 2, "The smooth loss x1**2 * (sqrt(1 + (x2 / x1)**2) - 1)."),
     ("ellipk", 1, "The complete elliptic integral of the first kind, of the parameter m = k**2."),
     ("ellipkm1", 1, "ellipk(1 - x), to full precision near 0."),
