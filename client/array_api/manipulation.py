@@ -21,7 +21,7 @@ class Manipulation(Functions):
     squeeze stack tile unstack."""
 
     def broadcast_arrays(self, *arrays: Tensor) -> tuple[Tensor, ...]:
-        """The tensors broadcast to their common shape; ValueError if there is none.
+        """The tensors, broadcast to their common shape. ValueError if they do not broadcast.
 
         Waits for data-dependent shapes.
         """
@@ -33,7 +33,10 @@ class Manipulation(Functions):
         return tuple(self._call("broadcast_to", each, shape=shape) for each in tensors)
 
     def broadcast_shapes(self, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that all the shapes broadcast to, () for none; ValueError if there is none. Takes no tensors."""
+        """The shape that all the shapes broadcast to.
+
+        () without shapes, ValueError if they do not broadcast. Takes shapes, not tensors.
+        """
         try:
             return broadcast_shapes(list(map(check_shape, shapes)))
         except (TypeError, ValueError) as error:
@@ -46,12 +49,12 @@ class Manipulation(Functions):
     def concat(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
         """The tensors joined along `axis`; if `axis` is None, their elements in C order as a 1-d tensor.
 
-        ValueError if shapes differ outside of the axis, TypeError if dtypes do not promote.
+        ValueError if shapes differ in another axis, TypeError if dtypes do not promote.
         """
         return self._call("concat", *self._sequence("concat", arrays), axis=axis)
 
     def expand_dims(self, x: Tensor, /, axis: Axes = 0) -> Tensor:
-        """x with new axes of size one at the places `axis` of the result; IndexError if there is no such place."""
+        """x with new axes of size one, at positions `axis` of the result. IndexError if a position does not exist."""
         return self._call("expand_dims", x, axis=axis)
 
     def flip(self, x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
@@ -61,7 +64,8 @@ class Manipulation(Functions):
     def moveaxis(self, x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
         """x with some axes moved to other places; the other axes keep their order.
 
-        IndexError for axes that do not exist, ValueError if one occurs twice or `destination` has another length.
+        IndexError for axes that do not exist, ValueError if one occurs twice or if `source` and `destination` differ
+        in length.
         """
         return self._call("moveaxis", x, source=source, destination=destination)
 
@@ -72,8 +76,8 @@ class Manipulation(Functions):
     def repeat(self, x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
         """Each element repeated along `axis`; if `axis` is None, the elements in C order as a 1-d tensor.
 
-        Counts in a tensor of integers, one per element or one for all, make the result's shape data-dependent: reading
-        it waits. ValueError for negative counts; if a tensor holds them, reading the result raises.
+        Counts in a tensor of integers, one per element or one for all, make the result's shape data-dependent:
+        reading that shape waits. ValueError for negative counts; if a tensor holds them, reading the result raises.
         """
         if isinstance(repeats, Tensor):
             return self._call("repeat_each", x, repeats, axis=axis)
@@ -82,20 +86,23 @@ class Manipulation(Functions):
     def reshape(self, x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
         """The elements in C order in another shape, of which one dimension may be -1; ValueError if they do not fit.
 
-        Values are independent for every `copy`. With False, reading the result raises if the elements' layout in memory
-        does not allow for the new shape.
+        The result never shares values with x, whatever `copy` is. With False, reading the result raises if the
+        memory layout of x does not allow the new shape without a copy.
         """
         return self._call("reshape", x, shape=shape, copy=copy)
 
     def roll(self, x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
         """The elements moved by `shift` along the axes, or in C order; those moved out at one end come in at the other.
 
-        ValueError for several shifts without as many axes, IndexError for axes that do not exist.
+        ValueError if the numbers of shifts and axes do not match, IndexError for axes that do not exist.
         """
         return self._call("roll", x, shift=shift, axis=axis)
 
     def squeeze(self, x: Tensor, /, axis: Axes) -> Tensor:
-        """x without those axes of size one; ValueError if one has another size, IndexError if it does not exist."""
+        """x without the axes `axis`, which must have size one.
+
+        ValueError if one has another size, IndexError if it does not exist.
+        """
         return self._call("squeeze", x, axis=axis)
 
     def stack(self, arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
@@ -106,8 +113,8 @@ class Manipulation(Functions):
         return self._call("stack", *self._sequence("stack", arrays), axis=axis)
 
     def tile(self, x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-        """x repeated as a whole, `repetitions[i]` times along axis i; missing axes and repetitions count as ones in
-        front.
+        """x repeated as a whole, `repetitions[i]` times along axis i; missing axes and repetitions count as ones at
+        the front.
 
         ValueError for negative repetitions.
         """
@@ -123,7 +130,7 @@ class Manipulation(Functions):
         return tuple(self._call("getitem", x, index=(*(_ALL,) * place, row)) for row in range(shape[place]))
 
     def _sequence(self, function: str, arrays: Iterable[Tensor]) -> tuple[Tensor, ...]:
-        """The tensors of a function that takes them as one argument; MetadataTypeError if that is no sequence."""
+        """The tensors of a function that takes them as one argument; MetadataTypeError if it is not a sequence."""
         try:
             return tuple(arrays)
         except TypeError:

@@ -14,19 +14,27 @@ class Utility(Functions):
     """all, any, diff."""
 
     def all(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Are all elements along the axes (None: all) true? Non-zero is true, NaN included; True for no elements."""
+        """Whether all elements along the axes (None: all axes) are true.
+
+        Every non-zero number is true, NaN included; the result for no elements is True.
+        """
         return self._call("all", x, axis=axis, keepdims=keepdims)
 
     def any(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Is any element along the axes (None: all) true? Non-zero is true, NaN included."""
+        """Whether any element along the axes (None: all axes) is true.
+
+        Every non-zero number is true, NaN included; the result for no elements is False.
+        """
         return self._call("any", x, axis=axis, keepdims=keepdims)
 
     def diff(
         self, x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
     ) -> Tensor:
-        """Differences of neighbours along an axis, taken `n` times, after joining `prepend` and `append` to it.
+        """Differences of neighbours along `axis`, taken `n` times.
 
-        These have the shape of x except along the axis, and a dtype that promotes with x's. ValueError for other
+        `prepend` and `append` are first joined to the ends of x.
+
+        These two have the shape of x except along the axis, and a dtype that promotes with x's. ValueError for other
         shapes and negative `n`, IndexError for an axis that x does not have.
         """
         joined = [end for end in (prepend, append) if end is not None]

@@ -1,7 +1,7 @@
 """GlobalTensor: a handle to a value whose parts lie on several devices.
 
-The class has all methods of `Tensor`, and `isinstance` accepts it as one, but it is no subclass (like a symbolic
-tensor). So the hot path of plain tensors, which checks their exact class, pays nothing for it.
+The class has all methods of `Tensor`, and `isinstance` accepts it as one, but it is not a subclass; neither is a
+symbolic tensor. So the hot path of plain tensors, which checks their exact class, pays nothing for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WAY: Final = "take .numpy(), or one of .parts()"
 
 
 class Itself:
-    """Stands for itself in an expression, on either side."""
+    """The role of `_symbol` for a tensor that is an operand as it is, on either side of an operator."""
 
     __slots__ = ()
 
@@ -54,18 +54,19 @@ class Itself:
 class GlobalTensor(Base):
     """A tensor in parts on several devices. Made by `session.global_tensor`, and by ops on global tensors.
 
-    `layout` says how the parts lie: as slices, equal parts, or addends of the value. `placement`, which is also its
-    `device`, says where. An op on it is one op on each device, in one atomic group; necessary moves happen within the
-    machine.
+    `layout` says what the parts are: slices, full copies, or addends of the value. `placement`, which is also its
+    `device`, says where. An op on it is one op on each device, in one atomic group; the machine moves data where
+    that is necessary.
 
-    Most results are only operands of later ops, for which the ids of their parts suffice. So handles of the parts are
-    made when they are first needed (`_parts`). These handles then release the parts; without them the tensor does.
+    Most results only serve as operands of later ops, which need no more than the ids of the parts. So handles of the
+    parts are made on first need (`_parts`). From then on these handles release the parts; before that, the tensor
+    does.
     """
 
     __slots__ = ("__weakref__", "_core", "_form", "_handles", "_ids")
     _handles: tuple[Tensor, ...] | None
     _ids: tuple[int, ...]  # of parts that have no handles
-    _id = 0  # the parts have ids, and lifetimes of their own
+    _id = 0  # none: only the parts have ids and lifetimes
     _reading = reading.SHARED
     _symbol = Itself()
 
@@ -81,7 +82,7 @@ class GlobalTensor(Base):
         try:
             for id_ in self._ids:
                 self._core.release(id_)
-        except AttributeError:  # it is not complete
+        except AttributeError:  # construction did not finish
             pass
 
     @property
@@ -90,7 +91,7 @@ class GlobalTensor(Base):
         return self._handles or self._handled()
 
     def _handled(self) -> tuple[Tensor, ...]:
-        """Make handles of the parts, which live as long as the tensor or as their own users."""
+        """Make the handles of the parts. A handle lives as long as the tensor, or as anyone else who holds it."""
         form = self._form
         with SHIELD:
             ids, handles = self._ids, self._handles
@@ -107,7 +108,7 @@ class GlobalTensor(Base):
             return self._handles
 
     def _part_ids(self) -> tuple[int, ...]:
-        """The ids of the parts; none if a part was released."""
+        """The ids of the parts; () if a part was released."""
         if self._handles is None:
             return self._ids
         ids = tuple([part._id for part in self._handles])
@@ -142,7 +143,7 @@ class GlobalTensor(Base):
 
     @property
     def device(self) -> Any:
-        """The placement. A tensor made with `device=` this is a global tensor, too."""
+        """The placement. Passed as `device=`, it makes another global tensor."""
         return self._form.placement
 
     def _awaiting(self, steps: Steps[T]) -> Awaiting[T]:
@@ -151,8 +152,8 @@ class GlobalTensor(Base):
     def parts(self) -> tuple[Tensor, ...]:
         """The parts as plain tensors, row-major in the grid.
 
-        Values are independent: writes to the parts do not change the tensor. They share memory with the tensor until
-        one of the two is written.
+        They are independent of the tensor: writing to them does not change it. They share its memory until one of
+        the two is written.
         """
         with self._core.global_calls.grouped(self._form.placement):
             return tuple([part.copy() for part in self._parts])
@@ -162,7 +163,7 @@ class GlobalTensor(Base):
 
         Parts that move do so within the machine.
 
-        :param placement: The devices; by default those of this tensor.
+        :param placement: The devices; by default, those of this tensor.
         :param layout: How the parts lie; on another placement each device has the whole value by default.
         :returns: The global tensor.
         :raises MetadataError: Placement, layout and shape do not fit together.
@@ -172,7 +173,7 @@ class GlobalTensor(Base):
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
         """Make a plain tensor with the whole value.
 
-        :param device: A device; or a placement, for a global tensor with equal parts.
+        :param device: A device. Or a placement; the result is then a global tensor with a full copy on each device.
         :param stream: Must be None, because the machine chooses its own streams. Part of the array API's signature.
         :returns: The tensor.
         :raises MetadataError: The device does not exist, or `stream` was given.
@@ -195,11 +196,11 @@ class GlobalTensor(Base):
         return self._each("pin")
 
     def unpin(self) -> Self:
-        """Take back one `pin`."""
+        """Undo one `pin`."""
         return self._each("unpin")
 
     def evict(self) -> Self:
-        """Allow each part to leave its home; see `Tensor.evict`."""
+        """Let the machine move each part off its home device; see `Tensor.evict`."""
         return self._each("evict")
 
     def prefetch(self, device: str | Placement | None = None) -> Self:
@@ -237,7 +238,7 @@ class GlobalTensor(Base):
     def numpy(self) -> NDArray[Any]:
         """The value as a NumPy array, assembled on the host. Waits; raises the error of a failed part, with its device.
 
-        Of equal parts one is read: the first without an error.
+        If the parts are full copies, only one is read: the first without an error.
         """
         return on_thread(values.lock_of(self), values.value(self))
 
@@ -258,9 +259,9 @@ class GlobalTensor(Base):
     def wait(self, timeout: float | None = None) -> Self:
         """Wait until all parts are computed.
 
-        :param timeout: The maximal wait in seconds; by default no limit.
+        :param timeout: The longest wait, in seconds; unlimited by default.
         :returns: The tensor.
-        :raises TimeoutError: The time is over.
+        :raises TimeoutError: The parts were not computed in time.
         :raises TensordError: The error of a part, with its device.
         """
         on_thread(values.lock_of(self), values.ready(self, timeout))
@@ -302,7 +303,7 @@ class GlobalTensor(Base):
         return meta  # type: ignore[no-any-return]
 
     def __dlpack__(self, **_options: Any) -> NoReturn:
-        """BufferError: other libraries have no arrays in parts."""
+        """BufferError: other libraries have no arrays that are spread over devices."""
         raise located(MetadataBufferError(f"a global tensor lies on several devices: {_WAY}", op="__dlpack__"))
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -39,10 +39,12 @@ R = TypeVar("R")
 
 
 class Routine(Generic[P, R]):
-    """A function of tensors and numbers, nested to any depth, that is captured and run as one program.
+    """A function that is captured, and run as one program.
 
-    A call does what the function does. The first call with arguments of a kind runs the function with symbolic tensors,
-    and records its ops; later calls run the recorded program. `captures` counts the captures.
+    Its arguments are tensors and numbers, in structures nested to any depth.
+
+    Calling it has the effect of calling the function. The first call with arguments of a new kind runs the function
+    with symbolic tensors, and records its ops; later calls run the recorded program. `captures` counts the captures.
     """
 
     __wrapped__: Callable[P, R]
@@ -73,7 +75,8 @@ class Routine(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or run its program for such arguments.
 
-        Raises the errors of the function; then nothing was issued. CaptureError if the function asks for a value.
+        Raises what the function raises while it is captured, before anything is issued. CaptureError if the function
+        reads a tensor's value.
         """
         result: R
         try:
@@ -107,8 +110,11 @@ class Routine(Generic[P, R]):
         return FirstCall(self._captures, core, given, args, kwargs).captured().program
 
     def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
-        """The routine for arguments of that kind alone, as what `publish` takes. Captures it if it was not, and runs
-        nothing. What it depends on besides its arguments is as it is now, for ever."""
+        """The routine for this kind of arguments only, in the form that `publish` takes.
+
+        Captures it if need be, and runs nothing. Everything that it depends on besides its arguments is frozen as it
+        is now.
+        """
         core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
             raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
@@ -119,10 +125,11 @@ class Routine(Generic[P, R]):
         return LinkedRoutine(entry.linked, entry.convention)
 
     def report(self, *, source: bool = False) -> Report:
-        """A report on the capture that was called last: its ops, segments, kernels, graphs, memory. ProtocolError if
-        no capture was called.
+        """A report on the capture that was run last: its ops, segments, kernels, graphs and memory.
 
-        `source`: with the source of the kernels that were generated for it.
+        ProtocolError if the routine was never called.
+
+        `source`: include the source of the generated kernels.
         """
         entry = self._latest()
         return on_thread(entry.linked._core.outbox, reporting(entry, source=source))
@@ -159,12 +166,12 @@ class Routine(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def _maker(self, args: Any, kwargs: Any) -> Core:
-        """The core of the session that runs it; for a cluster, the core of the first tensor's node."""
+        """The core of the session that runs this call; in a cluster, the core of the node of the first tensor."""
         core = self._core or default_core()
         return core if core.cluster is None else core.cluster.core_of((args, kwargs))
 
     def _given(self, core: Core, args: Any, kwargs: Any) -> Arguments:
-        """The arguments, with each tensor among them once."""
+        """The arguments for the cache's key; a tensor that occurs several times is listed once."""
         first = (id(core), id(core.calls.handler), len(args))
         given = Arguments(first, (*args, kwargs) if kwargs else args)
         tensors = given.tensors
@@ -182,7 +189,7 @@ make_public(Routine)
 
 
 class BoundRoutine(Generic[P, R]):
-    """A routine that is a method, bound to its object."""
+    """A routine that is a method, bound to an instance."""
 
     __slots__ = ("__self__", "_routine")
 
@@ -228,7 +235,7 @@ def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
 
 
 def check_function(function: Any) -> None:
-    """MetadataTypeError unless a call runs the whole function."""
+    """MetadataTypeError unless it is a plain function, whose call runs it to its end."""
     if not callable(function):
         raise located(MetadataTypeError(f"a routine is made of a function, not of {type(function).__name__}"))
     if any(lazy(function) for lazy in _LAZY):

@@ -1,7 +1,7 @@
 """A tensor's texts for people: `str`, `repr`, and HTML for notebooks.
 
 `str` shows the value and waits for it, as NumPy does. `repr` shows the state and waits for no value, since debuggers
-and error messages call it anywhere; it raises nothing and changes nothing, so a program is not affected. If NumPy
+and error messages call it anywhere; it raises nothing and changes nothing, so it does not affect a program. If NumPy
 prints a value with "...", only the corners are fetched.
 """
 
@@ -19,10 +19,10 @@ from ...interpreter.types.meta import Meta, Shape
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-PATIENCE: Final = 0.25  # seconds for the machine to tell which answers are ready
+PATIENCE: Final = 0.25  # seconds that the machine has to say whether a tensor is ready
 LONGEST_ERROR: Final = 300  # characters
 LONGEST_HTML: Final = 20_000  # characters of a value
-# Columns of numbers need a fixed pitch, which the styles of some surrounding pages remove from <pre>.
+# Columns of numbers need a monospaced font, which some notebooks' styles take away from <pre>.
 FONT: Final = 'style="font-family: var(--jp-code-font-family, monospace)"'
 
 
@@ -31,13 +31,16 @@ def value_text(tensor: Tensor) -> str:
     options = np.get_printoptions()
     meta, edge = tensor._known_meta(), int(options["edgeitems"])
     whole = meta.size <= options["threshold"] or meta.ndim == 0 or max(meta.shape) <= 2 * edge
-    if whole or not edge:  # without edges NumPy prints the last element, in a format for all elements
+    if whole or not edge:  # with edgeitems=0 NumPy prints the last element, formatted to fit all elements
         return str(tensor.numpy())
     return np.array2string(corners(tensor, meta.shape, edge), threshold=0)
 
 
 def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
-    """The elements that NumPy prints of a large array, and one more along each shortened axis. Waits."""
+    """The elements of a large array that NumPy prints, and one more along each shortened axis, so that it prints "...".
+
+    Waits.
+    """
     places = np.ix_(*(ends(size, edge) for size in shape))
     session, device = tensor._core.as_session(), tensor.device
     return tensor[tuple(session.asarray(place, device) for place in places)].numpy()
@@ -51,12 +54,12 @@ def ends(size: int, edge: int) -> NDArray[np.int64]:
 
 
 def described(tensor: Tensor, state: str, meta: Meta | None) -> str:
-    """The summary of a tensor in that state."""
+    """The one-line summary of a tensor in the given state."""
     return f"<tensor {tensor._id} {'of unknown shape' if meta is None else repr(meta)} on {tensor.device}, {state}>"
 
 
 def state_of(tensor: Tensor) -> tuple[str, Meta | None]:
-    """ "ready", "pending", "failed: ..." or "lost: ...", and the meta as far as known."""
+    """ "ready", "pending", "failed: ...", "lost: ..." or "unknown: ...", and the meta as far as it is known."""
     core, meta = tensor._core, tensor._meta
     if core.closed:
         return "lost: its session has ended", meta
@@ -82,14 +85,17 @@ def shortened(error: str) -> str:
 
 
 def html(tensor: Tensor) -> str:
-    """The summary for notebooks, with the value if it is ready. Waits for no value."""
+    """The summary for notebooks, with the value if it is ready.
+
+    Does not wait for a computation; a value that is ready is fetched.
+    """
     state, meta = state_of(tensor)
     head = f"<code {FONT}>{escape(described(tensor, state, meta))}</code>"
     if state != "ready":
         return head
     try:
         text = value_text(tensor)
-    except TensordError:  # a write has failed since
+    except TensordError:  # a write has failed meanwhile
         return head
     shown = text if len(text) <= LONGEST_HTML else f"{text[:LONGEST_HTML]}\n..."
     return f"{head}<pre {FONT}>{escape(shown)}</pre>"

@@ -12,7 +12,7 @@ sender takes the gate before it checks whether the leader polls; so one of the t
 while a thread holds the lock, except in the poll (`SHIELD.interruptible`).
 
 Rejected: sleeping on the socket's descriptor without the lock. libzmq signals the descriptor for internal commands,
-three times per op, and each wake-up in Python costs as much as the answer.
+three times per op, and each wake-up in Python costs as much as handling an answer.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ Found = TypeVar("Found")
 
 
 class PolledBell:
-    """Wakes a thread that sleeps in a poll: a descriptor that is readable once it was rung. Rings do not add up."""
+    """Wakes a thread that sleeps in a poll: a descriptor that becomes readable when rung.
+
+    Several rings count as one.
+    """
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def ring(self) -> None:
         """Wake the sleeper, or the next one."""
-        with suppress(OSError, ValueError):  # closed
+        with suppress(OSError, ValueError):  # it was closed
             os.eventfd_write(self.fd, 1)
 
     def clear(self) -> None:
@@ -45,23 +48,26 @@ class PolledBell:
             os.eventfd_read(self.fd)
 
     def close(self) -> None:
-        """Close the descriptor: no thread polls it, and later rings do nothing."""
+        """Close the descriptor, when no thread polls it. Later rings do nothing."""
         fd, self.fd = self.fd, -1
         os.close(fd)
 
 
 class SocketLock:
-    """The lock of a socket, which senders get before the leader. A context manager for threads that do not sleep."""
+    """The lock of a socket; senders get it before the leader does.
+
+    As a context manager, it is for threads that do not sleep with it.
+    """
 
     def __init__(self, bell: PolledBell) -> None:
         self._bell = bell
         self._gate = threading.Lock()
         self._lock = threading.Lock()
         self.inside: set[int] = set()  # threads that hold the lock, wait for it, or are releasing it
-        self.polling = False  # the thread that has the lock sleeps
+        self.polling = False  # the thread that holds the lock is sleeping, or about to
 
     def acquire(self) -> None:
-        """Take the lock, and wake a thread that sleeps with it. The caller has raised the shield."""
+        """Take the lock; first wake the thread that sleeps with it, if any. The caller is inside `SHIELD`."""
         me = threading.get_ident()
         self.inside.add(me)  # first, since a signal handler may run anywhere here
         if not self._gate.locked() and self._lock.acquire(blocking=False):
@@ -89,8 +95,10 @@ class SocketLock:
             self.polling = False
 
     def is_mine(self) -> bool:
-        """Return whether this thread holds or awaits the lock. The caller is then a signal handler or a callback on the
-        thread."""
+        """Return whether this thread is inside the lock: it holds it, waits for it, or is releasing it.
+
+        If so, the caller is a signal handler or a callback that interrupted it.
+        """
         return threading.get_ident() in self.inside
 
     def __enter__(self) -> None:

@@ -1,13 +1,13 @@
-"""The contents of a directory of checkpoints: names of files, and the file that identifies the directory.
+"""The contents of a directory of checkpoints: the names of its files, and the file that identifies it.
 
     tensord-checkpoints         the format of all other files
-    lock                        locked by the process that writes; names that process
+    lock                        locked by the process that writes, and names it
     generation-00000007         the manifest of a generation
-    values-3f9a0c51d2e84b76     values of one generation or several
+    values-3f9a0c51d2e84b76     values, used by one or more generations
     .tensord-checkpoint-...     one of these files while it is written
 
-A name is made from a number and never read from a manifest, so no manifest leads out of the directory. Other files in
-the directory belong to others: they are neither read nor removed.
+A name is made from a number and never read from a manifest, so no manifest leads out of the directory. All other
+files belong to somebody else: they are neither read nor removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT: Final = 1
 FORMAT_FILE: Final = "tensord-checkpoints"
 LOCK_FILE: Final = "lock"
 WRITTEN: Final = UNFINISHED + "checkpoint-"  # the beginning of a file's name while it is written
-LAST: Final = 10**18 - 1  # number of a generation
+LAST: Final = 10**18 - 1  # the highest number of a generation
 
 _GRANT: Final = "let the user of this process read and write there"
 _MAKE_ROOM: Final = "close files, or raise the limit (ulimit -n)"
@@ -80,13 +80,13 @@ def is_unfinished(name: str) -> bool:
 
 
 def what_to_do(error: OSError) -> str:
-    """The system's error text for a directory that cannot be opened or made, with advice if there is any."""
+    """Why a directory cannot be opened or made: the system's error text, with advice if there is any."""
     advice = _WHAT_TO_DO.get(error.errno or 0)
     return f"{error.strerror}; {advice}" if advice else str(error.strerror)
 
 
 def open_directory(path: Path) -> int:
-    """A descriptor of the directory. FileError if there is none."""
+    """A descriptor of the directory. FileError if it cannot be opened."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -96,7 +96,8 @@ def open_directory(path: Path) -> int:
 def open_file(directory: int, name: str) -> int:
     """A descriptor for reading a file of the directory. Links are not followed, and pipes not waited for.
 
-    MetadataError if the name cannot be a file, OSError if the file cannot be opened.
+    MetadataError if the name is a link or a socket, OSError if it cannot be opened. Other special files are opened:
+    the caller checks.
     """
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
@@ -108,7 +109,7 @@ def open_file(directory: int, name: str) -> int:
 
 def file_names(directory: int, shown: str) -> list[str]:
     """The names of all files in the directory."""
-    if directory < 0:  # Python would list the current one
+    if directory < 0:  # os.listdir(-1) lists the current directory
         raise FileError(f"{shown}: was closed")
     try:
         return os.listdir(directory)
@@ -117,7 +118,7 @@ def file_names(directory: int, shown: str) -> list[str]:
 
 
 def flush(directory: int, shown: str) -> None:
-    """Make the names in the directory durable. FileError."""
+    """Make the names in the directory durable. FileError if that fails."""
     try:
         os.fsync(directory)
     except OSError as error:
@@ -125,7 +126,7 @@ def flush(directory: int, shown: str) -> None:
 
 
 def flush_parent(directory: int, shown: str) -> None:
-    """Make the directory's own name durable. FileError."""
+    """Make the directory's own name durable, if its parent may be opened. FileError if that fails."""
     try:
         parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     except PermissionError:  # then the directory above belongs to others
@@ -141,8 +142,11 @@ def flush_parent(directory: int, shown: str) -> None:
 
 
 def check_format(directory: int, shown: str) -> bool:
-    """Return whether it is a directory of checkpoints; False without a format file. MetadataError for an unknown
-    format."""
+    """Return whether the directory has a format file.
+
+    MetadataError if that names another format or byte order, or is not a format file; FileError if it cannot be
+    read.
+    """
     try:
         fd = open_file(directory, FORMAT_FILE)
     except FileNotFoundError:
@@ -166,7 +170,10 @@ def check_format(directory: int, shown: str) -> bool:
 
 
 def write_format(directory: int, shown: str) -> None:
-    """Make it a directory of checkpoints; the caller flushes it. FileError."""
+    """Write the format file, which makes it a directory of checkpoints.
+
+    The caller flushes the directory. FileError if that fails.
+    """
     try:
         content = f"tensord checkpoints {FORMAT} {sys.byteorder}\n".encode()
         place_whole(directory, FORMAT_FILE, content, unfinished=WRITTEN)
@@ -181,7 +188,8 @@ def check_checkpoints(directory: int, shown: str) -> None:
 
 
 def check_unused(directory: int, shown: str) -> Literal[False]:
-    """MetadataError if the directory holds other files; a lock and unfinished files may be of an earlier attempt."""
+    """MetadataError if the directory holds files, except a lock and unfinished files, which an earlier attempt may
+    have left."""
     names = file_names(directory, shown)
     others = [printable(name) for name in names if name != LOCK_FILE and not is_unfinished(name)]
     if others:
@@ -192,7 +200,7 @@ def check_unused(directory: int, shown: str) -> Literal[False]:
 
 
 def status(directory: int, name: str) -> os.stat_result | None:
-    """The status of the name, if it is a regular file; None if it does not exist. Raises other OSErrors."""
+    """The status of a regular file; None if the name does not exist or is something else. Other OSErrors are raised."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

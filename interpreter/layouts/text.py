@@ -18,20 +18,22 @@ def spelled(grid: Sequence[int], layout: Layout) -> str:
 
 
 def parsed(text: str) -> tuple[tuple[int, ...], Layout]:
-    """Grid and layout in an untrusted text; ValueError if it has none."""
+    """The grid and the layout in an untrusted text. ValueError if the text is malformed."""
     found = _TEXT.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:80]!r} is no grid and layout")
+        raise ValueError(f"{text[:80]!r} is not a grid and a layout")
     grid = tuple(int(size) for size in found.groups()[:2] if size is not None)
     layout = tuple(map(_atom, found[3].split(", ")))
-    if len(grid) != len(layout) or not all(grid):
-        raise ValueError(f"{text[:80]!r} has another number of dimensions")
+    if not all(grid):
+        raise ValueError(f"{text[:80]!r} has a grid without devices")
+    if len(grid) != len(layout):
+        raise ValueError(f"{text[:80]!r} has a grid of {len(grid)} dimensions and a layout of {len(layout)}")
     return grid, layout
 
 
 def _atom(text: str) -> Atom:
     found = _ATOM.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:80]!r} is no layout")
+        raise ValueError(f"{text[:80]!r} is not a layout")
     equal, axis, reduction = found.groups()
     return BROADCAST if equal else Partial(reduction) if axis is None else Split(int(axis))

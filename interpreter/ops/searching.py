@@ -18,7 +18,8 @@ from .rules.stacks import along_stack
 
 
 def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """x1 is 1-d, x2 anything of its kind or a Python number, the sorter as long as x1."""
+    """x1 is 1-d; x2 has any shape and a dtype that promotes with x1's, or is a Python number; the sorter is as long
+    as x1."""
     x1, *sorters = tensors((metas[0], *metas[2:]))
     x2 = metas[1]
     if promote((x1, x2)).kind == "c":
@@ -32,7 +33,7 @@ def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def searchsorted_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """In the promoted dtype: CuPy would compare int32 with uint32 as C++ does, without sign."""
+    """Compares in the promoted dtype: CuPy alone would compare int32 with uint32 as C++ does, as unsigned numbers."""
     x1, x2, *sorters = inputs
     dtype = np.promote_types(x1.dtype, getattr(x2, "dtype", x1.dtype))  # a number takes the dtype of x1
     for sorter in sorters:
@@ -41,13 +42,13 @@ def searchsorted_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attrib
 
 
 def search_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The positions before they are stored, and the operands, packed and in one dtype."""
+    """The positions before they are stored, and packed copies of the operands in one dtype."""
     widest = max(m.dtype.itemsize for m in metas[:2] if isinstance(m, Meta))
     return total(outputs) + widest * sum(m.size for m in metas if isinstance(m, Meta))
 
 
 def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """A search halves what is left, each time in another cache line; a sorter gathers all of x1."""
+    """Each step of a search halves the range and touches a new cache line; a sorter gathers all of x1."""
     x1, *sorters = tensors((metas[0], *metas[2:]))
     return (metas[1].size if isinstance(metas[1], Meta) else 1) * 4 * x1.size.bit_length() + sum(
         4 * m.size for m in sorters
@@ -55,7 +56,7 @@ def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
 
 
 def searched(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """What is looked for."""
+    """The layout rule: x2, what is looked for, may be split; x1 and the sorter are whole on each device."""
     return along_stack(call, (1, 0, 1), (0,))
 
 

@@ -1,7 +1,8 @@
 """Determinants, inverses and ops based on them, each over stacks of matrices.
 
-det, slogdet, inv, solve, lstsq, pinv, matrix_rank, matrix_power. A singular matrix has a determinant, 0, but no
-inverse: the kernels of inv, solve and matrix_power raise LinAlgError, for the whole stack.
+det, slogdet, inv, solve, lstsq, pinv, matrix_rank, matrix_power. A singular matrix has the determinant 0, but no
+inverse: the kernels of inv, solve and matrix_power (negative n) raise LinAlgError if one matrix of the stack is
+singular.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def infer_slogdet(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
-    """A solver's result. Its error is NumPy's on every device: CuPy names cuSOLVER's function and its status."""
+    """A solver's result.
+
+    A singular matrix raises NumPy's error on every device; CuPy's own message would name a cuSOLVER function and its
+    status.
+    """
     try:
         return getattr(xp.linalg, name)(*operands)
     except np.linalg.LinAlgError as error:
@@ -83,10 +88,13 @@ def infer_solve(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """Both as stacks of matrices, of one shape where the array module may differ in its rules for broadcasting."""
+    """Solves with both operands as stacks of matrices.
+
+    Outside NumPy they are broadcast first, since other modules have other rules for broadcasting.
+    """
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
-        if x1.size and 0 not in out.shape[:-2]:  # no right-hand sides: a singular matrix is one all the same
+        if x1.size and 0 not in out.shape[:-2]:  # nothing to compute, but a singular matrix is an error
             xp.linalg.solve(x1, xp.empty((*x1.shape[:-1], 0), x1.dtype))
         return
     vector = x2.ndim == 1
@@ -100,14 +108,14 @@ def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
 
 
 def solve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The solutions, one matrix with its right-hand sides, and operands that are cast."""
+    """The solutions, one matrix and its right-hand sides, and the copies of operands that are cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     return casts + sum(map(in_double, outputs)) + one(left) + one(right)
 
 
 def solve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """One factorisation for each matrix of the result, and as many substitutions as it has columns."""
+    """One factorisation for each matrix of the stack, and one substitution for each column of the result."""
     left, right, out = metas[0], metas[-1], outputs[0]
     if not isinstance(left, Meta) or not isinstance(right, Meta) or out is None:
         return 0
@@ -121,7 +129,7 @@ def solve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> i
 
 
 def infer_lstsq(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """One matrix, and a vector or a matrix of as many rows."""
+    """One matrix, and a vector or a matrix with the same number of rows."""
     left, right = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
         raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
@@ -143,7 +151,8 @@ def lstsq_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 
 def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Both operands, right-hand sides as long as the solutions some times over, and operands that are cast."""
+    """Both operands, three copies of the right-hand sides padded to the longer side of x1, the results, and the
+    copies of operands that are cast."""
     left, right = tensors(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     sides = in_double(right) // max(right.shape[0], 1) * max(left.shape)
@@ -151,7 +160,8 @@ def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
 
 
 def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The right-hand sides, each of which has a solution of its own; the rank and the values are of x1 alone."""
+    """The right-hand sides may be split, since each has a solution of its own; the rank and the singular values
+    depend on x1 alone."""
     sides = [[None, "side"][: meta.ndim] for meta in (tensors(call.metas)[1], *call.outputs[:1]) if meta]
     solution = call._replace(outputs=call.outputs[:1])
     for found in matching(solution, [[None, None], sides[0]], [sides[1]], exact=False):
@@ -159,7 +169,7 @@ def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 
 def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """The rank decides whether there are any."""
+    """The shape depends on data: the rank decides whether there are residuals."""
     left, right, *_ = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
         raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
@@ -167,7 +177,7 @@ def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
-    """Sums of squares along the rows, one for each right-hand side; none if solutions are not unique."""
+    """The sum of squares of each column of x1 x - x2; no sums if the solution is not unique."""
     a, b, x, rank = inputs
     columns = b if b.ndim == 2 else b[:, None]
     rest = xp.matmul(a, x if x.ndim == 2 else x[:, None]) - columns
@@ -186,7 +196,7 @@ def residuals_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribut
 
 
 def _check_tolerance(metas: Metas) -> Meta:
-    """x, the first operand; the second, rtol, is a number or broadcasts to the stack of x."""
+    """The meta of x, after a check that rtol, if given, is a number or broadcasts to the stack of x."""
     x = matrices(metas)
     rtol = metas[1] if len(metas) > 1 else float
     stack = x.shape[:-2]
@@ -204,7 +214,7 @@ def _broadcasts_to(shape: Shape, wanted: Shape) -> bool:
 
 
 def infer_pinv(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """Rows and columns exchanged."""
+    """The shape of x with rows and columns exchanged."""
     x = _check_tolerance(metas)
     return (Meta.of((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype),)
 
@@ -232,7 +242,7 @@ def pinv_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: A
 
 
 def pinv_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Those of the decomposition, or its results and two matrices made of them."""
+    """The bytes of the decomposition, or those of its results and of two matrices made from them, whichever is more."""
     x = matrices(metas)
     inner = min(x.shape[-2:])
     results = math.prod(x.shape[:-2]) * sum(x.shape[-2:]) * inner * (16 if x.dtype.kind == "c" else 8)
@@ -266,7 +276,7 @@ def matrix_power_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attrib
 
 
 def matrix_power_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The power, a square and the next one; those of an inverse."""
+    """The power, a square and the next square; for negative n also the bytes of inverting, if those are more."""
     x = matrices(metas)
     inverse = in_double(x) + 2 * one(x) + cast(x) if attributes["n"] < 0 else 0
     return max(3 * total(outputs), inverse + total(outputs))

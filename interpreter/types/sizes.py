@@ -16,5 +16,5 @@ def size(nbytes: int) -> str:
 
 
 def exact_size(nbytes: int) -> str:
-    """`512 bytes`, `16 MiB (16777216 bytes)`: for errors, where the last byte may matter."""
+    """`512 bytes`, `16 MiB (16777216 bytes)`: for error messages, where each byte may matter."""
     return f"{nbytes} bytes" if abs(nbytes) < 1024 else f"{size(nbytes)} ({nbytes} bytes)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dis
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -74,12 +75,15 @@ class Striker:
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """Trace this thread."""
+        """Trace this thread. Callbacks of the collector, such as hypothesis', are left out: a strike could hit them."""
+        callbacks = list(gc.callbacks)
+        gc.callbacks.clear()
         sys.settrace(self._enter)
         try:
             yield
         finally:
             sys.settrace(None)
+            gc.callbacks[:] = callbacks
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):

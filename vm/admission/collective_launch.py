@@ -1,9 +1,9 @@
 """A collective that a library (NCCL) carries out: one LAUNCH in place of the steps, between the ALLOCATEs and the
 COMPLETE (`collectives`).
 
-The LAUNCH reads all inputs and results, and writes a token for each result. Its edges are hard (`Traits.exchanges`), so
-the LAUNCH begins when all its operands are ready, and, being one instruction, on all its devices at once. The library
-keeps one order for all launches of the machine. `collective_gang` extends this to several nodes.
+The LAUNCH reads all inputs and results, and writes a token for each result. Its edges are hard (`Traits.exchanges`),
+so the LAUNCH begins when all its operands are ready, and, being one instruction, on all its devices at once. The
+library runs all launches of the machine in one order; `collective_gang` keeps that order across nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..placement.residency import Residency
 from ..scheduler.scheduler import Scheduler
 from .collective_group import CollectiveGroup, StepEnd
 
-WHOLE: Final = whole(())  # a token stands for the whole result
+WHOLE: Final = whole(())  # the region of a token, which stands for the whole result
 
 
 def library_of(
@@ -45,7 +45,7 @@ def library_of(
 
 
 class LaunchedGroup(CollectiveGroup):
-    """The instructions on this node of a collective that a library carries out."""
+    """This node's instructions of a collective that a library carries out."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class LaunchedGroup(CollectiveGroup):
         return name
 
     def prepare(self, instruction: Instruction, launch: CollectiveLaunch) -> StepEnd:
-        """Set the kernel, which begins the launch, and return what the end of the LAUNCH means."""
+        """Set the kernel, which begins the launch; return the handler for the end of the LAUNCH."""
         instruction.kernel = partial(self.begin, launch)
         return LaunchEnd(instruction.device, self.library, launch)
 
     def begin(self, launch: CollectiveLaunch, *given: Any) -> None:
-        """Start the launch in the library. `given`: the arrays, and the callback."""
+        """Start the launch in the library. `given`: the arrays, then the callback for its end."""
         self.library.begin(launch, self.operands(launch, given[:-1]), given[-1])
 
     def operands(self, launch: CollectiveLaunch, arrays: Sequence[Any]) -> Operands:
@@ -115,7 +115,10 @@ class LaunchEnd(StepEnd):
 
 
 def operands_of(given: CollectiveSpec, calls: Calls, inputs: Mapping[int, Any], results: Mapping[int, Any]) -> Operands:
-    """The regions that each call reads and writes. `inputs`, `results`: by rank; a broadcast has one input."""
+    """The regions that each call reads and writes.
+
+    `inputs`, `results`: by rank; a broadcast has one input, at 0 whatever its root.
+    """
     alone = given.kind is CollectiveKind.BROADCAST
     return [
         (
@@ -127,5 +130,8 @@ def operands_of(given: CollectiveSpec, calls: Calls, inputs: Mapping[int, Any], 
 
 
 def operand(array: Any, region: Region, flat: bool) -> Operand:
-    """A region of a packed array, or of its elements in one dimension."""
+    """A region of a packed array as (array, first element, number of elements).
+
+    `flat`: the region counts elements, not axes.
+    """
     return array, region.begins_at((array.size,) if flat else array.shape), region.size

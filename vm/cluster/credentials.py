@@ -1,4 +1,7 @@
-"""The secrets of a cluster: its token, and the clients' public keys. The latest version of each is valid."""
+"""The secrets of a cluster: its token and the clients' public keys, with one version for both.
+
+Only the latest version is valid.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,21 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ClusterCredentials:
-    """`token`: proves to other daemons that a daemon belongs to the cluster. `clients`: public keys by names."""
+    """The secrets. `token`: proves to the other daemons that one belongs to the cluster, and is never shown.
+
+    `clients`: public keys by name.
+    """
 
     version: int = 1
-    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     clients: Mapping[str, str] = field(default_factory=dict)
 
     def with_client(self, name: str, key: str) -> ClusterCredentials:
-        """A later version that lets that client in, in the place of one of the same name."""
+        """The next version, which also admits this client; it replaces a client of the same name."""
         return replace(self, version=self.version + 1, clients={**self.clients, name: key})
 
     def rotated(self) -> ClusterCredentials:
-        """A later version with a new token."""
+        """The next version, with a new token."""
         return replace(self, version=self.version + 1, token=secrets.token_hex(16))
 
     def to_plain(self) -> dict[str, Any]:

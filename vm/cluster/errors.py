@@ -6,4 +6,4 @@ from ...interpreter.errors import TensordError
 
 
 class ClusterError(TensordError):
-    """Something is wrong with a cluster, or with Ray: the message says what to do."""
+    """Something is wrong with the cluster, or with Ray. The message says what to do."""

@@ -1,8 +1,7 @@
 """The recorders of a machine: the sessions of each recorder, and the start and the end of each recording.
 
-A recording begins between two batches, after the request for it: at the time of the request, the session and others may
-be in the middle of a batch. The client gets its answer before that, and everything that it sends afterwards is
-recorded.
+A recording does not begin with its request, because sessions may then be in the middle of a batch; it begins between
+the next two batches. The client has its answer by then, and everything that it sends after the answer is recorded.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from .state import state_of
 from .tap import Tap
 from .tapped import Tapped
 
-MOST: Final = 4  # recorders of a machine that belong to its own user, and as many that do not
-READS: Final = 64  # tensors from before the recording that are read at a time
-PORTION: Final = 1 << 23  # bytes of these tensors
+MOST: Final = 4  # recorders of the machine's own user; other users together may have as many
+READS: Final = 64  # most tensors from before the recording that are read in one go
+PORTION: Final = 1 << 23  # most bytes of such tensors that are read in one go
 BOUND: Final = 1 << 30  # bytes of values that may wait for a recorder
 OTHERS_BOUND: Final = 1 << 26  # the same for a recorder of another user
 
@@ -35,7 +34,10 @@ class Beginning(NamedTuple):
 
 
 class Recorders:
-    """The recorders of a machine. `taps`: by recording session. `beginning`: recordings for the next pass to begin."""
+    """The recorders of a machine.
+
+    `taps`: by the session that records. `beginning`: requested recordings, which the next pass begins.
+    """
 
     def __init__(self, take: Callable[[VmSession, Iterable[Sequence[Any]]], Any]) -> None:
         self.take = take
@@ -46,7 +48,7 @@ class Recorders:
     def ask(self, recorder: VmSession, tap: Tap, sessions: frozenset[int]) -> None:
         """Let a recording begin with the next pass.
 
-        MetadataError if there are too many recorders, or this session records already.
+        MetadataError if there are too many recorders, or if this session is already recording.
         """
         if recorder in self.taps:
             raise MetadataError("this session records already: end that recording first")
@@ -67,9 +69,9 @@ class Recorders:
             self.read_waiting(tap)
 
     def join(self, tap: Tap, session: VmSession) -> None:
-        """Record a session from now on, beginning with its present state."""
+        """Record a session from now on, beginning with its current state."""
         if session in self.taps and (tap.everybody or self.taps[session] is not tap):
-            return  # the session is a recorder
+            return  # recorders are not recorded, except one that names itself
         if session.tap is not None:
             tap.put(NOTE, f"session {session.id} is recorded by another recorder: it is left out")
             return
@@ -107,7 +109,7 @@ class Recorders:
                 self.tapped.append(Tapped(session, tap))
 
     def closed(self, session: VmSession) -> None:
-        """End the recording of a session that has ended, and the recording that it makes."""
+        """After a session has ended: end the recording of it, and the one that it was making."""
         if session.tap is not None:
             session.tap.ended()
             self.tapped.remove(session.tap)
@@ -139,6 +141,6 @@ class Recorders:
         return tap.drain()
 
     def reads(self, recorder: VmSession) -> int:
-        """The number of values that a recorder still has to read."""
+        """How many values from before the recording are still to be read for a recorder."""
         tap = self.tap_of(recorder)
         return sum(tapped.unread() for tapped in self.tapped if tapped.tap is tap)

@@ -1,4 +1,7 @@
-"""Elementwise ops, and ops on stacks: the last axes of an operand are a vector or a matrix, those in front a stack."""
+"""Layout rules of elementwise ops and of ops on stacks.
+
+The last axes of an operand (its core) are a vector or a matrix; the axes before them are the stack.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,20 @@ from ...types.meta import OperandMeta
 
 
 def stacked(operands: Sequence[int], results: Sequence[int], *, exact: Exact = True) -> Rule:
-    """Of an op whose operands and results have so many axes behind those of the stack; further ones have none."""
+    """The rule of an op on stacks.
+
+    `operands`, `results`: how many core axes each one has, after the axes of the stack; further operands have none.
+    """
     return lambda call, _parts: along_stack(call, operands, results, exact=exact)
 
 
 def along_stack(
     call: OpCall, operands: Sequence[int], results: Sequence[int], *, exact: Exact = True
 ) -> Iterator[LayoutSignature]:
-    """The signatures of a stack: its axes, counted from the back, are split."""
+    """The signatures of an op on stacks: each splits an axis of the stack.
+
+    Axes are matched from the back, as in broadcasting.
+    """
     cores = (*operands, *[0] * (len(call.metas) - len(operands)))
     given = [_behind(meta, core) for meta, core in zip(call.metas, cores, strict=False)]
     return matching(
@@ -27,18 +36,18 @@ def along_stack(
 
 
 def _behind(meta: OperandMeta | None, core: int) -> Labels:
-    """The labels of the axes of a stack, and none for those behind; none at all for a scalar."""
+    """A label for each axis of the stack, None for each core axis; () for a scalar."""
     ndim = getattr(meta, "ndim", 0)
     return (*range(core - ndim, 0), *[None] * core) if ndim else ()
 
 
 def pointwise(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Each element of the results depends on the operands' elements at its place."""
+    """Each element of a result depends only on the operands' elements at the same position."""
     return along_stack(call, (), (0,) * len(call.outputs))
 
 
 def shaped(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """As `pointwise`, of an op whose attribute `shape` is that of the result."""
+    """As `pointwise`, for an op with an attribute `shape`, the shape of its result."""
     return matching(
         call,
         [_behind(meta, 0) for meta in call.metas],
@@ -48,11 +57,11 @@ def shaped(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 
 def with_its_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
-    """The attributes with the shape of the share's result."""
+    """The op's attributes on one device, with `shape` set to the shape of the result's part there."""
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 
 
 def solved(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of `solve`, whose second operand may be one vector for the whole stack."""
+    """The rule of `solve`, whose second operand may be one vector for the whole stack."""
     vector = getattr(call.metas[1], "ndim", 0) == 1
     return along_stack(call, (2, 1) if vector else (2, 2), (1,) if vector else (2,))

@@ -16,7 +16,8 @@ from ...model.unfolding import Answer
 class StepResults:
     """The results of a step: ids, metas and homes of new tensors, and the ids of the tensors that the step writes.
 
-    `begun`: whether a loop may have written some of them. If so, a cancellation poisons them for other holders, too.
+    `begun`: whether a loop may already have written some of these. If so, cancelling the run poisons them for their
+    other holders, too.
     """
 
     __slots__ = ("begun", "made", "written")
@@ -35,7 +36,7 @@ class RunEngine(Protocol):
     iterations: int
 
     def prepare(self, routine: SessionProgram) -> Iterator[None]:
-        """Prepare the pieces in slices; a turn may end after each slice."""
+        """Prepare the pieces a little at a time; the engine may turn to other work at each `yield`."""
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
         """The pieces of a program, in order. The steps of a piece may run as one instruction."""
@@ -46,19 +47,19 @@ class RunEngine(Protocol):
         """Admit a piece as one instruction. False, without any change, if its steps have to run one by one."""
 
     def sign(self, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of a step's op under a number, or under a new one if `number` is 0; return the number.
+        """Register the signature of a step's op as `number`, or as a new number if that is 0; return the number.
 
-        If the signature is refused, the step is in the routine's `refused`, and the next run tries it again.
+        If the signature is refused, the step is added to the routine's `refused`, and the next run tries again.
         """
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
-        """Request a value of the session. The run goes on when the answer is done."""
+        """Request a value from the session. The run continues once the answer has come."""
 
     def stopped(self) -> TensordError | None:
-        """The error that ends the session's loops before their next round; None if they go on."""
+        """The error that stops the session's loops before their next iteration; None if they continue."""
 
     def rename(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Change ids of tensors, all at once: pairs of the old and the new id."""
+        """Change the ids of tensors, all at once. `pairs`: old id, new id."""
 
     def fail(
         self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
@@ -70,7 +71,8 @@ class UnfoldedRun(Protocol):
     """A run.
 
     `effects`: chain, callback and request of each side effect. `open`: the unfinished steps with blocks, outermost
-    first. `drawn`: the number of the block that runs, for its random draws. `iterations`: the rounds of its loops.
+    first. `drawn`: the number of the block that is running; its random draws depend on it. `iterations`: how many
+    iterations its loops have run.
     """
 
     engine: RunEngine
@@ -87,7 +89,7 @@ class UnfoldedRun(Protocol):
 
 
 class NewIds:
-    """New ids, which follow the `newest` one that a run has used."""
+    """A source of new ids. `newest`: the last id given out."""
 
     __slots__ = ("newest",)
 
@@ -100,10 +102,11 @@ class NewIds:
 
 
 class RunIds:
-    """The id of each variable of a program, by the number of the variable's first value.
+    """Maps each variable of a program, named by the number of its first value, to its id.
 
-    Variables from outside have their ids. New variables get ids that follow `newest`, or, if blocks of the program need
-    ids in between, on their first use. `results`: the ids of the run's results, if they are known from the start.
+    Variables from outside keep their ids. New ones get `newest` + 1, + 2, ...; but if blocks of the program also
+    take ids (`program.asks`), each gets an id when it is first used. `results`: the ids of the run's results, if
+    they are known from the start.
     """
 
     __slots__ = ("_found", "_new", "_ranks", "_results", "newest", "outside")

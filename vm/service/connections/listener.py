@@ -1,7 +1,7 @@
 """A listener: one address that the daemon listens on, its socket, and the socket's monitor.
 
-A peer that fails in the handshake never reaches ZAP, and never sends a message. The monitor reports why the handshake
-failed, and right after that which connection has ended.
+A peer that fails in the handshake never reaches ZAP (ZeroMQ's authentication), and never sends a message. The
+monitor reports why the handshake failed, and, in the very next event, which connection has ended.
 
 The monitor also bounds a burst. libzmq's own thread accepts connections, and waits while `UNREAD` events of the monitor
 are unread. So at most that many connections are open that the daemon's thread does not know yet; further ones wait in
@@ -26,7 +26,7 @@ from ..access.listen_address import ListenAddress
 from ..access.refusals import RefusalLog
 from ..access.zap import RefusedPeer
 
-NOW: Final = int(zmq.NOBLOCK)  # a plain int: combining the members of an enum takes longer than sending
+NOW: Final = int(zmq.NOBLOCK)  # a plain int, since operations on enum members take longer than a send
 QUEUE = 64  # messages that libzmq queues for one peer, in each direction
 UNREAD: Final = 1_001  # events of a monitor: 1,000 in libzmq's fixed queue at its end, and one at ours
 MISSED = 10  # heartbeats until a peer counts as lost; libzmq's thread answers them even in a busy client
@@ -34,17 +34,20 @@ LINGER_MS = 500
 HANDSHAKE_MS = 5_000
 WATCHED: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(FAILURES)
 _CREDENTIALS: Final = struct.Struct("3i")  # of SO_PEERCRED: pid, uid, gid
-_numbers = itertools.count(1)  # numbers for connections of all listeners, in order, and for monitors
+_numbers = itertools.count(1)  # numbers of connections (over all listeners) and of monitors
 
 
 class PeerCredentials(NamedTuple):
-    """The process behind a connection, as reported by the kernel; the defaults on tcp, where the kernel cannot."""
+    """The process behind a connection, and the connection.
+
+    `uid`, `pid`: reported by the kernel; the defaults on tcp, where it cannot know them.
+    """
 
     uid: int = -1
     pid: int = 0
     fd: int = -1  # of the daemon's end, which names the connection in events of the monitor
-    number: int = 0  # of the connection at its listener, since descriptors are reused
-    key: str = ""  # the name beside its key in the allow list
+    number: int = 0  # of the connection, unique among all listeners, since descriptors are reused
+    key: str = ""  # the name of the peer's key in the allow list; "" without keys
 
 
 class Listener:
@@ -54,7 +57,7 @@ class Listener:
         self, context: zmq.Context[Any], listen_address: ListenAddress, limits: Limits, *, heartbeat: float
     ) -> None:
         self.address = listen_address.address
-        self.most = limits.frames + 2  # frames of a message: header, payloads, and one to show an excess
+        self.most = limits.frames + 2  # frames: header, payloads, and one that shows that there are too many
         self.local = listen_address.local
         self.keyed = zmq.CURVE_SERVER in listen_address.options
         self.socket = socket = context.socket(zmq.ROUTER)
@@ -72,14 +75,15 @@ class Listener:
         self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
         self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
         self.refusals = RefusalLog()
-        self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None  # the gatekeeper's
+        # Set by the gatekeeper: why it refused a peer.
+        self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None
         self._failure: SocketEvent | None = None  # of the connection that ends next
         self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
         self.disconnected: list[Callable[[int], object]] = []
         try:
             socket.bind(listen_address.endpoint)
         except zmq.ZMQError:
-            self.close()  # the end of the context would wait for the socket for ever
+            self.close()  # otherwise terminating the context would wait for this socket for ever
             raise
         self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
@@ -94,7 +98,8 @@ class Listener:
         return PeerCredentials(uid, pid, fd, self.connections.get(fd, 0), key)
 
     def receive(self) -> tuple[bytes, list[Any]]:
-        """A message: its sender's routing id, and its frames up to `most`. zmq.Again if there is none."""
+        """A message: its sender's routing id, and its first `most` frames; the rest is dropped. zmq.Again if no
+        message waits."""
         receive = self.socket.recv
         identity = receive(NOW)
         frame = receive(NOW, False)
@@ -103,7 +108,7 @@ class Listener:
             frame = receive(NOW, False)
             frames.append(frame)
         while frame.more and self.socket.getsockopt(zmq.RCVMORE):
-            receive(NOW)  # and dropped
+            receive(NOW)  # dropped
         return identity, frames
 
     def watch(self) -> None:
@@ -133,7 +138,7 @@ class Listener:
             callback(fd)
 
     def tell_refusal(self, failure: SocketEvent, peer: str) -> None:
-        """Log why a handshake failed, if the peer was refused."""
+        """Log the refusal of a peer, if that is why its handshake failed."""
         if failure.kind != zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             reason = self.reason_of(failure)
             if reason:
@@ -146,7 +151,7 @@ class Listener:
 
     def reason_of(self, failure: SocketEvent) -> str:
         """Why a handshake failed before the gatekeeper was asked; "" if the peer was not refused."""
-        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc, a client that checks for a daemon
+        if failure.kind == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # on ipc: a client that looks for a daemon
             keys = "has no keys" if self.keyed else "uses keys"
             why = f"the peer did not complete the handshake: it {keys}, is not a tensord client, or was too slow"
             return "" if self.local else why
@@ -159,17 +164,17 @@ class Listener:
         return f"the peer speaks another protocol (ZeroMQ's error {failure.value:#x})"
 
     def cut(self, fd: int, number: int) -> None:
-        """Shut down a connection, unless its fd has been reused. libzmq then drops the parts it has received."""
+        """Shut down a connection, unless its fd has been reused. libzmq then drops any incomplete message from it."""
         if self.connections.get(fd) == number:
             del self.connections[fd]
             with suppress(OSError), connection_of(fd) as connection:
                 connection.shutdown(sockets.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket and its monitor. Messages that were sent have `LINGER_MS` to leave.
+        """Close the socket and its monitor. Messages already sent have `LINGER_MS` to go out.
 
-        The monitor ends with its socket. Disabling the monitor would wait for libzmq's thread, which waits for us while
-        too many events are unread; the end of the context wakes that thread.
+        The monitor ends with its socket. We do not disable the monitor: that would wait for libzmq's thread, which
+        may be waiting for us to read events. Terminating the context wakes that thread.
         """
         self.monitor.close(0)
         self.socket.close()

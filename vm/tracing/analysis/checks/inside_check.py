@@ -1,15 +1,17 @@
 """Checks a compiled segment against its program, without any knowledge of compilation.
 
-An abstract machine makes the segment's calls. Its memory has, for each slot (an operand, or the arena), the intact
-values there with their bytes; a write removes every value that it touches. For each call, the machine checks that
+An abstract machine makes the segment's calls. For each slot (an operand, or the arena), its memory lists the intact
+values and the bytes that each occupies; a write removes every value that it overlaps. For each call, the machine
+checks that
 
 - the arguments are the values that the call's steps read, each in its place and intact;
 - a view has NumPy's layout, in memory that contains its base;
 - the results go to valid places: to memory of their own, or exactly over an operand of an op that allows that;
-- the errors of its results are those of the values on which the results depend.
+- each result is recorded to fail with exactly the values on which it depends.
 
 At the end, each step has been computed once, operands have the values that the program leaves in them, and each view
-that is needed beyond the segment is a view of an operand. The inside of a fusion's kernel is not checked.
+that is needed after the segment is a view of an operand, not of the arena. The inside of a fusion's kernel is not
+checked.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SlotValue(NamedTuple):
-    """A value that lies whole in a slot, from a byte to another one."""
+    """A value that lies intact in a slot, from byte `start` up to byte `stop`."""
 
     start: int
     stop: int
@@ -40,7 +42,7 @@ def check_segment(program: Program, segment: SegmentRecord) -> list[str]:
     """The faults of a segment, in words; empty for a sound one."""
     try:
         return list(_Machine(program, segment).problems())
-    except (LookupError, AttributeError, TypeError, ValueError, MemoryError) as error:  # no machine has made that
+    except (LookupError, AttributeError, TypeError, ValueError, MemoryError) as error:  # malformed
         return [f"it names what its program does not have ({type(error).__name__}: {error})"]
 
 
@@ -122,14 +124,14 @@ class _Machine:
             yield "not all of its steps go element by element, or row by row"
 
     def _goes_by_rows(self, step: Step) -> bool:
-        """Does it go element by element, or does it reduce the last axes of each row by itself?"""
+        """Whether a step is elementwise, or reduces the last axes of each row on its own."""
         op = find(step.op)
         if op.elementwise or op.rows is None:
             return op.elementwise
         return op.rows((self._meta(step.operands[0]),), dict(step.attributes)) > 0
 
     def _operands(self, call: CallRecord) -> Iterator[str]:
-        """Check that a call gets the values that its steps read, and makes those that others need."""
+        """Check that a call gets the values that its steps read, and makes the values that other steps need."""
         steps = [self.program.steps[n] for n in call.steps]
         given, made = [value for value, _ in call.takes], [value for value, _ in call.gives]
         if call.op == FILL:
@@ -157,7 +159,7 @@ class _Machine:
         return is_left or value in self.program.results or not self.users.get(value, inside) <= inside
 
     def _given(self, placed: PlacedRecord) -> Iterator[str]:
-        """Check that a read value lies at its place."""
+        """Check that a value that the call reads is intact at its place."""
         yield from self._given_meta(placed)
         value, place = placed
         if value < 0 or place is None:
@@ -182,7 +184,8 @@ class _Machine:
             yield f"%{value} is {self._meta(value)}, but is taken for {place.dtype}{list(place.shape)}"
 
     def _ways_to(self, value: int) -> Iterator[tuple[int, list[Step]]]:
-        """A value, and what it is a view of if no call has made it, with the steps that lead from there."""
+        """The value itself, then each value that it is a view of (as far as no call makes it), each with the steps
+        that lead from there to the value."""
         chain: list[Step] = []
         yield value, chain
         while value in self.makers and self.makers[value] not in self.called:
@@ -194,7 +197,8 @@ class _Machine:
             yield value, chain
 
     def _fits(self, held: SlotValue, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
-        """Whether a place is valid for a value; that of a view, in the memory of its base."""
+        """Whether a value is at `place`, given that `held` is intact: the value itself, or the base of which `chain`
+        makes it a view."""
         if not chain:
             return place.offset == held.start and _is_packed(place)
         meta = self._meta(value)
@@ -213,7 +217,7 @@ class _Machine:
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def _target(self, placed: PlacedRecord) -> Iterator[str]:
-        """Check that a value may be written to its place."""
+        """Check that a result may be written to its place."""
         value, place = placed
         if place is None:
             return
@@ -229,7 +233,7 @@ class _Machine:
             yield f"%{value} is written over an operand that is read only"
 
     def _overwritten(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
-        """Check that a result does not destroy a value that the call reads or makes, and that is still needed."""
+        """Check that a result does not destroy a value that the call reads or makes, while it is still needed."""
         value, place = placed
         if place is None:
             return
@@ -292,7 +296,8 @@ class _Machine:
                 yield f"%{value} is needed behind the segment, but lies in its arena"
 
     def _is_view_of_operand(self, value: int) -> bool:
-        """Does an operand end with what the value is a view of? Then it is one, when the segment has been admitted."""
+        """Whether the value is a view of a value that an operand holds at the end of the segment; only then does the
+        view outlive the arena."""
         variables = self.program.variables
         roots = [root for root, chain in self._ways_to(value) if chain and variables[root] in self.slots]
         return any(
@@ -325,7 +330,7 @@ def _is_packed(place: PlaceRecord) -> bool:
 
 
 def _extent(place: PlaceRecord) -> tuple[int, int]:
-    """The first byte of a value, and the one behind its last."""
+    """The first byte of a value, and the one after its last."""
     if 0 in place.shape:
         return place.offset, place.offset
     ways = [(n - 1) * s for n, s in zip(place.shape, place.strides or _packed(place), strict=True)]

@@ -1,9 +1,10 @@
-"""The page as one file: its modules, its style and a view. It works without a network, and loads nothing.
+"""The page as one file: its modules, its style and a view. It loads nothing, so it works without a network.
 
-The modules are written for browsers without a build step. Here each module becomes a function that returns its exports,
-in the order of imports, in one script: a page that is opened from a file cannot load modules, and its policy cannot
-tell them from other ones. The policy names the digests of that script and of the style, and forbids all else. `<`
-cannot appear in the view, so no text in the view ends its element.
+The modules are written for browsers without a build step. Here they become one script, in which each module is a
+function that returns its exports, after the modules that it imports. For a page that is opened from a file cannot
+load modules, and its policy could not single them out. The content security policy names the digests of that script
+and of the style; besides these it allows only images in `data:` URLs. The view is written without `<`, so that no
+text in it can end its script element.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def is_page(path: str | Path) -> bool:
 
 
 def page_of(trace: Records, source: str) -> str:
-    """The page of a trace. `source`: where it is from."""
+    """The page of a trace. `source`: where the trace comes from."""
     return whole_page(view_of(trace, source))
 
 
 class _Parts(NamedTuple):
-    """The page around its view."""
+    """The text of the page before and after its view."""
 
     before: str
     after: str
@@ -51,7 +52,7 @@ def whole_page(view: Mapping[str, object]) -> str:
 
 
 def in_script(value: object) -> str:
-    """JSON that can stand within a script element."""
+    """JSON that is safe inside a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -64,7 +65,7 @@ def _parts() -> _Parts:
     page = _POLICY.sub(rf'''\1"{sources}; base-uri 'none'; form-action 'none'"''', page, count=1)
     page = page.replace('<link rel="stylesheet" href="static/style.css">', f"<style>{style}</style>")
     before, found, after = page.partition('<script type="module" src="static/main.js"></script>')
-    assert found, "index.html loads the main module"  # noqa: S101 - a file of the package
+    assert found, "index.html loads the main module"  # noqa: S101 - index.html is a file of this package
     return _Parts(before, f"<script>{script}</script>{after}")
 
 
