@@ -3,7 +3,7 @@
 A profiler counts the Python calls of six trips, on all threads of the machine. An *entry* is a call into another
 folder. An *upward* call goes to a higher floor or room, in the order of the import contracts in `pyproject.toml`, which
 docs/architecture.md draws. Callers outside of the package are looked through. Locations are known and plans are made
-before a trip is counted. Threads do not take turns alike each time: the smallest counts of several times stand.
+before a trip is counted. Threads do not take turns alike each time, so the smallest counts stand.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 import tempfile
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -34,7 +35,7 @@ from tensord.vm.service.settings.config import Config
 ROOT: Final = Path(__file__).resolve().parent.parent
 FLOORS: Final = ("client/", "vm/", "streams/", "interpreter/")
 WARM: Final = 12  # times that a trip is taken before it is counted
-TIMES: Final = 30  # times that it is counted
+STEADY: Final = 40  # takes in a row without a smaller count, after which a trip has been counted
 LENGTH: Final = 16
 LARGE: Final = 1 << 20  # elements, of which a device holds two and a half
 
@@ -270,20 +271,26 @@ def session_of(profiler: Profiler, devices: list[Any], *, daemon: bool) -> Itera
         daemon_of.__exit__(None, None, None)
 
 
-def taken(name: str, times: int = TIMES) -> list[list[ProfiledCall]]:
-    """The calls of a trip, as often as it is taken."""
+def taken(name: str) -> Generator[list[ProfiledCall], None, None]:
+    """The calls of a trip, taken again and again."""
     make, devices, daemon = TRIPS[name]
     profiler = Profiler()
     with session_of(profiler, devices, daemon=daemon) as session:
         trip = make(session)
         for _ in range(WARM):
             profiler.take(trip.step, trip.prepare)
-        return [profiler.take(trip.step, trip.prepare) for _ in range(times)]
+        while True:
+            yield profiler.take(trip.step, trip.prepare)
 
 
-def count(name: str, times: int = TIMES) -> Counts:
-    """The smallest counts of a trip."""
-    return Counts(*map(min, zip(*map(counted, taken(name, times)), strict=True)))
+def count(name: str, steady: int = STEADY) -> Counts:
+    """The smallest counts of a trip, once so many takes in a row have shown none that is smaller."""
+    with closing(taken(name)) as takes:
+        least, since = counted(next(takes)), 0
+        while since < steady:
+            found = Counts(*map(min, zip(least, counted(next(takes)), strict=True)))
+            least, since = found, since + 1 if found == least else 0
+    return least
 
 
 def listed(calls: list[ProfiledCall]) -> Iterator[str]:
@@ -301,7 +308,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     asked = parser.parse_args()
     if asked.list:
-        sys.stdout.writelines(f"{line}\n" for line in listed(min(taken(asked.list), key=len)))
+        sys.stdout.writelines(f"{line}\n" for line in listed(min(islice(taken(asked.list), STEADY), key=len)))
         return
     found = {name: count(name)._asdict() for name in TRIPS}
     if asked.json:
