@@ -71,7 +71,7 @@ class Examination:
             self._message, self._operands = message, list(self._read(step.session, message))
 
     def after(self) -> None:
-        """Compare the results of what was sent; raises at a difference."""
+        """Compare the results of the messages sent so far; raise at a difference."""
         if self.found is None:
             self.player.settle()
             if self.player.findings:

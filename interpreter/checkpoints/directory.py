@@ -28,7 +28,7 @@ from .writer import GenerationWriter
 
 
 class Collected(NamedTuple):
-    """What `collect` has removed: generations, values files, and the bytes of these files."""
+    """The generations and values files that `collect` has removed, and the bytes of these files."""
 
     generations: list[int]
     files: int

@@ -265,7 +265,7 @@ class GenerationWriter(Whole):
         )
 
     def _flush(self) -> None:
-        """Make the manifest's name durable. Whatever fails, the values stay, since the manifest may reappear."""
+        """Make the manifest's name durable. The values stay even if this fails, since the manifest may reappear."""
         try:
             layout.flush(self._directory, self._checkpoints.shown)
         except BaseException as error:

@@ -1,5 +1,6 @@
-"""The interface of what is shown: a daemon, or a trace. All methods wait; one thread calls them, one after the
-other.
+"""The interface to the data of a page: a daemon, or a trace.
+
+All methods block. One thread makes the calls, one after the other.
 """
 
 from __future__ import annotations
