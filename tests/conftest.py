@@ -103,12 +103,13 @@ def held_by_others(names: set[str]) -> set[str]:
     return held
 
 
-def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Threads that are still there although they were not before."""
+def new_threads(before: set[threading.Thread]) -> set[threading.Thread]:
+    """Threads that were not there before and do not end in time. One that ends may have started another."""
     deadline = monotonic() + JOIN
-    for thread in set(threading.enumerate()) - before:
-        thread.join(max(0.0, deadline - monotonic()))
-    return [thread for thread in threading.enumerate() if thread not in before]
+    while (new := set(threading.enumerate()) - before) and monotonic() < deadline:
+        for thread in new:
+            thread.join(max(0.0, deadline - monotonic()))
+    return new
 
 
 @pytest.fixture(scope="session", autouse=True)

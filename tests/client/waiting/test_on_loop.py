@@ -220,7 +220,8 @@ def test_a_cancelled_save_leaves_no_file(far, tmp_path):
 
     async def main() -> None:
         task = asyncio.create_task(far.save_async(tmp_path / "x.safetensors", {"x": x}))
-        await asyncio.sleep(0)  # the file is being begun
+        await asyncio.sleep(0)
+        eventually(lambda: list(tmp_path.iterdir()))  # the file is begun; the loop has not heard of it
         task.cancel()
         await asyncio.wait([task])
 
