@@ -1,13 +1,14 @@
-"""Flat entries of the ring, and their conversion to records. Does not import the engine, since clients inflate, too.
+"""Flat entries of the ring, and their conversion to records.
+This file does not import the engine, since clients convert entries, too.
 
-There are two forms. The long form has the fields of `Record`, with flat operands and edges, the location as a number of
-its session, and metas, attributes and work as a signature (`model.signature`). The short form is for an instruction
-that ran at admission and never had an edge; it has one field more if the instruction moved bytes, and three if it was
-launched.
+An entry has one of two forms. The long form has the fields of `Record`: operands and edges are flat, the location is a
+number of the session, and a signature (`model.signature`) holds metas, attributes and work. The short form is for an
+instruction that ran at admission and never had an edge. It has one more field if the instruction moved bytes, and three
+more if it was launched.
 
-All entries of a plan share a signature. The fifth field of a segment's signature is the number of its routine, with its
-steps. An instruction without a plan, and with the same meta for everything that it reads and writes, has that meta in
-the place of the signature.
+All entries of a plan share a signature. A segment's signature has a fifth field: the number of its routine, and its
+first and last step. If an instruction has no plan, and all its operands and results have the same meta, the entry
+has that meta in place of a signature.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from .record import EdgeRecord, MetaRecord, OperandKind, OperandRecord, PartReco
 
 LONG = 22  # fields of the long form
 IMMEDIATE = 9  # fields of the short form
-MOVED = 10  # with the bytes that it moved
-LAUNCHED = 12  # with those, its number in the order of the launches of its device, and its edges, all elided
+MOVED = 10  # the short form with the bytes that the instruction moved
+LAUNCHED = 12  # the short form with these bytes, the number of the launch, and the edges, all of which are elided
 SHORT = frozenset({IMMEDIATE, MOVED, LAUNCHED})
 ERASED = {LONG: 12, IMMEDIATE: 3, MOVED: 3, LAUNCHED: 3}  # form -> position of the erasure's tick
-SIGNATURE = 18  # its position in the long form
-TRAIT = 5  # its position in the second field of the short form
+SIGNATURE = 18  # position of the signature in the long form
+TRAIT = 5  # position of the signature in the second field of the short form
 KINDS = {
     "r": OperandKind.CONST.value,
     "w": OperandKind.MUT.value,
@@ -33,7 +34,7 @@ KINDS = {
     "f": OperandKind.FREED.value,
 }
 COMPILING = "compiling"
-# By the bits of `Instruction.held`.
+# The words for the bits of `Instruction.held`.
 HELD = (
     "",
     "memory",
@@ -49,7 +50,7 @@ Metas: TypeAlias = tuple[MetaRecord, ...]
 
 
 class SourceLocation(NamedTuple):
-    """The place that issued an instruction: the user's line, "" if unknown, and the names of the open spans."""
+    """Where an instruction was issued: the user's line, "" if unknown, and the names of the open spans."""
 
     line: str = ""
     span: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ Where: TypeAlias = Callable[[int, int], SourceLocation]  # (session, location nu
 
 
 def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
-    """A flat entry as a record. `stamps`: of its calls, packed."""
+    """Convert a flat entry to a record. `stamps`: the times of its calls, packed."""
     long = long_form(entry) if len(entry) in SHORT else entry
     *head, kinds, copies, versions, edges, admitted, erased, times = long[:14]
     nbytes, author, location, error, signature, used, held, launch = long[14:]
@@ -72,9 +73,9 @@ def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
 
 
 def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:
-    """The long form of a short entry: it ran, or was launched, at admission, between two ticks, and waited for nothing.
+    """The long form of a short entry, which ran or was launched at admission, and waited for nothing.
 
-    What is launched goes to the first of the streams that compute.
+    It was erased one tick after its admission. A launch is on the first compute stream of its device.
     """
     id_, traits, copies, erased, received, started, finished, location, used, *more = entry
     moved, launch, edges = more if len(more) > 1 else (more[0] if more else 0, 0, ())
@@ -87,14 +88,14 @@ def long_form(entry: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def operands(kinds: str, copies: Sequence[int], versions: Sequence[int]) -> tuple[OperandRecord, ...]:
-    """The operands as records; the version is 0 where an instruction was made without one."""
+    """The operands as records. Instructions that were made without versions have the version 0."""
     padded = (*versions, *[0] * (len(copies) - len(versions)))
     return tuple(OperandRecord(c, KINDS[k], v) for k, c, v in zip(kinds, copies, padded, strict=True))
 
 
 def described(signature: Sequence[Any], kinds: str) -> tuple[Metas, Metas, str, int, PartRecord | None]:
-    """Inputs, outputs, attributes and work of a record, and what it is of a run."""
-    if len(signature) == 2:  # one meta, of all that is read and written
+    """Inputs, outputs, attributes and work of a record, and its part of a routine, if it has one."""
+    if len(signature) == 2:  # one meta, for all operands and results
         meta = meta_record(signature)
         return (meta,) * ("r" in kinds), (meta,) * ("w" in kinds), "", 0, None
     inputs, outputs, attributes, work, *rest = signature
@@ -103,6 +104,6 @@ def described(signature: Sequence[Any], kinds: str) -> tuple[Metas, Metas, str, 
 
 
 def meta_record(plain: Sequence[Any]) -> MetaRecord:
-    """A plain meta as a record."""
+    """Convert a plain meta to a record."""
     shape, dtype = plain
     return MetaRecord(None if shape is None else tuple(map(int, shape)), str(dtype))

@@ -1,6 +1,7 @@
 """The routines to which records refer, with their programs, their compiled segments, and their runs.
 
-A routine is known as long as it lives; the most recent ones are known for some time longer, since their records are.
+A routine is known as long as it lives. The routines that were released last stay known, since their records may
+still be in the ring.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from ...interpreter.programs.program import Program
 from ..model.linked import SessionProgram
 from .record import SegmentRecord
 
-REMEMBERED = 1 << 14  # weight of the programs whose routines are gone, of some 2 KiB each, and at least 1
+REMEMBERED = 1 << 14  # the highest weight of all programs whose routines are released; a unit stands for some 2 KiB
 
-# (tick of its end, session, routine, first and last instruction, location's number)
+# (tick of the run's end, session, routine, first and last instruction, number of the location)
 Run = tuple[int, int, int, int, int, int]
 
 
 class KnownRoutine:
-    """A routine that has run. `digest`: of its program as it was linked; `program`: what has run of it, after passes.
-    `tick`: of the latest news about it; `segments`: by their first steps; `gone`: was it released?"""
+    """A routine that has run. `digest`: of the program as it was linked; `program`: the program that ran, after passes.
+    `tick`: of the latest change here; `segments`: by first step; `gone`: whether the routine was released."""
 
     __slots__ = ("devices", "digest", "gone", "name", "number", "program", "segments", "session", "tick")
 
@@ -37,17 +38,17 @@ class KnownRoutine:
 
 
 class KnownRoutines:
-    """The table. `runs` are those that were not a single instruction, the oldest first."""
+    """The table of known routines. `runs`: the runs of more than one instruction, the oldest first."""
 
     def __init__(self, capacity: int) -> None:
         self.known: dict[int, KnownRoutine] = {}
         self.runs: deque[Run] = deque(maxlen=capacity)
         self._newest = 0
-        self._gone: deque[KnownRoutine] = deque()  # those that were released, the oldest first
-        self._weight = 0  # of their programs
+        self._gone: deque[KnownRoutine] = deque()  # the released routines, the oldest first
+        self._weight = 0  # of the programs of `_gone`
 
     def note(self, session: int, routine: SessionProgram) -> KnownRoutine:
-        """Enter a routine, which gets a number, unless it is there."""
+        """Give a routine a number and enter it, unless it is known."""
         found = self.known.get(routine.number)
         if found is None:
             self._newest = routine.number = self._newest + 1
@@ -60,7 +61,10 @@ class KnownRoutines:
         found.tick = tick
 
     def released(self, routine: SessionProgram) -> None:
-        """A routine has ended, and its parts with it. Beyond the bound, the oldest of those are forgotten."""
+        """Note that a routine was released, and its parts with it.
+
+        Beyond `REMEMBERED` the oldest ones are forgotten.
+        """
         found = self.known.get(routine.number)
         if found is not None and not found.gone:
             found.gone = True
@@ -74,7 +78,7 @@ class KnownRoutines:
             self.released(part)
 
     def ran(self, session: int, run: Sequence[int], last: int, tick: int) -> None:
-        """A run has been admitted, down to its last instruction. `run`: as `Unfolding` has it."""
+        """Note that a run has been admitted completely. `run`: as in `Unfolding`; `last`: its last instruction."""
         number, first, _, location = run
         if last >= first:
             self.runs.append((tick, session, number, first, last, location))
@@ -92,5 +96,5 @@ class KnownRoutines:
 
 
 def cost_of(known: KnownRoutine) -> int:
-    """The weight of a routine that is gone."""
+    """The weight of a released routine."""
     return max(known.program.weight, 1)

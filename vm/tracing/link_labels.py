@@ -1,8 +1,9 @@
-"""The labels of instructions between nodes, as text.
+"""The labels of instructions between nodes.
 
-A send or a receive has the other node and the transfer in its label; a launch together with other nodes has their
-names. The records of a transfer on both nodes have the same number, so that traces can be joined. The number is a
-digest of the transfer's name: any session sees records, and could take the other half's place if it knew the name.
+The label of a send or a receive has the name of the other node, and a number of the transfer; the label of a launch
+together with other nodes has their names. The records of a transfer have the same number on both nodes, so that
+traces can be joined. The number is a digest of the transfer's name, not the name: every session sees records, and
+one that knew the name could pose as the other end of the transfer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class LinkLabel(NamedTuple):
 
     @classmethod
     def of(cls, doing: str, node: str, transfer: bytes) -> LinkLabel:
-        """For the transfer of that name."""
+        """The label for a transfer. `transfer`: its name."""
         return cls(doing, node, blake2b(transfer, digest_size=len(transfer)).digest())
 
     def __str__(self) -> str:
@@ -34,17 +35,17 @@ class LinkLabel(NamedTuple):
 
 
 def read_label(label: str) -> LinkLabel | None:
-    """The contents of a label; None if it is not a label between nodes."""
+    """Parse a label. None if it is not the label of a send or a receive."""
     found = LABEL.fullmatch(label)
     return None if found is None else LinkLabel(found[1], found[2], bytes.fromhex(found[3]))
 
 
 def launch_label(name: str, nodes: Sequence[str]) -> str:
-    """The label of a launch together with these other nodes."""
+    """The label of a launch together with other nodes."""
     return f"{name}{WITH}{', '.join(nodes)}"
 
 
 def launch_nodes(label: str) -> list[str]:
-    """The other nodes in the label of a launch; none if it is of one node."""
+    """The other nodes in the label of a launch; empty if there are none."""
     _, found, nodes = label.partition(WITH)
     return nodes.split(", ") if found else []

@@ -1,10 +1,10 @@
-"""A trace record: one finished or live instruction, flat; and the records of routines, with their segments and runs.
+"""The records of a trace: of instructions, finished or live, and of routines, with their segments and runs.
 
-The engine's ring keeps plain tuples of atoms in the order of the fields below, since the garbage collector walks all
-live objects; `Record` names the fields on demand.
+The engine's ring keeps plain tuples (see `flat`), since the garbage collector walks all live objects. They become a
+`Record` on demand.
 
-Ticks are the times of the engine's logical clock, which counts admissions and erasures. They determine the accesses
-that were still in an access list when an instruction was admitted, so that `verify` can recompute every edge.
+Ticks are the times of the engine's logical clock, which counts admissions and erasures. The ticks say which accesses
+were still in an access list when an instruction was admitted, so `verify` can recompute every edge.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-ARENA: Final = -1  # as a slot
-FILL: Final = "(fill)"  # in place of an op: a copy of a value, before a part of the copy is written
-FUSED: Final = "(fused)"  # steps that are computed together
+ARENA: Final = -1  # the slot of the arena
+FILL: Final = "(fill)"  # in place of an op: copies a value, before a step writes a part of the copy
+FUSED: Final = "(fused)"  # in place of an op: several steps that are computed together
 
 
 class PartRecord(NamedTuple):
-    """The part of a routine that an instruction runs: its number, and the first and the last of the steps."""
+    """The part of a routine that an instruction runs: the routine's number, the first and the last step."""
 
     routine: int
     first: int
@@ -26,8 +26,8 @@ class PartRecord(NamedTuple):
 
 
 class PlaceRecord(NamedTuple):
-    """Where a value lies: in the memory of an operand, or in the arena, at an offset. `strides` is None for a packed
-    value. `whole`: it is the operand itself, whatever its layout."""
+    """Where a value lies: at an offset in the memory of an operand, or in the arena. `strides` is None for a packed
+    value. `whole`: whether the value is the operand itself, whatever its layout."""
 
     slot: int
     offset: int
@@ -38,15 +38,15 @@ class PlaceRecord(NamedTuple):
 
 
 class PlacedRecord(NamedTuple):
-    """A value in its place. A number, n < 0 for slot ~n, has none."""
+    """A value and its place. A number of the program has no place; number n is written as the value ~n."""
 
     value: int
     place: PlaceRecord | None
 
 
 class CallRecord(NamedTuple):
-    """A call of a segment: its op, `FILL` or `FUSED`; the steps that it computes; what it is given, and where its
-    results go; and for each result the values that it fails with."""
+    """A call in a segment: its op, or `FILL` or `FUSED`; the steps that it computes; its arguments and results with
+    their places; and for each result the values whose errors the result takes over."""
 
     op: str
     steps: tuple[int, ...]
@@ -56,8 +56,8 @@ class CallRecord(NamedTuple):
 
 
 class SegmentRecord(NamedTuple):
-    """A compiled segment: the first and the last of its steps, its operands (variables of the program: read only,
-    written, made), the bytes of its arena, and its calls."""
+    """A compiled segment: its first and last step; its operands, which are variables of the program, either only read,
+    written, or made; the bytes of its arena; and its calls."""
 
     first: int
     last: int
@@ -69,8 +69,11 @@ class SegmentRecord(NamedTuple):
 
 
 class RoutineRecord(NamedTuple):
-    """A routine: its number, the session that runs it, its name; the digest of its program as it was linked, and the
-    text and the digest of what has run, which is that program after its passes."""
+    """A routine: its number, session and name.
+
+    `digest`: of its program as it was linked; `text` and `ran`: the text and the digest of the program that ran,
+    which is the linked one after passes.
+    """
 
     number: int
     session: int
@@ -83,14 +86,16 @@ class RoutineRecord(NamedTuple):
 
     @property
     def title(self) -> str:
-        """`train_step 3f2a9c1b2d3e`."""
+        """The routine's name and a short digest of its program, such as `train_step 3f2a9c1b2d3e`."""
         passes = "" if self.ran == self.digest else " after passes"
         return f"{self.name} {self.digest[:12]}{passes}".lstrip()
 
 
 class RunRecord(NamedTuple):
-    """One run of a routine: all instructions of its session from the first to the last are of it, and where it was
-    called. `last` is 0 for a run that was still being admitted."""
+    """One run of a routine: it consists of all instructions of its session from the first to the last.
+
+    `location`: of the call. `last` is 0 for a run that was still being admitted.
+    """
 
     session: int
     routine: int
@@ -100,24 +105,27 @@ class RunRecord(NamedTuple):
 
 
 class OperandKind(StrEnum):
-    """Operand kinds."""
+    """What an instruction does with an operand: reads it, writes it, or writes it and decides its meta."""
 
     CONST = "const"
     MUT = "mut"
     MUT2 = "mut2"
-    FREED = "freed"  # no access: its memory went with the instruction
+    FREED = "freed"  # not an access: the instruction released this copy's memory
 
 
 class MetaRecord(NamedTuple):
-    """The meta of an operand or a result. `shape` is None for a Python scalar, whose type `dtype` names, and for a meta
-    that was not known, whose `dtype` is empty."""
+    """The meta of an operand or a result.
+
+    A Python scalar has the shape None, and its type as `dtype`; a meta that was not known has the shape None and an
+    empty `dtype`.
+    """
 
     shape: tuple[int, ...] | None
     dtype: str
 
 
 class OperandRecord(NamedTuple):
-    """One operand: the mirrored object's id, how it was used, and the version it had when admitted (read or made)."""
+    """One operand: the id of its copy, how it was used, and the version that was read, or that the write made."""
 
     copy: int
     kind: str
@@ -125,8 +133,11 @@ class OperandRecord(NamedTuple):
 
 
 class EdgeRecord(NamedTuple):
-    """One edge, to `source`: the reason, the mirrored object it is about (0 for a barrier), and whether dispatch
-    elided it (did not wait for the source to be done)."""
+    """One edge. `source`: the instruction waited for;
+
+    `copy`: the copy that the edge is about, 0 for a barrier; `elided`: whether the instruction was dispatched before
+    the source was done.
+    """
 
     source: int
     reason: str
@@ -135,7 +146,7 @@ class EdgeRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One instruction. Times are `time.perf_counter_ns`, 0 for a state that it never reached."""
+    """One instruction. Times are those of `time.perf_counter_ns`, 0 for a state that the instruction never reached."""
 
     id: int
     session: int
@@ -156,21 +167,24 @@ class Record(NamedTuple):
     nbytes: int  # bytes moved by a transfer or an access, 0 for kernels
     location: str  # "file:line in function", empty if unknown
     error: str  # "Type: message", empty if none
-    span: tuple[str, ...] = ()  # the names of the spans that it was issued in, the outermost first
-    inputs: tuple[MetaRecord, ...] = ()  # what the kernel was given, in its order
+    span: tuple[str, ...] = ()  # the names of the spans that were open where it was issued, the outermost first
+    inputs: tuple[MetaRecord, ...] = ()  # the kernel's arguments, in order
     outputs: tuple[MetaRecord, ...] = ()
-    attributes: str = ""  # "axis=0, keepdims=True": those that have not their defaults
+    attributes: str = ""  # "axis=0, keepdims=True": those that differ from their defaults
     work: int = 0  # the scheduler's estimate, in element operations; 0 if unknown
-    used: int = 0  # bytes of its device's memory in use once its results had theirs; 0 if unknown
-    held: str = ""  # "memory", "fairness", "compiling" or several: what it had to wait for once it was ready
-    part: PartRecord | None = None  # what a RunRoutine is of its routine
-    stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if that was asked for
-    caused_by: int = 0  # the session that needed it: `session`, unless the machine has planned it for another one
-    launch: int = 0  # its number among the launches at admission of its device; of a Fence the highest that it covers
+    used: int = 0  # bytes in use on its device once its results had memory; 0 if unknown
+    held: str = ""  # "memory", "fairness", "compiling" or several: what it waited for when it was ready
+    part: PartRecord | None = None  # of a RunRoutine: its part of a routine
+    stamps: tuple[int, ...] = ()  # when each of its calls started and ended, if the run was timed
+    caused_by: int = 0  # the session that needed it: `session`, or the session for which the machine planned it
+    launch: int = 0  # of a launch: its number on its device; of a fence: the highest launch that it covers
 
 
 class Holding(NamedTuple):
-    """A copy that had memory when the trace was taken. `op` and `location` made its storage, for `session`."""
+    """A copy that had memory when the trace was taken.
+
+    `op`, `location`, `session`: what made its storage, where, for whom.
+    """
 
     copy: int
     device: str
@@ -182,5 +196,5 @@ class Holding(NamedTuple):
 
 
 def times(record: Record) -> tuple[int, ...]:
-    """The stamps of a record in their proper order, 0 for a state that it never reached."""
+    """The five times of a record in order, 0 for a state that the instruction never reached."""
     return record.received, record.ready, record.dispatched, record.started, record.finished

@@ -1,10 +1,10 @@
-"""The trace ring: finished instructions, flat, bounded, always on.
+"""The trace ring: flat entries of the last finished instructions, bounded, always on.
 
-The ring keeps tuples of atoms, since the garbage collector walks all live objects: with whole finished instructions in
-the ring, an op took 13.9 us instead of 5.1. `records` names the fields.
+The ring keeps tuples of atoms, since the garbage collector walks all live objects: with whole instructions in the
+ring, an op took 13.9 us instead of 5.1. `records` converts them to records.
 
-Entries have two forms, see `flat`: `add` keeps an instruction that was admitted the long way; `immediate` appends the
-short form of one that ran at admission and never had an edge.
+Entries have two forms, see `flat`. `add` appends the long form of an instruction; instructions that ran at admission
+and never had an edge are appended in the short form (`append`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from .record import Record
 
 
 class Details:
-    """How many runs are timed, call by call: each `every`th run of a segment, whichever session's it is; 0 for none. As
-    often a launch has a fence of its own (`scheduler.fences`).
+    """Which runs are timed, call by call: each `every`th run of a segment, of any session; 0: none.
 
-    A session may ask for that as long as it lives, as a recording does. The session that wants most of them prevails.
+    Also, each `every`th launch gets a fence of its own (`scheduler.fences`), from which its time follows.
+
+    A session may ask for timed runs, as a recording does, until the session ends. The smallest `every` applies to all.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Details:
         self._wanted: dict[VmSession, int] = {}
 
     def ask(self, session: VmSession, every: int) -> None:
-        """A session wants to see one of so many; 0: none any more."""
+        """Set what a session asks for: one of `every` runs, or no runs any more (0)."""
         self._wanted[session] = every
         self._settle()
 
@@ -50,13 +51,13 @@ class Details:
 
 
 CAPACITY = 1 << 14
-STAMPS = 1 << 18  # of the calls inside of runs: times that are kept
+STAMPS = 1 << 18  # how many times of calls inside runs are kept
 
 
 class RecordRing:
-    """The last `CAPACITY` finished instructions, and what they say of routines.
+    """The last `capacity` finished instructions, and the routines to which they refer.
 
-    `stamps`: by instruction, when the calls inside started and ended, as 64-bit integers.
+    `stamps`: for each timed run, when its calls started and ended, as packed 64-bit integers, by the instruction's id.
     """
 
     def __init__(self, *, enabled: bool = True, capacity: int = CAPACITY) -> None:
@@ -66,14 +67,14 @@ class RecordRing:
         self.routines = KnownRoutines(capacity)
         self.details = Details()
         self.stamps: OrderedDict[int, bytes] = OrderedDict()
-        self._stamped = 0  # bytes of them
+        self._stamped = 0  # bytes of `stamps`
 
     def add(self, instruction: Instruction, erased: int) -> None:
         if self.enabled:
             self.append(flatten(instruction, erased))
 
     def keep_stamps(self, instruction: int, stamps: Sequence[int]) -> None:
-        """Keep the times of an instruction's calls, and drop the oldest ones beyond the bound."""
+        """Keep the times of an instruction's calls, and drop the oldest times beyond `STAMPS`."""
         if self.enabled:
             self.stamps[instruction] = packed = array("q", stamps).tobytes()
             self._stamped += len(packed)
@@ -81,20 +82,24 @@ class RecordRing:
                 self._stamped -= len(self.stamps.popitem(last=False)[1])
 
     def forget(self, session: VmSession) -> None:
-        """A session has ended, and its routines with it."""
+        """Note that a session has ended, and its routines with it."""
         self.details.forget(session)
         for routine in session.routines.values():
             if isinstance(routine, SessionProgram):
                 self.routines.released(routine)
 
     def records(self, where: Where) -> list[Record]:
-        """Every entry as a record, oldest first; `where` resolves (session, location number)."""
+        """All entries as records, in the order of admission.
+
+        `where`: from session and location number to the location.
+        """
         found = [inflate(entry, where, self.stamps.get(entry[0], b"")) for entry in list(self.entries)]
         return sorted(found, key=lambda record: record.admitted)
 
 
 def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
-    """The long form: Record's fields with operands and edges flat, the location still a number."""
+    """The long form of an instruction: the fields of `Record`, with flat operands and edges, and the location's
+    number."""
     kinds, copies = operands_of(i)
     plan = i.plan
     return (
@@ -124,7 +129,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
 
 
 def error_text(i: Instruction) -> str:
-    """`Type: message`, of an instruction that has failed; of one that did so in part, the first of its errors."""
+    """`Type: message` of a failed instruction; if only some of its results failed, the first of their errors."""
     if i.error is not None:
         return f"{type(i.error).__name__}: {i.error.message}"
     own = i.own_failures()
@@ -132,16 +137,16 @@ def error_text(i: Instruction) -> str:
 
 
 def stream_name(i: Instruction) -> str:
-    """The stream that ran the instruction, or the driving thread; empty if the instruction has not been dispatched."""
+    """The stream of the instruction, `control` for the driving thread; empty if it has not been dispatched."""
     if i.queue is not None and i.stream is not None:
         return i.stream.name
     return f"{i.device.name}/control" if i.started else ""
 
 
 def bound_signature(i: Instruction) -> Signature | PlainMeta:
-    """The signature of an instruction without a plan that knows it: the known metas of its operands.
+    """The signature of an instruction that has no complete plan: the known metas of its operands.
 
-    One meta stands for both ends of a transfer.
+    A transfer has one meta for both of its ends.
     """
     plan = i.plan
     if plan is None and i.traits.copies and i.outputs:
@@ -154,7 +159,7 @@ def bound_signature(i: Instruction) -> Signature | PlainMeta:
 
 
 def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:
-    """Kinds ("r", "w", "2" for each operand) and copy ids."""
+    """The kinds of the operands ("r", "w" or "2" for each, see `flat.KINDS`), and the ids of their copies."""
     write = "2" if i.plan is not None and i.plan.op.dynamic else "w"
     kinds = "r" * len(i.reads) + write * len(i.writes)
     return kinds, tuple([copy.id for copy in i.reads] + [copy.id for copy in i.writes])

@@ -1,17 +1,17 @@
-"""Tools that read a trace. They know records, and nothing of the engine.
+"""Tools that read a trace. They know records, and do not know the engine.
 
-- `trace`: the result of `Session.trace`: records, with methods that lead to the tools
-- `nodes`: the traces of several nodes as one
+- `trace`: the result of `Session.trace`, whose methods call the tools
+- `nodes`: joins the traces of several nodes to one
 
-The rooms, from the top to the bottom; each imports only those below it:
+The folders, from the top to the bottom; each imports only those below it:
 
-- `page/`: a trace as the document that the page shows
-- `waits/`: the reasons for the duration of an instruction
+- `page/`: the page that shows a trace in a browser
+- `waits/`: why an instruction took as long as it did
 - `advice/`: avoidable costs and their remedies
-- `graphs/`: the logical DAG and its pictures
-- `sums/`: sums over a trace, and its course in time: memory, the timeline
+- `graphs/`: the graph of dependences, and pictures of it
+- `sums/`: statistics of a trace, memory over time, the timeline
 - `checks/`: independent checks of every edge and every compiled segment
-- `inside/`: the insides of the runs of routines
+- `inside/`: the steps and calls inside the runs of routines
 - `files/`: traces in files, and in the form in which machines send them
-- `recorded/`: the records of a trace, and facts that follow from each of them
+- `recorded/`: the records of a trace, and facts that follow from single records
 """

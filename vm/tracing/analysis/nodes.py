@@ -1,12 +1,13 @@
-"""The traces of several nodes as one, on the clock of the first.
+"""Joins the traces of several nodes to one, on the clock of the first node.
 
-Each node has its own numbers for instructions, sessions, copies and routines. In the joint trace, the numbers of the
-second node are shifted beyond those of the first by a power of ten, and so on: #123 of the second node is #1000123, for
-example. Each transfer between nodes gets an edge from the sending to the receiving instruction. So the timeline has an
-arrow for it, the DAG an edge, and `why` goes on at the other node.
+Each node has its own numbers for instructions, sessions, copies and routines. The joint trace adds a power of ten to
+the numbers of the second node, twice that to those of the third, and so on: #123 of the second node becomes
+#1000123, for example. Each transfer between nodes gets an edge from the sending to the receiving instruction. So the
+timeline and the DAG show the transfer as an arrow, and `why` follows it to the other node.
 
-Each node has its own clock. Questions and answers measure the difference; half of the shortest round trip bounds the
-error. The ticks of all nodes are renumbered by their times, in the order of each node.
+Each node has its own clock. The caller measures the differences between clocks by questions and answers; half of the
+shortest round trip bounds the error. The ticks of all nodes get new numbers, by their times; the order within each
+node stays.
 """
 
 from __future__ import annotations
@@ -27,27 +28,34 @@ if TYPE_CHECKING:
 
 
 class NodeClock(NamedTuple):
-    """By how many nanoseconds a node's clock is ahead of the first node's, and how wrong that may be."""
+    """By how many nanoseconds a node's clock is ahead of the first node's clock, and the largest error of that
+    number."""
 
     ahead: int
     error: int
 
 
 class NodesTrace(Trace):
-    """The trace of several nodes. `nodes`: that of each, on its own clock; `clocks`: how these differ."""
+    """The trace of several nodes.
+
+    `nodes`: the trace of each node, on its own clock; `clocks`: how the clocks differ.
+    """
 
     nodes: Mapping[str, Trace] = MappingProxyType({})
     clocks: Mapping[str, NodeClock] = MappingProxyType({})
 
     def verify(self) -> list[Problem]:
-        """All contradictions between records of a node; ids are those that the node has given."""
+        """Check the trace of each node, as `Trace.verify` does.
+
+        :returns: All contradictions within the trace of a node, with the node's own ids.
+        """
         return [problem for trace in self.nodes.values() for problem in trace.verify()]
 
 
 class Numbers(NamedTuple):
-    """The offsets of a node's numbers, of instructions, sessions, copies and routines, and of its times.
+    """What to add to a node's ids of instructions, sessions, copies and routines, and to its times.
 
-    `ticks`: their new values.
+    `ticks`: the new number of each tick.
     """
 
     instructions: int
@@ -59,7 +67,7 @@ class Numbers(NamedTuple):
 
 
 def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> NodesTrace:
-    """One trace from the traces of several nodes, on the clock of the first."""
+    """Join the traces of several nodes to one, on the clock of the first node."""
     counts = steps_of(traces.values())
     later = shift(traces, clocks)
     shifts = [later - clocks[node].ahead for node in traces]
@@ -101,7 +109,7 @@ def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> Node
 
 
 def steps_of(traces: Iterable[Trace]) -> list[int]:
-    """The distance between the numbers of two nodes: of instructions, sessions, copies and routines."""
+    """The difference between the numbers of one node and the next: for instructions, sessions, copies and routines."""
     highest = [0, 0, 0, 0]
     for trace in traces:
         for record in trace.records:
@@ -116,7 +124,7 @@ def steps_of(traces: Iterable[Trace]) -> list[int]:
 
 
 def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
-    """The offset of all times that makes each of them positive, since 0 stands for none."""
+    """What to add to all times so that each is positive, since a time of 0 means that there is none."""
     first = min(
         (
             time - clocks[node].ahead
@@ -131,7 +139,10 @@ def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
 
 
 def numbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
-    """New numbers for the ticks of nodes, whose times are shifted by so much: by time, in the order of each node."""
+    """New numbers for the ticks of each node, by their times; the order within each node stays.
+
+    `traces`: each with what to add to its times.
+    """
     events: list[tuple[int, int, int]] = []
     for index, (trace, by) in enumerate(traces):
         known: dict[int, int] = {trace.base_tick: 0}
@@ -148,7 +159,7 @@ def numbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
 
 
 def moved(record: Record, by: Numbers) -> Record:
-    """A node's record among those of all nodes. A 0 stands for none, and stays."""
+    """A node's record in the joint trace. An id or a time of 0 means that there is none, and stays 0."""
 
     def time(stamp: int) -> int:
         return stamp and stamp + by.times
@@ -193,7 +204,7 @@ def memory_of(parts: Iterable[tuple[Trace, Numbers]]) -> Memory:
 
 
 def linked(records: list[Record]) -> list[Record]:
-    """The records, with an edge for each transfer whose two ends are there."""
+    """The records, with an edge for each transfer of which both ends are recorded."""
     senders: dict[bytes, int] = {}
     receivers: dict[bytes, int] = {}
     for place, record in enumerate(records):

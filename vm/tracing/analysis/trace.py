@@ -1,4 +1,4 @@
-"""A trace: the records of one recording, with methods that lead to the tools."""
+"""A trace: its records, with methods that call the tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Trace(Records):
-    """Records with the tools that read them, which are loaded when they are first asked for."""
+    """The records of a machine or a session, with the tools that read them. A tool is imported on its first use."""
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a file, whole or not at all.
@@ -46,18 +46,18 @@ class Trace(Records):
 
     @classmethod
     def from_parts(cls, parts: Iterable[Sequence[Any]]) -> Self:
-        """Put a trace together that a machine sent in slices (see `picture`).
+        """Put a trace together that a machine has sent in parts (see `picture`).
 
-        :param parts: The slices.
+        :param parts: The parts.
         :returns: The trace.
-        :raises ProtocolError: The slices are damaged.
+        :raises ProtocolError: The parts are damaged.
         """
         from .files.parts import read_parts
 
         return read_parts(parts).trace(cls)
 
     def to_numpy(self) -> NDArray[np.void]:
-        """Return the records as a structured array, one row each, in their order.
+        """Return the records as a structured array, one element each, in their order.
 
         :returns: The array; see `columns` for its fields.
         """
@@ -91,14 +91,14 @@ class Trace(Records):
         inside: bool = False,
         **selection: Unpack[GraphSelection],
     ) -> str:
-        """Draw the DAG of the instructions, with its critical path. Chains of a large one are folded.
+        """Draw the DAG of the instructions, with its critical path. Chains are folded if the graph is large.
 
         :param format: "dot", "mermaid", "html" or "json".
         :param inside: Draw the steps of routines' runs.
-        :param selection: Which part of the graph to draw, as for `Graph.select`.
+        :param selection: The part of the graph to draw, as for `Graph.select`.
         :returns: The picture, as text.
-        :raises ValueError: There is no such format.
-        :raises ProtocolError: The trace has no such instruction or session.
+        :raises ValueError: The format is unknown.
+        :raises ProtocolError: The selection names an instruction or a session that the trace does not have.
         """
         from .graphs.graph_export import to_json
         from .graphs.pictures import FORMATS, drawn
@@ -115,7 +115,7 @@ class Trace(Records):
     def timeline(self, path: str | Path) -> None:
         """Write a timeline, whole or not at all.
 
-        :param path: The file: a page if the name ends in .html, else what https://ui.perfetto.dev opens.
+        :param path: The file. If its name ends in .html, it becomes a page; else a file for https://ui.perfetto.dev.
         :raises OSError: The file cannot be written.
         """
         from ....interpreter.whole_file import write_whole
@@ -128,7 +128,7 @@ class Trace(Records):
         """Explain why an instruction took as long as it did: what it waited for, and the critical path before it.
 
         :param instruction: The id of the instruction, or its record.
-        :param depth: How deep waits for waits are followed at most.
+        :param depth: How many waits are followed one behind the other at most.
         :returns: The explanation, as text.
         :raises ProtocolError: The trace lacks the instruction.
         """
@@ -139,7 +139,7 @@ class Trace(Records):
         return to_text(why(self, id_, depth=depth))
 
     def advise(self) -> str:
-        """Say what costs time without need, at which lines, and what to do about it.
+        """Say which costs can be avoided, at which lines, and how.
 
         :returns: The advice, as text, with the costliest first.
         """

@@ -1,6 +1,6 @@
-"""Checks of a trace against rules that are stated here independently of the engine.
+"""Checks of a trace against rules that are written here a second time, independently of the engine.
 
-- `dependences`: the rules of dependence as a model of their own; `verify`: recomputes every edge with it, checks runs
-- `inside_check`: a compiled segment against its program
-- `views`: the layouts of views, computed by NumPy
+- `dependences`: a second model of the rules of dependence; `verify`: recomputes every edge with it, and checks runs
+- `segment_check`: compares a compiled segment with its program
+- `views`: computes the layouts of views by NumPy
 """

@@ -1,9 +1,9 @@
 """An independent model of the dependence rules: recomputes the sources of an admitted instruction.
 
-Used by `verify` and `graph`, but not by the engine: a checker that ran the engine's code would repeat its mistakes.
+`verify` and `graph` use it. The engine does not: a checker that ran the engine's code would repeat its mistakes.
 
-    Every mirrored object has an access list: at most one leading write, then reads.
-    A read waits for the leading write. A write waits for every access in the list, and replaces it.
+    Every copy has an access list: at most one write, then reads.
+    A read waits for the write in the list. A write waits for every access in the list, and replaces them all.
     No instruction waits for itself. An instruction that reads and writes a copy makes one access, a write, with one
     edge per source.
     A Barrier waits for every earlier instruction of its session that is still live, back to the latest
@@ -18,7 +18,7 @@ from .....interpreter.opcodes import traits_of
 from ....model.reason import Reason
 from ...record import OperandKind, Record
 
-# The key of an edge: source and copy. One instruction has at most one edge per key.
+# The key of an edge: source and copy. An instruction has at most one edge with each key.
 Key = tuple[int, int]
 
 
@@ -52,13 +52,16 @@ class AccessList:
 
 
 class AccessLists:
-    """The access lists of all copies. Without `erase`, every access counts for ever: logical dependences."""
+    """The access lists of all copies.
+
+    Without calls of `erase`, all accesses stay: the result is logical dependences.
+    """
 
     def __init__(self) -> None:
         self._lists: dict[int, AccessList] = {}
 
     def admit(self, record: Record) -> dict[Key, Reason]:
-        """Enter `record` into the lists. Returns the edges that it must have, in the order of its operands."""
+        """Enter a record into the lists. Returns the edges that it must have, in the order of its operands."""
         edges: dict[Key, Reason] = {}
         for copy, (reads, writes) in accesses(record).items():
             accesses_of_copy = self._lists.setdefault(copy, AccessList())
@@ -73,10 +76,11 @@ class AccessLists:
 
 
 class Barriers:
-    """The live instructions of every session, for the barriers."""
+    """The live instructions of every session, for which barriers wait."""
 
     def __init__(self) -> None:
-        self._live: dict[int, dict[int, bool]] = {}  # session -> id -> is it a barrier; in the order of admission
+        # session -> id -> whether that is a barrier; in the order of admission
+        self._live: dict[int, dict[int, bool]] = {}
 
     def admit(self, record: Record) -> dict[Key, Reason]:
         live = self._live.setdefault(record.session, {})
@@ -94,10 +98,11 @@ class Barriers:
 
 
 class LaunchProgress:
-    """The launches at admission, and how far each device is known to have got.
+    """The launches at admission, and the launch that each device is known to have reached.
 
-    A launch counts for its device from its admission to the end of a fence that covers it. A record that reads what a
-    launch wrote, or writes what one used, needs such a fence, unless it follows on the same stream.
+    A launch is unfinished from its admission to the end of a fence that covers it. In that time, a record that reads
+    what the launch wrote, or writes what the launch used, waits for such a fence, unless it follows on the same
+    stream.
     """
 
     def __init__(self) -> None:
@@ -107,7 +112,7 @@ class LaunchProgress:
         self._newest: dict[int, dict[str, int]] = {}  # session -> device -> the number of its latest launch
 
     def admit(self, record: Record) -> Iterator[tuple[int, str, int]]:
-        """The launches on which a record depends, each as copy, device and number; then enter the record."""
+        """The unfinished launches on which a record depends, each as copy, device and number. Enters the record."""
         launched = record.launch > 0
         if is_barrier(record):
             newest = self._newest.get(record.session, {}).items()
@@ -125,13 +130,13 @@ class LaunchProgress:
                     self._written[copy] = (record.device, record.launch)
 
     def erase(self, record: Record) -> None:
-        """A fence has ended."""
+        """Note that the record has ended; if it is a fence, its device has reached the fence's launch."""
         if is_fence(record):
             self._reached[record.device] = max(self._reached.get(record.device, 0), record.launch)
 
 
 def is_fence(record: Record) -> bool:
-    """Whether the instruction ends when its device has reached a launch, as a read in the device's order does."""
+    """Whether the instruction ends when its device has reached a launch: a fence, or a read in the device's order."""
     return record.launch > 0 and not traits_of(record.opcode).computes
 
 
@@ -141,7 +146,7 @@ def is_barrier(record: Record) -> bool:
 
 
 def accesses(record: Record) -> dict[int, tuple[bool, bool]]:
-    """Copy -> (whether `record` reads it, whether it writes it)."""
+    """Copy -> (whether the record reads it, whether the record writes it)."""
     found: dict[int, tuple[bool, bool]] = {}
     for copy, kind, _version in record.operands:
         if kind == OperandKind.FREED:

@@ -1,16 +1,16 @@
-"""Recompute every edge of a trace from the operands, and compare it with the recorded edge.
+"""Recomputes every edge of a trace from the operands, and compares it with the recorded edge.
 
 After Legion's `legion_spy`, which recomputes every dependence of a run from its log. The records are replayed in the
-order of their ticks through the model in `dependences`; each difference from the trace is a Problem. The purpose of
-edges is checked, too: no instruction ran, or was erased, before the instructions that it waits for.
+order of their ticks through the model in `dependences`; each difference from the trace is a Problem. Four more things
+are checked:
+- no instruction ran, or was erased, before the instructions for which it waits;
+- what an instruction only reads has the version that was written last;
+- what depends on a launch waits for a fence;
+- the segments of a run agree with the program of its routine (`segment_check`), where the trace has both.
 
-What an instruction only reads has to have the version that was last written there.
-
-What is inside of a run is compared with its routine's program (`inside_check`), where the trace has both.
-
-Edges to instructions that the ring had lost, or that had finished before the recording began, cannot be checked and are
-excused. So are missing edges of instructions that were admitted before the end of a recording's last gap
-(`Trace.base_tick`).
+Edges to instructions whose records the ring has overwritten, or that had finished before the recording began, cannot
+be checked: they are not reported. Neither are missing edges of instructions that were admitted before the end of a
+recording's last gap (`Trace.base_tick`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One contradiction. `source` and `copy` are 0 if the problem is not about an edge."""
+    """One contradiction in a trace. `source` and `copy` are 0 if it is not about an edge."""
 
     kind: ProblemKind
     instruction: int
@@ -66,7 +66,7 @@ class Problem:
 
 
 def verify(trace: Records) -> list[Problem]:
-    """Every problem of `trace`, edges first. O(n log n) in records and edges."""
+    """All contradictions in a trace, those about edges first. O(n log n) in records and edges."""
     problems = list(_duplicate_ids(trace))
     for record, expected in replay(trace):
         problems += _compare(trace, record, expected)
@@ -88,7 +88,7 @@ def compared(trace: Records) -> int:
 
 
 def replay(trace: Records) -> Iterator[tuple[Record, dict[Key, Reason]]]:
-    """Every record in the order of admission, with the edges it should have had then."""
+    """Every record in the order of admission, with the edges that it must have had then."""
     lists, barriers = AccessLists(), Barriers()
     for _tick, phase, index in _events(trace):
         record = trace.records[index]
@@ -99,9 +99,9 @@ def replay(trace: Records) -> Iterator[tuple[Record, dict[Key, Reason]]]:
             barriers.erase(record)
 
 
-# An instruction that ran at once is erased at the tick after its admission, which may be the tick of the next
-# admission: at the same tick the erasure comes first. An impossible erasure, not after the admission, is put right
-# behind the admission.
+# An instruction that ran at admission is erased at the next tick, which may also be the tick of the next admission: of
+# events at one tick the erasure comes first. An impossible erasure, one that is not after the admission, is moved to
+# directly after the admission.
 _ERASED, _ADMITTED, _ERASED_TOO_EARLY = range(3)
 
 
@@ -122,14 +122,14 @@ def _compare(trace: Records, record: Record, expected: dict[Key, Reason]) -> Ite
     for edge in record.edges:
         key = (edge.source, edge.copy)
         if key in recorded:
-            yield _about(ProblemKind.DUPLICATE, record, edge, f"{_name(edge)} is there twice")
+            yield _about(ProblemKind.DUPLICATE, record, edge, f"{_name(edge)} is recorded twice")
         elif key not in expected:
             yield from _superfluous(trace, record, edge)
         elif edge.reason != expected[key]:
             yield _about(ProblemKind.REASON, record, edge, f"{_name(edge)} should be {expected[key]}")
         recorded.add(key)
     if record.admitted <= trace.base_tick:
-        return  # records in between may have been lost, and with them the reason for the missing edge
+        return  # records may have been lost, and with them the reason for the missing edge
     for source, copy in sorted(expected.keys() - recorded):
         edge = EdgeRecord(source, expected[source, copy], copy, elided=False)
         yield _about(ProblemKind.MISSING, record, edge, f"{_name(edge)} should be there")
@@ -140,32 +140,32 @@ def _superfluous(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[P
     if source is None and (trace.dropped or trace.before):
         return
     if source is not None and is_fence(source):
-        return  # `_unfenced` says which there have to be
+        return  # `_unfenced` checks edges to fences
     if source is None:
         why = "the trace has no such instruction"
     elif source is record:
-        why = "nothing waits for itself"
+        why = "no instruction waits for itself"
     elif source.admitted > record.admitted:
         why = "the source was admitted later"
     elif 0 < source.erased < record.admitted:
         why = "the source had already been erased"
     else:
-        why = "no accesses of these two conflict"
+        why = "the accesses of these two do not conflict"
     yield _about(ProblemKind.SUPERFLUOUS, record, edge, f"{_name(edge)} should not be there: {why}")
 
 
 def _obeyed(trace: Records, record: Record, edge: EdgeRecord) -> Iterator[Problem]:
-    """Check that `record` waited as the edge says."""
+    """Check that the record waited as the edge says."""
     source = trace.find(edge.source)
     if source is None or source is record:
         return
     in_order = edge.reason == Reason.MEMORY or (record.launch and not is_fence(record))
     if record.erased and not 0 < source.erased < record.erased and not in_order:
-        yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, which it waits for")
+        yield _about(ProblemKind.OVERTAKEN, record, edge, f"it was erased before #{source.id}, for which it waits")
     if edge.elided:
         yield from _may_be_elided(record, edge, source)
     elif record.started and (record.started < source.finished or source.status in LIVE):
-        yield _about(ProblemKind.EARLY, record, edge, f"it started before #{source.id}, which it waits for, had ended")
+        yield _about(ProblemKind.EARLY, record, edge, f"it started before #{source.id}, for which it waits, had ended")
 
 
 def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator[Problem]:
@@ -177,17 +177,17 @@ def _may_be_elided(record: Record, edge: EdgeRecord, source: Record) -> Iterator
 
 def _sane(record: Record) -> Iterator[Problem]:
     if record.status not in LIVE | FINAL:
-        yield Problem(ProblemKind.STATUS, record.id, f"there is no status {record.status!a}")
+        yield Problem(ProblemKind.STATUS, record.id, f"{record.status!a} is not a status")
     elif record.erased and record.status in LIVE:
         yield Problem(ProblemKind.STATUS, record.id, f"it is {record.status}, but was erased")
     reached = [(getattr(record, name), name) for name in _TIMES if getattr(record, name)]
     for (before, earlier), (after, later) in pairwise(reached):
         if after < before:
-            yield Problem(ProblemKind.TIMES, record.id, f"{later} {before - after} ns before it was {earlier}")
+            yield Problem(ProblemKind.TIMES, record.id, f"it was {later} {before - after} ns before it was {earlier}")
 
 
 def _ticks(trace: Records) -> Iterator[Problem]:
-    """Check that no two events share a tick, except for the erasure of an instruction that ran at once."""
+    """Check that no two events share a tick, except for the erasure of an instruction that ran at admission."""
     taken: dict[int, int] = {}
     for tick, phase, index in _events(trace):
         record = trace.records[index]
@@ -197,12 +197,12 @@ def _ticks(trace: Records) -> Iterator[Problem]:
         elif phase == _ERASED and tick == record.admitted + 1:
             continue
         elif tick in taken:
-            yield Problem(ProblemKind.TICKS, record.id, f"tick {tick} is also one of #{taken[tick]}")
+            yield Problem(ProblemKind.TICKS, record.id, f"tick {tick} is also a tick of #{taken[tick]}")
         taken[tick] = record.id
 
 
 def _unfenced(trace: Records) -> Iterator[Problem]:
-    """Check that each record that depends on a launch, and does not follow it on its stream, waits for a fence."""
+    """Check that each record that depends on a launch waits for a fence, unless it follows the launch on its stream."""
     launches = LaunchProgress()
     for _tick, phase, index in _events(trace):
         record = trace.records[index]
@@ -214,7 +214,9 @@ def _unfenced(trace: Records) -> Iterator[Problem]:
             if record.admitted <= trace.base_tick or any(one is None and trace.dropped for one in sources):
                 continue
             if not any(one is not None and one.device == device and one.launch >= number for one in sources):
-                message = f"it depends on launch {number} of {device} by copy {copy}, and waits for no fence behind it"
+                message = (
+                    f"it depends on launch {number} of {device} by copy {copy}, but does not wait for a fence after it"
+                )
                 yield Problem(ProblemKind.UNFENCED, record.id, message, copy=copy)
 
 
@@ -225,12 +227,12 @@ def _duplicate_ids(trace: Records) -> Iterator[Problem]:
 
 
 def _versions(trace: Records) -> Iterator[Problem]:
-    """Check that what is only read has the version that was last written to that copy, as far as that is known, and
-    that a run of a routine makes a new version of what it writes."""
+    """Check versions, as far as they are known: what an instruction only reads has the version that was written
+    last, and a run of a routine makes a new version of what it writes."""
     newest: dict[int, int] = {}
     for record in trace.records:
         if record.admitted <= trace.base_tick:
-            continue  # a write in between may have been lost
+            continue  # the record of a later write may have been lost
         written = {operand.copy: operand.version for operand in record.operands if operand.kind in _WRITES}
         for copy, kind, version in record.operands:
             known = newest.get(copy, 0)
@@ -246,7 +248,7 @@ def _versions(trace: Records) -> Iterator[Problem]:
 
 
 def _insides(trace: Records) -> Iterator[Problem]:
-    """Check what routines were compiled to, each segment once, and the times of calls."""
+    """Check the compiled segments of routines, each segment once, and the times of calls."""
     insides = Insides(trace)
     firsts: dict[tuple[int, int], int] = {}
     for record in trace.records:
@@ -269,27 +271,27 @@ def _about(kind: ProblemKind, record: Record, edge: EdgeRecord, message: str) ->
 
 
 def wrong_segment(insides: Insides, routine: int, first: int) -> Iterator[str]:
-    """The faults of the routine's segment with this first step."""
+    """The faults of a routine's segment, in words. `first`: its first step."""
     known, segment = insides.routines.get(routine), insides.segments.get((routine, first))
     if known is None or segment is None:
         return
-    from .inside_check import check_segment  # loads NumPy and the ops
+    from .segment_check import check_segment  # loads NumPy and the ops
 
     program = insides.program(routine)
     if program is None or program.digest != known.ran:
-        yield f"the program of {known.title} is not the one that was compiled"
+        yield f"the recorded program of {known.title} is not the one that was compiled"
         return
     for problem in check_segment(program, segment):
         yield f"{known.title}: {problem}"
 
 
 def wrong_times(insides: Insides, record: Record) -> Iterator[str]:
-    """The faults of the times of a run's calls: each comes after the one before, all while the run lasted."""
+    """The faults of the times of a run's calls, in words: the times must ascend, and lie within the run."""
     segment = insides.segment(record)
     if not record.stamps or segment is None:
         return
     if len(record.stamps) != 2 * len(segment.calls):
-        yield f"{len(record.stamps)} times of {len(segment.calls)} calls"
+        yield f"{len(record.stamps)} times for {len(segment.calls)} calls"
         return
     times = (record.started, *record.stamps, *((record.finished,) if record.finished else ()))
     for number, (before, after) in enumerate(pairwise(times)):

@@ -1,4 +1,4 @@
-"""The layouts of views, computed by NumPy, for checks of tensord's own layout rules."""
+"""The layouts of views, computed by NumPy, to check tensord's own layout rules."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ VIEWS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
 
 
 def flipped(x: Any, axis: Any) -> Any:
-    """The array with these axes, or all, turned round; an array without axes, too, for which NumPy has no view."""
+    """A view of the array with these axes reversed, or all (None). Also of an array without axes, for which `np.flip`
+    makes no view."""
     axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     chosen = {each % x.ndim for each in axes}
     return x[(*(slice(None, None, -1 if n in chosen else None) for n in range(x.ndim)), Ellipsis)]
 
 
 def selected(x: Any, index: tuple[Any, ...]) -> Any:
-    """The selection as an array, also of a single element."""
+    """The selection as an array, even if it is a single element."""
     return x[index] if Ellipsis in index else x[(*index, Ellipsis)]
 
 
 def layout_of_view(base: Meta, steps: Sequence[Step], meta: Meta) -> tuple[int, tuple[int, ...]] | None:
-    """Offset and strides of what these steps make of a packed value, in bytes; None if that is no view of it.
+    """Offset and strides, in bytes, of what these view steps make from a packed value; None if that is not a view.
 
-    The value's memory is never touched, so that its size does not matter, unless the steps have to copy it.
+    The value's memory is allocated but not touched, so its size does not matter, unless the steps have to copy it.
     """
     whole = np.empty(base.shape, base.dtype)
     view: Any = whole

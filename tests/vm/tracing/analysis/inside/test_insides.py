@@ -72,7 +72,7 @@ class TestVerify:
         ("change", "said"),
         [
             (lambda times: times, ""),
-            (lambda times: times[:-1], "5 times of 3 calls"),
+            (lambda times: times[:-1], "5 times for 3 calls"),
             (lambda times: (times[1], times[0], *times[2:]), "before the one before it"),
             (lambda times: (0, *times[1:]), "before the one before it"),
             (lambda times: (*times[:-1], times[-1] + 10**12), "before the one before it"),

@@ -16,7 +16,7 @@ from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
 from tensord.vm.routines.compiling import inside, liveness, recipe
 from tensord.vm.routines.compiling.recipe import BufferSlice, Compiler
-from tensord.vm.tracing.analysis.checks.inside_check import check_segment
+from tensord.vm.tracing.analysis.checks.segment_check import check_segment
 from tensord.vm.tracing.analysis.checks.views import VIEWS
 from tensord.vm.tracing.analysis.files.parts import SEGMENT
 from tensord.vm.tracing.record import ARENA, SegmentRecord
@@ -198,10 +198,10 @@ MISTAKES: dict[Callable[[Any], None], str] = {
     forgets_uses_of_views: "it reads %",
     moves_views: "a view of %",
     packs_views: "a view of %",
-    forgets_what_views_are_of: "is needed behind the segment",
+    forgets_what_views_are_of: "is needed after the segment",
     forwards_what_lives: "it reads %",
     shares_nothing: "it reads %",
-    forwards_whatever_the_op: "while that is read",
+    forwards_whatever_the_op: "is written over %",
     forgets_to_fill: "it reads %",
     runs_fusions_early: "it reads %",
     counts_too_little: "bytes",
@@ -245,19 +245,22 @@ def spoilt(segment: SegmentRecord) -> Iterator[tuple[str, SegmentRecord]]:
 
     yield "step 5 sum is never computed", with_calls(*calls[:-1])
     yield "step 2 is computed twice", with_calls(matmul, add, add, *calls[2:])
-    yield "the kernel is that of divide", with_calls(matmul, add._replace(op="divide"), *calls[2:])
-    yield "step 3 multiply: it reads %3 in the arena at 0, where nothing lies", with_calls(multiply, *calls)
+    yield "its kernel is that of op divide", with_calls(matmul, add._replace(op="divide"), *calls[2:])
+    yield "step 3 multiply: it reads %3 in the arena at 0, which holds nothing", with_calls(multiply, *calls)
     yield "step 2 add: it reads %2 in the arena", with_calls(add, matmul, *calls[2:])
     swapped = matmul._replace(takes=matmul.takes[::-1])
-    yield "it is given %0, %1, but the step reads %1, %0", with_calls(swapped, *calls[1:])
-    yield "it is given %5, but the step reads %4", with_calls(*calls[:4], given(total, 5))
-    yield "%5 is float64[4, 4], but is taken for float64[]", with_calls(*calls[:3], elsewhere(update, shape=()), total)
-    yield "which is not its own", with_calls(*calls[:3], elsewhere(update, slot=1), total)
-    yield "ends with %0, not with %5", with_calls(*calls[:3], elsewhere(update, slot=ARENA), total)
-    yield "%5 fails with %4, but depends on %0, %4", with_calls(*calls[:3], update._replace(depends=((4,),)), total)
-    yield "over an operand that is read only", segment._replace(reads=(0,), written=())
-    yield "%6 is needed behind the segment", segment._replace(made=())
-    yield "it names what its program does not have", segment._replace(reads=(99,))
+    yield "it reads %0, %1, but the step reads %1, %0", with_calls(swapped, *calls[1:])
+    yield "it reads %5, but the step reads %4", with_calls(*calls[:4], given(total, 5))
+    yield "%5 is float64[4, 4], but is treated as float64[]", with_calls(*calls[:3], elsewhere(update, shape=()), total)
+    yield "which is not its place", with_calls(*calls[:3], elsewhere(update, slot=1), total)
+    yield "holds %0 at the end, not %5", with_calls(*calls[:3], elsewhere(update, slot=ARENA), total)
+    yield (
+        "takes over the errors of %4, but depends on %0, %4",
+        with_calls(*calls[:3], update._replace(depends=((4,),)), total),
+    )
+    yield "over an operand that is only read", segment._replace(reads=(0,), written=())
+    yield "%6 is needed after the segment", segment._replace(made=())
+    yield "it refers to something that its program does not have", segment._replace(reads=(99,))
 
 
 @each_case("seed", range(2))

@@ -39,11 +39,11 @@ class SlotValue(NamedTuple):
 
 
 def check_segment(program: Program, segment: SegmentRecord) -> list[str]:
-    """The faults of a segment, in words; empty for a sound one."""
+    """The faults of a segment, in words; empty if it has none."""
     try:
         return list(_Machine(program, segment).problems())
     except (LookupError, AttributeError, TypeError, ValueError, MemoryError) as error:  # malformed
-        return [f"it names what its program does not have ({type(error).__name__}: {error})"]
+        return [f"it refers to something that its program does not have ({type(error).__name__}: {error})"]
 
 
 class _Machine:
@@ -54,11 +54,11 @@ class _Machine:
         self.slots = {v: n for n, v in enumerate((*segment.reads, *segment.written, *segment.made))}
         self.memory: dict[int, list[SlotValue]] = {}
         self.makers = {value: n for n in self.steps for value in _made_by(program.steps[n])}
-        self.users: dict[int, set[int]] = {}
+        self.readers: dict[int, set[int]] = {}
         for n, step in enumerate(program.steps):
             for value in (*step.operands, *(step.into or ())):
-                self.users.setdefault(value, set()).add(n)
-        self.last = {variable: value for value, variable in enumerate(program.variables)}
+                self.readers.setdefault(value, set()).add(n)
+        self.final = {variable: value for value, variable in enumerate(program.variables)}
         self.done: set[int] = set()
         self.called = {n for call in segment.calls if call.op != FILL for n in call.steps}
         self.entering = self._entering()
@@ -81,11 +81,11 @@ class _Machine:
         return meta
 
     def problems(self) -> Iterator[str]:
-        """All that is wrong, in the order of the calls."""
+        """All faults, in the order of the calls."""
         for call in self.segment.calls:
-            for problem in self._call(call):
+            for problem in self._check_call(call):
                 yield f"{self._title(call)}: {problem}"
-        yield from self._end()
+        yield from self._check_end()
 
     def _title(self, call: CallRecord) -> str:
         if call.op == FUSED:
@@ -95,72 +95,72 @@ class _Machine:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    def _call(self, call: CallRecord) -> Iterator[str]:
-        yield from self._steps(call)
-        yield from self._operands(call)
+    def _check_call(self, call: CallRecord) -> Iterator[str]:
+        yield from self._check_steps(call)
+        yield from self._check_values(call)
         for placed in call.takes:
-            yield from self._given(placed)
+            yield from self._check_read(placed)
         for placed in call.gives:
-            yield from self._given_meta(placed)
-            yield from self._target(placed)
-            yield from self._overwritten(call, placed)
-        yield from self._dependences(call)
+            yield from self._check_meta(placed)
+            yield from self._check_target(placed)
+            yield from self._check_overwriting(call, placed)
+        yield from self._check_errors(call)
         for value, place in call.gives:
             if place is not None:
                 self._write(value, place)
         if call.op != FILL:
             self.done.update(call.steps)
 
-    def _steps(self, call: CallRecord) -> Iterator[str]:
+    def _check_steps(self, call: CallRecord) -> Iterator[str]:
         program = self.program
         for n in call.steps:
             if n not in self.steps:
-                yield f"step {n} is not of this segment"
+                yield f"step {n} is not in this segment"
             elif n in self.done:
                 yield f"step {n} is computed twice"
         if call.op not in (FUSED, FILL) and call.op != program.steps[call.steps[0]].op:
-            yield f"the kernel is that of {call.op}"
-        if call.op == FUSED and not all(self._goes_by_rows(program.steps[n]) for n in call.steps):
-            yield "not all of its steps go element by element, or row by row"
+            yield f"its kernel is that of op {call.op}"
+        if call.op == FUSED and not all(self._is_row_by_row(program.steps[n]) for n in call.steps):
+            yield "not all of its steps are elementwise or row by row"
 
-    def _goes_by_rows(self, step: Step) -> bool:
+    def _is_row_by_row(self, step: Step) -> bool:
         """Whether a step is elementwise, or reduces the last axes of each row on its own."""
         op = find(step.op)
         if op.elementwise or op.rows is None:
             return op.elementwise
         return op.rows((self._meta(step.operands[0]),), dict(step.attributes)) > 0
 
-    def _operands(self, call: CallRecord) -> Iterator[str]:
-        """Check that a call gets the values that its steps read, and makes the values that other steps need."""
+    def _check_values(self, call: CallRecord) -> Iterator[str]:
+        """Check that a call reads the values that its steps read, and makes the values that other steps need."""
         steps = [self.program.steps[n] for n in call.steps]
-        given, made = [value for value, _ in call.takes], [value for value, _ in call.gives]
+        takes, gives = [value for value, _ in call.takes], [value for value, _ in call.gives]
         if call.op == FILL:
             wanted: Sequence[int] = steps[0].into or ()
-            if given != list(wanted) or made != given:
+            if takes != list(wanted) or gives != takes:
                 yield "it does not copy what the step writes"
         elif call.op == FUSED:
             inner = {value for step in steps for value in _made_by(step)}
             outside = {operand for step in steps for operand in step.operands} - inner
-            if sorted(given) != sorted(outside):
-                yield f"it is given {_names(given)}, but its steps read {_names(sorted(outside))}"
+            if sorted(takes) != sorted(outside):
+                yield f"it reads {_listed(takes)}, but its steps read {_listed(sorted(outside))}"
             needed = {value for value in inner if self._is_needed(value, frozenset(call.steps))}
-            if sorted(made) != sorted(needed):
-                yield f"it gives {_names(made)}, but {_names(sorted(needed))} are needed"
+            if sorted(gives) != sorted(needed):
+                yield f"it makes {_listed(gives)}, but {_listed(sorted(needed))} are needed"
         else:
-            if given != list(steps[0].operands):
-                yield f"it is given {_names(given)}, but the step reads {_names(steps[0].operands)}"
-            if made != list(_made_by(steps[0])):
-                yield f"it gives {_names(made)}, but the step makes {_names(_made_by(steps[0]))}"
+            if takes != list(steps[0].operands):
+                yield f"it reads {_listed(takes)}, but the step reads {_listed(steps[0].operands)}"
+            if gives != list(_made_by(steps[0])):
+                yield f"it makes {_listed(gives)}, but the step makes {_listed(_made_by(steps[0]))}"
 
     def _is_needed(self, value: int, inside: frozenset[int]) -> bool:
-        """Whether other steps than these need a value."""
+        """Whether a value is needed by other steps than these, as a result, or by the user of an operand."""
         variable = self.program.variables[value]
-        is_left = variable < self.program.inputs and value == self.last[variable]
-        return is_left or value in self.program.results or not self.users.get(value, inside) <= inside
+        is_left = variable < self.program.inputs and value == self.final[variable]
+        return is_left or value in self.program.results or not self.readers.get(value, inside) <= inside
 
-    def _given(self, placed: PlacedRecord) -> Iterator[str]:
+    def _check_read(self, placed: PlacedRecord) -> Iterator[str]:
         """Check that a value that the call reads is intact at its place."""
-        yield from self._given_meta(placed)
+        yield from self._check_meta(placed)
         value, place = placed
         if value < 0 or place is None:
             return
@@ -168,20 +168,20 @@ class _Machine:
         for held in self.memory.get(place.slot, ()):
             if held.value in ways and self._fits(held, ways[held.value], value, place):
                 return
-        there = self._lying(place)
-        what = f", where {_names(there)} lies" if there else ", where nothing lies"
-        via = f", a view of {_names([*ways][1:])}," if len(ways) > 1 else ""
+        there = self._values_at(place)
+        what = f", which holds {_listed(there)}" if there else ", which holds nothing"
+        via = f", a view of {_listed([*ways][1:])}," if len(ways) > 1 else ""
         yield f"it reads %{value}{via} {_where(place)}{what}"
 
-    def _given_meta(self, placed: PlacedRecord) -> Iterator[str]:
+    def _check_meta(self, placed: PlacedRecord) -> Iterator[str]:
         value, place = placed
         if value < 0:
             if place is not None or ~value >= len(self.program.numbers):
-                yield f"${~value} is no number"
+                yield f"${~value} is not a number of the program"
         elif place is None:
             yield f"%{value} has no place"
         elif (place.shape, place.dtype) != (self._meta(value).shape, str(self._meta(value).dtype)):
-            yield f"%{value} is {self._meta(value)}, but is taken for {place.dtype}{list(place.shape)}"
+            yield f"%{value} is {self._meta(value)}, but is treated as {place.dtype}{list(place.shape)}"
 
     def _ways_to(self, value: int) -> Iterator[tuple[int, list[Step]]]:
         """The value itself, then each value that it is a view of (as far as no call makes it), each with the steps
@@ -210,13 +210,13 @@ class _Machine:
             return False
         return all(n == 1 or s == t for n, s, t in zip(place.shape, strides, found[1], strict=True))
 
-    def _lying(self, place: PlaceRecord) -> list[int]:
+    def _values_at(self, place: PlaceRecord) -> list[int]:
         start, stop = _extent(place)
         return [held.value for held in self.memory.get(place.slot, ()) if _overlap(held.start, held.stop, start, stop)]
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
-    def _target(self, placed: PlacedRecord) -> Iterator[str]:
+    def _check_target(self, placed: PlacedRecord) -> Iterator[str]:
         """Check that a result may be written to its place."""
         value, place = placed
         if place is None:
@@ -226,23 +226,23 @@ class _Machine:
             yield f"%{value} is written {_where(place)} with strides"
         elif place.slot == ARENA:
             if start < 0 or stop > self.segment.arena:
-                yield f"%{value} is written {_where(place)}, which has {self.segment.arena} bytes"
+                yield f"%{value} is written {_where(place)}, but the arena has {self.segment.arena} bytes"
         elif place.slot != self.slots.get(self.program.variables[value]) or place.offset:
-            yield f"%{value} is written {_where(place)}, which is not its own"
+            yield f"%{value} is written {_where(place)}, which is not its place"
         elif place.slot < len(self.segment.reads):
-            yield f"%{value} is written over an operand that is read only"
+            yield f"%{value} is written over an operand that is only read"
 
-    def _overwritten(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
+    def _check_overwriting(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
         """Check that a result does not destroy a value that the call reads or makes, while it is still needed."""
         value, place = placed
         if place is None:
             return
         for other, where in call.gives:
-            if where is not None and other != value and _touch(place, where):
+            if where is not None and other != value and _share_bytes(place, where):
                 yield f"%{value} and %{other} are written to the same memory"
         for other, where in call.takes:
-            if where is not None and _touch(place, where) and not self._may_lie_over(call, other, place, where):
-                yield f"%{value} is written over %{other} while that is read"
+            if where is not None and _share_bytes(place, where) and not self._may_lie_over(call, other, place, where):
+                yield f"%{value} is written over %{other} while %{other} is read"
 
     def _may_lie_over(self, call: CallRecord, other: int, place: PlaceRecord, where: PlaceRecord) -> bool:
         """Whether a result may lie exactly over an operand."""
@@ -263,10 +263,10 @@ class _Machine:
 
     # -- errors, and the end -----------------------------------------------------------------------------------------
 
-    def _dependences(self, call: CallRecord) -> Iterator[str]:
-        """Check that each result gets the errors of the values on which it depends."""
+    def _check_errors(self, call: CallRecord) -> Iterator[str]:
+        """Check that each result takes over the errors of exactly the values on which it depends."""
         if len(call.depends) != len(call.gives):
-            yield "it does not say with what each of its results fails"
+            yield "it does not say for each result which values' errors the result takes over"
             return
         needs: dict[int, set[int]] = {}
         for step in (self.program.steps[n] for n in call.steps):
@@ -275,9 +275,10 @@ class _Machine:
             needs |= dict.fromkeys(read if call.op == FILL else _made_by(step), mine)
         for (value, _), said in zip(call.gives, call.depends, strict=True):
             if set(said) != needs.get(value, set()):
-                yield f"%{value} fails with {_names(said)}, but depends on {_names(sorted(needs.get(value, ())))}"
+                needed = _listed(sorted(needs.get(value, ())))
+                yield f"%{value} takes over the errors of {_listed(said)}, but depends on {needed}"
 
-    def _end(self) -> Iterator[str]:
+    def _check_end(self) -> Iterator[str]:
         program, segment = self.program, self.segment
         for n in self.steps:
             if n not in self.done and not _may_be_view(program.steps[n]):
@@ -285,15 +286,15 @@ class _Machine:
         variables = program.variables
         newest = {variables[value]: value for n in self.steps for value in _made_by(program.steps[n])}
         for variable in segment.reads:
-            yield from self._left_in(variable, self.entering[variable])
+            yield from self._check_left_in(variable, self.entering[variable])
         for variable in (*segment.written, *segment.made):
             if variable < program.inputs or self._is_needed(newest[variable], frozenset(self.steps)):
-                yield from self._left_in(variable, newest[variable])
+                yield from self._check_left_in(variable, newest[variable])
         for variable, value in newest.items():
             outside = variable < program.inputs or variable in self.entering
             needed = outside or self._is_needed(value, frozenset(self.steps))
             if needed and variable not in self.slots and not self._is_view_of_operand(value):
-                yield f"%{value} is needed behind the segment, but lies in its arena"
+                yield f"%{value} is needed after the segment, but lies in its arena"
 
     def _is_view_of_operand(self, value: int) -> bool:
         """Whether the value is a view of a value that an operand holds at the end of the segment; only then does the
@@ -305,11 +306,11 @@ class _Machine:
             for root in roots
         )
 
-    def _left_in(self, variable: int, value: int) -> Iterator[str]:
+    def _check_left_in(self, variable: int, value: int) -> Iterator[str]:
         slot, meta = self.slots[variable], self._meta(value)
         if SlotValue(0, meta.nbytes, value) not in self.memory.get(slot, ()):
             there = [held.value for held in self.memory.get(slot, ())]
-            yield f"the operand of %{variable} ends with {_names(there)}, not with %{value}"
+            yield f"the operand of %{variable} holds {_listed(there)} at the end, not %{value}"
 
 
 def _made_by(step: Step) -> range:
@@ -343,7 +344,7 @@ def _overlap(start: int, stop: int, other: int, end: int) -> bool:
     return max(start, other) < min(stop, end)
 
 
-def _touch(one: PlaceRecord, other: PlaceRecord) -> bool:
+def _share_bytes(one: PlaceRecord, other: PlaceRecord) -> bool:
     return one.slot == other.slot and _overlap(*_extent(one), *_extent(other))
 
 
@@ -351,5 +352,5 @@ def _where(place: PlaceRecord) -> str:
     return f"in the arena at {place.offset}" if place.slot == ARENA else f"in operand {place.slot} at {place.offset}"
 
 
-def _names(values: Sequence[int] | range) -> str:
+def _listed(values: Sequence[int] | range) -> str:
     return ", ".join(f"%{value}" if value >= 0 else f"${~value}" for value in values) or "nothing"
