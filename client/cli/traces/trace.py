@@ -120,13 +120,13 @@ def timeline(
 
     Example: tensord trace timeline run.trace -o run.html
     """
-    from ....vm.tracing.analysis.page.whole import is_page, page_of
+    from ....vm.tracing.analysis.page.page_file import is_page, page_of_trace
     from ....vm.tracing.analysis.sums.timeline import to_chrome
 
     trace = load(file, address)
     chosen = trace.only(chooses.select(trace.records)) if chooses else trace
     if wanted == "html" or (wanted is None and output is not None and is_page(output)):
-        write(page_of(chosen, "a daemon" if file is None else file.name), output)
+        write(page_of_trace(chosen, "a daemon" if file is None else file.name), output)
     else:
         write(to_chrome(chosen, flows=flows), output)
     if output is not None:

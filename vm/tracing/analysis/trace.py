@@ -46,7 +46,7 @@ class Trace(Records):
 
     @classmethod
     def from_parts(cls, parts: Iterable[Sequence[Any]]) -> Self:
-        """Put a trace together that a machine has sent in parts (see `picture`).
+        """Put a trace together that a machine has sent in parts (see `reporting.live_trace`).
 
         :param parts: The parts.
         :returns: The trace.
@@ -119,10 +119,10 @@ class Trace(Records):
         :raises OSError: The file cannot be written.
         """
         from ....interpreter.whole_file import write_whole
-        from .page.whole import is_page, page_of
+        from .page.page_file import is_page, page_of_trace
         from .sums.timeline import to_chrome
 
-        write_whole(path, page_of(self, "") if is_page(path) else to_chrome(self))
+        write_whole(path, page_of_trace(self, "") if is_page(path) else to_chrome(self))
 
     def why(self, instruction: int | Record, *, depth: int = 6) -> str:
         """Explain why an instruction took as long as it did: what it waited for, and the critical path before it.

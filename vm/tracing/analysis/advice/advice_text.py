@@ -15,75 +15,77 @@ _LINES_SHOWN: Final = 4
 
 
 class Words(NamedTuple):
-    """The texts of a rule: a title, a sentence about a finding, and a remedy."""
+    """The texts of a rule: a title; `told`, a sentence about a finding; and `todo`, a remedy."""
 
     title: str
     told: str
     todo: str
 
 
-# In a sentence: `count`, `times` (3 times), `size` (of the bytes), `first` and `last` of the devices or sessions.
+# Fields of a sentence: `times` ("3 times"), `size` of the bytes, `first` and `last` device, and of two sessions the one
+# that delays (`holder`) and the one that waits (`held`).
 RULES: Final[Mapping[str, Words]] = {
     "there and back": Words(
         "values that go there and back",
-        "{times} a value went from {first} to {last}, was used there for less time than that took, and what came of it "
-        "went back.",
-        "Compute it on {first}: make the other operands there (`device={first!r}`), and drop `to_device` in between.",
+        "{times} a value went from {first} to {last} and was used there for less time than its transfers took, and the "
+        "result went back.",
+        "Compute on {first}: make the other operands there (`device={first!r}`), and leave out `to_device` in between.",
     ),
     "through the host": Words(
         "values that go through the program",
-        "{times} the program read a value of {first}, and then uploaded one of the same shape and dtype to {first}.",
-        "Compute it on {first} by ops of the session, or by an op of your own (`@td.op`), instead of with NumPy.",
+        "{times} the program read a value from {first}, and then uploaded one of the same shape and dtype to {first}.",
+        "Compute on {first} with ops of the session, or with an op of your own (`@td.op`), instead of NumPy.",
     ),
     "moved again": Words(
-        "the same value again",
-        "{times} a value moved to {last} that had been there, and that nobody had written since.",
-        "Keep it there: `y = x.to_device({last!r})` once, and use `y`; `x.pin()` where it has to give way to others.",
+        "the same value moved again",
+        "{times} a value moved to {last}, although it had been there before and had not been written since.",
+        "Keep it there: `y = x.to_device({last!r})` once, then use `y`; `y.pin()` if it is evicted to make room.",
     ),
     "read again": Words(
         "the same value read again",
         "{times} the program read a value that it had read before.",
-        "Read it once, and keep the array that `x.numpy()` gave.",
+        "Read the value once, and keep the array that `x.numpy()` returned.",
     ),
     "uploads in a loop": Words(
         "uploads in a loop",
-        "{times} after the first, a value of the same shape and dtype was uploaded to {first}; none was written to.",
+        "{times} after the first, a value of the same shape and dtype was uploaded to {first} and never written to.",
         "If the values are the same, upload once before the loop. If not, upload the next one while this one is used: "
-        "what lies in an array of `session.empty_host` or `session.pool` is not copied at the call.",
+        "arrays of `session.empty_host` or `session.pool` are not copied at the call.",
     ),
     "small ops": Words(
         "small ops that repeat",
-        "{times} the same row of ops ran one op at a time; the cost is the time between them.",
-        "Make the row a routine: `@session.routine`, or `connect(routines='auto')`.",
+        "{times} the same sequence of ops was sent one op at a time; the cost is the time between the ops.",
+        "Make the sequence a routine: `@session.routine`, or `connect(routines='auto')`.",
     ),
     "waits": Words(
         "the program waits in the middle",
         "{times} the program waited for {first}, which then had nothing to do until the program sent more.",
         "Read after the loop, several values at once with `session.fetch`, or one step late: `x.prefetch('host')`, or "
-        "`x.numpy_async()`. What depends on a value can be decided where it is: `session.cond`, `session.while_loop`.",
+        "`x.numpy_async()`. A decision that depends on a value can be made on its device: `session.cond`, "
+        "`session.while_loop`.",
     ),
     "evictions": Words(
-        "evictions that go round",
-        "{times} a value came back to {first} that had left it to make room, and that had come back before.",
+        "values evicted again and again",
+        "{times} a value came back to {first} after it had been evicted to make room, not for the first time.",
         "Give {first} {size} more (`memory=`), work on smaller parts, release values sooner "
-        "(`with session.context():`), or `x.pin()` what every step needs.",
+        "(`with session.context():`), or call `x.pin()` on the values that every step needs.",
     ),
     "held up": Words(
-        "one session holds up another",
+        "one session delays another",
         "{times} an op of session {holder} ran on {first} while session {held}, whose ops are short, had one ready.",
         "Cut the long ops of session {holder} into parts, run them on another device, or give {first} another compute "
         "stream (`workers`, `compute_streams`).",
     ),
     "compiling": Words(
         "kernels compiled in the middle of work",
-        "{times} a call on {first} compiled or loaded its kernels first.",
-        "Compile them before: `tensord warm`, `warm` in the configuration. Where shapes vary, pad to a few.",
+        "{times} a call on {first} had to compile or load its kernels first.",
+        "Compile them in advance: `tensord warm`, or `warm` in the configuration. If shapes vary, pad to a few shapes.",
     ),
 }
 
 
 def told(finding: Finding) -> str:
-    """A sentence with the observation."""
+    """The observation, as a sentence."""
     return RULES[finding.rule].told.format_map(_facts(finding))
 
 
@@ -108,13 +110,13 @@ def _facts(finding: Finding) -> dict[str, object]:
 
 
 def plain(finding: Finding) -> dict[str, object]:
-    """A finding for programs: its fields, and its words."""
+    """A finding for programs: its fields and its texts."""
     words = {"title": RULES[finding.rule].title, "what": told(finding), "todo": todo(finding)}
     return {**asdict(finding), "lines": [line._asdict() for line in finding.lines], **words}
 
 
 def to_text(advice: Advice) -> str:
-    """All findings for people."""
+    """All findings, as text for people."""
     parts = ["\n  ".join(to_lines(one, advice.length)) for one in advice.findings]
     return "\n\n".join([head(advice), *parts, *filter(None, [minor(advice)])]) + "\n"
 
@@ -126,11 +128,11 @@ def head(advice: Advice) -> str:
 
 def minor(advice: Advice) -> str:
     """A line with the number of omitted findings; "" if none is omitted."""
-    return f"{plural(advice.minor, 'finding')} that cost less than {1 / MINOR:.1%} left out" if advice.minor else ""
+    return f"{plural(advice.minor, 'finding')} below {1 / MINOR:.1%} of the time left out" if advice.minor else ""
 
 
 def to_lines(finding: Finding, length: int) -> Iterator[str]:
-    """A finding for people: cost and title, lines, what it is and what to do. `length`: of the trace."""
+    """A finding for people: cost and title, the lines, the observation, the remedy. `length`: of the trace."""
     yield f"{duration(finding.cost)}, {finding.cost / max(1, length):.0%}: {RULES[finding.rule].title}"
     for line in finding.lines[:_LINES_SHOWN]:
         yield f"{printable(line.location) or 'no line'}: {duration(line.cost)}, {_times(line.times)}"

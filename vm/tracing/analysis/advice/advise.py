@@ -27,13 +27,15 @@ RULES: Final[tuple[Rule, ...]] = (
     sessions_that_hold_up,
     kernels_compiled,
 )
-MINOR: Final = 200  # what costs less than one part in so many of the time is not worth an answer
+MINOR: Final = 200  # a finding that costs less than 1 / MINOR of the time is only counted
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The findings, the costliest first; the number of those that cost too little; and how long the trace lasts, in
-    nanoseconds."""
+    """The findings, the costliest first.
+
+    `minor`: how many more there are, which cost too little. `length`: of the trace, in nanoseconds.
+    """
 
     findings: tuple[Finding, ...]
     minor: int
@@ -41,7 +43,7 @@ class Advice:
 
 
 def advise(trace: Records, chosen: Collection[int] | None = None) -> Advice:
-    """The advice on a trace; with `chosen`, on what these instructions have part in."""
+    """The advice on a trace. With `chosen`, only findings that involve one of these instructions."""
     evidence = Evidence(trace)
     found = [one for rule in RULES for one in rule(evidence) if one.cost > 0]
     if chosen is not None:

@@ -1,7 +1,7 @@
 """Kernels that are compiled, or loaded, in the middle of work.
 
-Cost: the duration of these calls, minus the median of the calls of the same op on the same device that compiled
-nothing.
+Cost: the duration of these calls, minus the median duration of the calls of the same op on the same device that did not
+compile.
 """
 
 from __future__ import annotations

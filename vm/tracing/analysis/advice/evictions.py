@@ -1,7 +1,7 @@
 """Repeated evictions: values that are evicted from a device to make room and come back, more than once.
 
-Cost: the transfers from the second eviction on, minus the time in which the device computed. A value keeps its identity
-while it moves, and when it is written in place.
+Cost: the transfers from the second eviction on, minus the time in which the device computed. A value counts
+as the same value while it moves, and after it is written in place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUT, BACK = FORCED[:2], FORCED[2]
 
 
 def evictions_that_go_round(evidence: Evidence) -> Iterator[Finding]:
-    """Devices whose values leave and come back, again and again."""
+    """Devices whose values leave and come back more than once."""
     rounds: dict[str, list[list[Record]]] = defaultdict(list)
     for moves in _values(evidence).values():
         returns = [record for record in moves if record.op.startswith(BACK)]
@@ -32,7 +32,7 @@ def evictions_that_go_round(evidence: Evidence) -> Iterator[Finding]:
 
 
 def most_away(values: Iterable[Sequence[Record]]) -> int:
-    """The bytes that were away at one time, at the most: so much more memory would have held them all."""
+    """The most bytes that were away at one time. With that much more memory, all values would have stayed."""
     moves = sorted((record for each in values for record in each), key=attrgetter("admitted", "id"))
     changes = (-record.nbytes if record.op.startswith(BACK) else record.nbytes for record in moves)
     return max(accumulate(changes), default=0)

@@ -1,7 +1,8 @@
 """The findings of rules, and the records that rules examine.
 
-A finding is plain data, so that a page can show it; `advice_text` turns it into sentences. Its cost is the time that
-would be saved, never more; each rule documents its calculation. The costs of two findings may cover the same time.
+A finding is plain data, so that a page can show it; `advice_text` turns it into sentences. Its cost is an estimate
+of the time that could be saved, from below; each rule documents its calculation. Two findings may be about the same
+time.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.work import DeviceWork
 
-FORCED: Final = ("evict ", "replan ", "return ")  # transfers that make room, or undo that
+FORCED: Final = ("evict ", "replan ", "return ")  # transfers that make room, or that bring an evicted value back
 
 
 class CostlyLine(NamedTuple):
-    """A line of the program: how many records of a finding it has issued, and their cost in nanoseconds."""
+    """A line of the program: how many records of a finding the line has issued, and their cost in nanoseconds."""
 
     location: str
     times: int
@@ -61,7 +62,7 @@ def finding(
     devices: Iterable[str] = (),
     sessions: Iterable[int] = (),
 ) -> Finding:
-    """A finding about these records. What is not given is that of the records."""
+    """A finding about these records. Arguments that are omitted are taken from the records."""
     records = [record for record, _ in costs]
     return Finding(
         rule,
@@ -100,12 +101,12 @@ class Evidence:
         return max((record.finished for record in self.records), default=0) - begin
 
     def exposed(self, record: Record) -> int:
-        """The nanoseconds of a record in which its device did not compute: a saving of time, were it not there."""
+        """The nanoseconds of a record in which its device did not compute: without the record, they would be saved."""
         return max(0, ran(record) - self.work.hides(record))
 
 
 def is_asked(record: Record) -> bool:
-    """Whether the program requested the transfer, by an operand or by `to_device`."""
+    """Whether the record is a transfer that the program caused, by an operand or by `to_device`."""
     return record.opcode == Opcode.TRANSFER and not record.op.startswith(FORCED)
 
 
@@ -114,21 +115,21 @@ def is_upload(record: Record) -> bool:
 
 
 def is_fetch(record: Record) -> bool:
-    """Whether the instruction brings a value into the program."""
+    """Whether the program reads a value by the instruction."""
     return record.op == "fetch"
 
 
 def ends_of(record: Record) -> tuple[str, str]:
-    """The devices that a transfer leads from and to."""
+    """The source and target device of a transfer."""
     source, _, target = record.op.partition(" ")[2].partition("->")
     return source, target
 
 
 def read_by(record: Record) -> list[int]:
-    """The copies that it reads."""
+    """The copies that a record reads."""
     return [operand.copy for operand in record.operands if operand.kind == OperandKind.CONST]
 
 
 def written_by(record: Record) -> list[int]:
-    """The copies that it writes."""
+    """The copies that a record writes."""
     return [operand.copy for operand in record.operands if operand.kind in {OperandKind.MUT, OperandKind.MUT2}]

@@ -1,13 +1,13 @@
 """Avoidable transfers.
 
-There and back: a value moves to another device, is used there for less time than its moves take, and the result moves
-back. Cost: both transfers, minus the time in which their devices computed.
+There and back: a value moves to another device and is used there for less time than its transfers take, and the result
+moves back. Cost: both transfers, minus the time in which their devices computed.
 
-Through the host: the program reads a value of a device, and next uploads one of the same shape and dtype to that
+Through the host: the program reads a value from a device, and then uploads one of the same shape and dtype to that
 device. A trace contains no values, so a pair of lines counts only if this happens `OFTEN` times. Cost: both, as above.
 
-The same value again: a whole version of a copy moves to a device, or into the program, although it has moved there
-before. Cost: all transfers but the first.
+The same value again: the same version of a whole copy moves to a device, or is read by the program, once more. Cost:
+all transfers but the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFTEN: Final = 3
 
 @dataclass(slots=True)
 class Trail:
-    """A copy whose value came to another device: the transfer, and the time of what was computed from it there."""
+    """What became of a value on another device. `came`: the transfer; `spent`: how long ops there computed with it."""
 
     came: Record
     spent: int = 0
@@ -44,7 +44,7 @@ def there_and_back(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _trips(evidence: Evidence) -> Iterator[tuple[Record, Record]]:
-    """The transfers of each value that came back: there, back."""
+    """The two transfers of each value that went to a device and came back."""
     trails: dict[int, Trail] = {}
     for record in evidence.records:
         if is_asked(record):
@@ -59,7 +59,7 @@ def _trips(evidence: Evidence) -> Iterator[tuple[Record, Record]]:
 
 
 def _follow(record: Record, trails: dict[int, Trail]) -> None:
-    """Add to a value's trail the results that are computed from the value here."""
+    """Add the results of an op to the trail of its operand."""
     trail = next((trails[copy] for copy in read_by(record) if copy in trails), None)
     for copy in written_by(record):
         if trail is None:
@@ -69,7 +69,7 @@ def _follow(record: Record, trails: dict[int, Trail]) -> None:
 
 
 def through_the_host(evidence: Evidence) -> Iterator[Finding]:
-    """Values that the program reads and replaces by uploads."""
+    """Values that the program reads, and then replaces by an upload."""
     trips: dict[tuple[str, str, str], list[tuple[Record, int]]] = defaultdict(list)
     for came, fetch, upload in _replaced(evidence):
         costs = [(fetch, evidence.exposed(came) + evidence.exposed(fetch)), (upload, evidence.exposed(upload))]
@@ -80,7 +80,7 @@ def through_the_host(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _replaced(evidence: Evidence) -> Iterator[tuple[Record, Record, Record]]:
-    """A read from a device and the upload that follows: the transfer to the host, the fetch, the upload."""
+    """Each read from a device with the upload that follows it: the transfer to the host, the fetch, the upload."""
     moved: dict[int, Record] = {}
     fetched: dict[tuple[int, str, tuple[MetaRecord, ...]], tuple[Record, Record]] = {}
     for record in evidence.records:
@@ -95,7 +95,7 @@ def _replaced(evidence: Evidence) -> Iterator[tuple[Record, Record, Record]]:
 
 
 def the_same_again(evidence: Evidence) -> Iterator[Finding]:
-    """Values that move to where they have been, and that the program reads again."""
+    """Values that move to a device where they have been, or that the program reads again."""
     moves: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     made: dict[int, int] = {}
     for record in evidence.records:

@@ -1,10 +1,10 @@
-"""Waits of the host in the middle: a session reads a value, or waits, and its device is idle until the next op.
+"""Waits of the program in the middle of work: it reads a value, or waits, and its device is idle until the next op.
 
-A line counts if this happens `OFTEN` or more times there.
+A line counts if this happens there at least `OFTEN` times.
 
-Cost: the time from the last op before the wait to the first one after it, in which the device did not compute; but no
-more than the device computed for the session since the wait before. Without the wait, these two times could overlap, up
-to the shorter of them. Work on the driving thread does not count, since it leaves no time to fill.
+Cost: the time without computing from the last op before the wait to the first op after it; but no more than the time
+that the device computed for the session since the wait before. Without the wait, these two times could overlap, so
+at most the shorter one is saved. Work on the driving thread does not count: the program could not overlap with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OFTEN: Final = 3
 
 
 def waits_in_the_middle(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that wait, and leave their device without work."""
+    """Lines that wait while their device has no work."""
     sessions: dict[int, list[Record]] = defaultdict(list)
     for record in evidence.records:
         if waits(record) or (traits_of(record.opcode).computes and not record.stream.endswith("/control")):
@@ -43,7 +43,7 @@ def waits(record: Record) -> bool:
 
 
 def _pauses(evidence: Evidence, records: Sequence[Record]) -> Iterator[tuple[Record, str, int]]:
-    """Each wait of a session that work came before and after, with the device and the cost."""
+    """Each wait of a session between two ops, with the device and the cost."""
     busy = 0
     last: Record | None = None
     wait: Record | None = None

@@ -1,7 +1,8 @@
-"""A session that delays another: on the stream that both use, its ops take at least `LONGER` times as long.
+"""A session that delays another: on a stream that both use, its ops take at least `LONGER` times as long.
 
-Cost: the time in which an instruction of the delayed session was ready and the stream ran the other's ops, minus the
-length of one of its own ops for each such wait: the wait would be that long if the other's ops were as short.
+Cost: the time in which an instruction of the delayed session was ready while the stream ran an op of the other
+session, minus the mean length of the delayed session's ops for each such wait. So long the wait would be if all ops
+were as short.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from ..recorded.stream_order import StreamOrder
 from .finding import Evidence, Finding, finding
 
 LONGER: Final = 4
-Pair: TypeAlias = tuple[int, int]  # the session that holds up, and the one that waits
+Pair: TypeAlias = tuple[int, int]  # the session that delays, and the session that waits
 
 
 def sessions_that_hold_up(evidence: Evidence) -> Iterator[Finding]:
-    """Pairs of sessions on a stream."""
+    """Pairs of sessions on a stream, of which one delays the other."""
     for records in StreamOrder(evidence.trace).streams():
         ended = [record for record in records if record.finished and record.caused_by]
         if len({record.caused_by for record in ended}) > 1:
@@ -49,9 +50,9 @@ def means(records: Sequence[Record]) -> dict[int, float]:
 
 
 def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
-    """By pair, each instruction that held up, with the nanoseconds in which the other had something ready."""
+    """By pair, each instruction that delayed the other session, and for how many nanoseconds."""
     found: dict[Pair, dict[int, int]] = defaultdict(dict)
-    ready: Counter[int] = Counter()  # by session, how many instructions
+    ready: Counter[int] = Counter()  # by session, how many instructions are ready
     since = 0
     runs: Record | None = None
     for time, begins, starts, record in sorted(_events(records), key=lambda event: event[:3]):

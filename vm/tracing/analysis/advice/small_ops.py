@@ -1,10 +1,11 @@
 """Short ops that repeat: a sequence of ops of one session that recurs with the same ops at the same lines.
 
-A sequence counts if it recurs `OFTEN` or more times without another op between, and is not part of a routine.
+A sequence counts if it recurs at least `OFTEN` times with no other op in between, and is not part of a routine.
 
-Cost: the gaps between the end of one op and the start of the next in which the device did not compute, since a routine
-has no such gaps. A gap does not count if it is longer than `LONGEST`, or if the program reads or uploads a value in it,
-or a value moves, since it may have another cause. `RUN` is subtracted from each gap: an op takes as long in a routine.
+Cost: the gaps between the end of one op and the start of the next in which the device did not compute, since a
+routine has no such gaps. A gap does not count if it is longer than `LONGEST`, or if another instruction of the
+session, such as a read or a transfer, ended in it, since that may be the cause. `RUN` is subtracted from each gap: a
+routine's run spends about that time on an op.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RUN: Final = 2_000  # ns
 
 
 def small_ops_that_repeat(evidence: Evidence) -> Iterator[Finding]:
-    """Rows of ops that repeat."""
+    """Sequences of ops that repeat."""
     ops: dict[int, list[Record]] = defaultdict(list)
     others: dict[int, list[int]] = defaultdict(list)  # when they ended
     for record in evidence.records:
@@ -41,7 +42,8 @@ def small_ops_that_repeat(evidence: Evidence) -> Iterator[Finding]:
 
 
 def repeats(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
-    """The places at which a sequence of keys repeats `OFTEN` or more times: begin, end, and length of the sequence."""
+    """Where a sequence of keys repeats at least `OFTEN` times: begin and end of the repetitions, length of the
+    sequence."""
     last: dict[Hashable, int] = {}
     begin = length = done = 0
     for place, key in enumerate((*keys, None)):
@@ -59,14 +61,14 @@ def repeats(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
 
 
 def _begin(keys: Sequence[Hashable], begin: int, length: int, done: int) -> int:
-    """The place where keys begin to repeat, which is before the length of the row is known."""
+    """Where the keys begin to repeat, which is before the place at which the sequence's length became known."""
     while begin > done and keys[begin - 1] == keys[begin - 1 + length]:
         begin -= 1
     return begin
 
 
 def _gaps(evidence: Evidence, records: Sequence[Record], others: Sequence[int]) -> Iterator[tuple[Record, int]]:
-    """Each record with the gap before it, as far as a routine would close it."""
+    """Each record with the part of the gap before it that a routine would save."""
     ordered = sorted(records, key=attrgetter("started"))
     end = ordered[0].finished
     yield ordered[0], 0

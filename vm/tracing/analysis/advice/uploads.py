@@ -1,7 +1,7 @@
-"""Uploads in loops: a line that uploads a value of the same shape and dtype to the same device, `OFTEN` or more times.
+"""Uploads in loops: a line uploads values of the same shape and dtype to the same device, at least `OFTEN` times.
 
 Uploads whose tensors are written to do not count. A trace contains no values, so the reader has to decide whether the
-values are the same. Cost: all uploads but the first, minus the time in which the device computed meanwhile.
+values are the same. Cost: all uploads but the first, minus the time in which the device computed at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OFTEN: Final = 8
 
 
 def uploads_in_loops(evidence: Evidence) -> Iterator[Finding]:
-    """Lines that upload what they may have uploaded before."""
+    """Lines that may upload the same value repeatedly."""
     writes = Counter(copy for record in evidence.records for copy in written_by(record))
     groups: dict[tuple[object, ...], list[Record]] = defaultdict(list)
     for record in evidence.records:

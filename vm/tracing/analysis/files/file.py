@@ -1,4 +1,4 @@
-"""Trace files: one line of JSON per record, so that they can be cut, searched and read with ordinary tools.
+"""Trace files: one line of JSON per record, so that ordinary tools can cut, search and read them.
 
     line 1      {"format": "tensord-trace", "version": 6, "fields": [...], "devices": [...], "records": N, "dropped": D,
                  "before": B, "base_tick": T, "taken": ns}
@@ -8,15 +8,17 @@
     R lines     the fields of `RoutineRecord`, as arrays of arrays
     last line   {"records": N, "sha256": "..."}, the checksum of every byte above this line
 
-No byte of a file is trusted: `load` either returns records whose every field has its type and range, or raises
+No byte of a file is trusted: `load` returns records of which every field has its type and range, or raises
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
-does. So a loaded file may have two instructions with the same id.
+does. So a loaded trace may have two instructions with the same id.
 
-`recording` writes a file while its records arrive. Older versions can be read. Up to version 5 no session is known to
-have caused what the machine planned. Up to version 4 nothing is said of routines. Up to version 3 records have the
-fields up to `error`, those lost and those from before a recording are counted together, and nothing is said of memory.
-Up to version 2 a wait over some tensors is a Barrier as well. Version 1 lacks `taken`, the time of recording in the
-clock of the records, which is read as 0.
+`recording` writes a file while its records arrive. Older versions can be read:
+- up to version 5, files do not say which session caused what the machine planned;
+- up to version 4, they have no routines;
+- up to version 3, records have the fields up to `error`; lost records, and those from before a recording, are counted
+  together; there is nothing about memory;
+- up to version 2, a wait for some tensors is recorded as a Barrier;
+- version 1 lacks `taken`, the time at which the trace was taken in the clock of the records, which is read as 0.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _WITHOUT_FIELDS = 3  # the highest version whose header does not name the fields
 _WITHOUT_WAIT = 2  # the highest version that calls a wait over some tensors a Barrier
 _WITHOUT_TAKEN = 1
 
-# One barrier over a full ring has the longest line we write, a few megabytes. The limit bounds what `load` buffers.
+# The longest line that is written, a barrier over a full ring, has a few megabytes. The limit bounds `load`'s buffer.
 _LONGEST_LINE = 64 * 1024 * 1024
 _FIELDS = fields_of(Record)
 _NAMES = several(one_of(Record._fields))
@@ -57,7 +59,10 @@ _Records = TypeVar("_Records", bound=Records)
 
 
 def load(path: str | Path, kind: type[_Records]) -> _Records:
-    """Read a trace, as that class. Raises OSError, or ProtocolError if the file is not a whole, valid trace."""
+    """Read a trace as an object of class `kind`.
+
+    Raises OSError, or ProtocolError if the file is not a complete, valid trace.
+    """
     with Path(path).open("rb") as file:
         if file.peek(len(MARK)).startswith(MARK):
             return _recorded(path, kind)
@@ -65,7 +70,7 @@ def load(path: str | Path, kind: type[_Records]) -> _Records:
 
 
 def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
-    """The trace in a recording of values."""
+    """The trace in a recording with values."""
     from .....interpreter.recordings.reader import RecordingReader as Recording  # imports NumPy
 
     with Recording(path) as recording:
@@ -75,7 +80,7 @@ def _recorded(path: str | Path, kind: type[_Records]) -> _Records:
 
 
 def save(trace: Records, path: str | Path) -> None:
-    """Write `trace` to a file, replacing it. If that is impossible, raises OSError and leaves the old file."""
+    """Write a trace to a file, and replace the old file. If writing fails, raises OSError and leaves the old file."""
     head = header(trace.devices, len(trace), trace)
     lines = [encode(value) for value in (head, *map(plain, trace.records), memory_line(trace.memory))]
     body = b"".join([*lines, routine_lines(trace.runs, trace.routines.values())])
@@ -83,8 +88,9 @@ def save(trace: Records, path: str | Path) -> None:
 
 
 def load_newest(path: str | Path, kind: type[_Records], largest: int) -> tuple[_Records, int]:
-    """Read a trace, or of a file with more bytes than `largest` the records in its last ones, and how many it has. Such
-    a part is checked but for the checksum of the whole, and lacks routines. Raises as `load` does."""
+    """Read a trace and its number of records; of a file larger than `largest` bytes, only the records in the last
+    `largest` bytes. Such a part has no routines, and the checksum of the file is not verified. Raises as `load`
+    does."""
     with Path(path).open("rb") as file:
         reader = _TraceReader(file, str(path))
         if file.seek(0, SEEK_END) > largest:
@@ -95,7 +101,7 @@ def load_newest(path: str | Path, kind: type[_Records], largest: int) -> tuple[_
 
 
 class Header(NamedTuple):
-    """The first line, but for its format."""
+    """The first line, without its format."""
 
     version: int
     fields: Sequence[str]
@@ -108,14 +114,17 @@ _COUNTS = ("dropped", "before", "base_tick", "taken")
 
 
 def header(devices: Iterable[str], records: int, about: Records, lost: int = 0) -> object:
-    """The first line of so many records. `about` tells the rest, but for those that were `lost` since."""
+    """The first line of a file with so many records.
+
+    `about` has the other counts; `lost`: more records that were dropped.
+    """
     head = {"format": FORMAT, "version": VERSION, "fields": Record._fields, "devices": [*map(_writable, devices)]}
     counts = {name: getattr(about, name) for name in _COUNTS}
     return {**head, "records": records, **counts, "dropped": about.dropped + lost}
 
 
 def plain(record: Record) -> list[object]:
-    """The line of a record."""
+    """The line of a record, as plain values."""
     return [_plain(field) for field in record]
 
 
@@ -131,7 +140,10 @@ def memory_line(memory: Memory) -> object:
 
 
 def routine_lines(runs: Iterable[RunRecord], routines: Iterable[RoutineRecord]) -> bytes:
-    """The lines below that. A routine whose line would be too long to be read goes without its program."""
+    """The lines about runs and routines.
+
+    A routine whose line would be too long to be read is written without its program.
+    """
     lines = []
     for routine in routines:
         line = encode([_plain(field) for field in routine])
@@ -150,7 +162,10 @@ def encode(value: object) -> bytes:
 
 
 def _writable(text: str) -> str:
-    """File names may hold bytes that are not text; such a location must not make a file that `load` refuses."""
+    """The text with bytes that are not text escaped.
+
+    A file name in a location may have some, and `load` would refuse them.
+    """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -181,7 +196,7 @@ class _TraceReader:
         return kind(records, devices=head.devices, memory=memory, routines=routines, runs=runs, **head.counts)
 
     def read_newest(self, kind: type[_Records], largest: int) -> tuple[_Records, int]:
-        """The last records, and the number of all."""
+        """The records in the last `largest` bytes, and the number of all records."""
         self._file.seek(0)
         head = self._parse(_header)
         if head.version <= _WITHOUT_FIELDS:
@@ -193,7 +208,7 @@ class _TraceReader:
         while (line := self._next()).startswith(b"["):
             records.append(self._valid(line, record))
         if not records:
-            self._fail("no whole record is in them")
+            self._fail("they do not contain a whole record")
         memory = self._valid(line, _memory)
         while (line := self._next()) and not line.startswith(b'{"records":'):
             pass  # runs and routines
@@ -271,7 +286,7 @@ def _footer(value: object) -> tuple[int, str]:
 
 
 def _reader_of(head: Header) -> Callable[[object], Record]:
-    """Reads the line of a record."""
+    """A function that validates the line of a record."""
     forms = {name: _FIELDS[name] for name in head.fields}
 
     def record(value: object) -> Record:

@@ -1,9 +1,9 @@
-"""Records from untrusted plain values.
+"""Validates plain values that are not trusted, and makes records from them.
 
-The annotations of the named tuples define the allowed values, so the modules of these tuples are not compiled.
+The annotations of the named tuples define the allowed values, so the modules of these tuples are not compiled by mypyc.
 
-A form takes the name of a value, for the error, and the value. It returns the value as a record has it, or raises
-Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
+A form is a validator: it takes the name of a value, for the error, and the value, and returns the value as a record has
+it, or raises Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Form: TypeAlias = Callable[[str, object], T]
 LARGEST: Final = 2**63 - 1
 
 
-class Malformed(ValueError):  # noqa: N818 - the fault of a value; the reader adds its place
-    """A value has not the form that it should have."""
+class Malformed(ValueError):  # noqa: N818 - the fault of a value; the reader adds the file and the line
+    """A value does not have the required form."""
 
 
 def natural(name: str, value: object) -> int:
-    """A number from 0 on. A bool is none."""
+    """An integer from 0 on. A bool is not accepted."""
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise Malformed(f"{name} is {shown(value)}, not an integer from 0 to 2**63 - 1")
     return value
@@ -40,7 +40,7 @@ def integer(name: str, value: object) -> int:
 
 
 def text(name: str, value: object) -> str:
-    """A text that can be encoded."""
+    """A string that can be encoded in UTF-8."""
     if type(value) is not str:
         raise Malformed(f"{name} is {shown(value)}, not a string")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
@@ -70,7 +70,7 @@ def one_of(known: Collection[str]) -> Form[str]:
 
 
 def several(each: Form[T]) -> Form[tuple[T, ...]]:
-    """An array of such values."""
+    """An array, in which each value has the given form."""
     return lambda name, value: tuple([each(name, one) for one in array(name, value)])
 
 
@@ -79,7 +79,10 @@ def maybe(given: Form[T]) -> Form[T | None]:
 
 
 def record_of(kind: type[T]) -> Form[T]:
-    """A named tuple, from an array of its fields; one that is made already is taken as it is."""
+    """A named tuple, made from an array of its fields.
+
+    A value that already is such a named tuple is returned as it is.
+    """
     title, forms = kind.__name__.removesuffix("Record").lower(), fields_of(kind)
 
     def form(_name: str, value: object) -> T:
@@ -111,7 +114,7 @@ def form_of(hint: Any) -> Form[Any]:
 
 
 def shown(value: object) -> str:
-    """A hostile value, short enough for one line and safe for a terminal."""
+    """An untrusted value as a text that is short enough for one line and safe for a terminal."""
     if isinstance(value, (list, tuple, dict)):
         return "an object" if isinstance(value, dict) else "an array"
     if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
@@ -120,7 +123,7 @@ def shown(value: object) -> str:
 
 
 ATOMS: Final[Mapping[Any, Form[Any]]] = {int: natural, str: text, bool: flag}
-# Fields of which not all values of their type are allowed, or also negative ones.
+# Fields that allow only some values of their type, or also negative integers.
 SPECIAL: Final[Mapping[Any, Mapping[str, Form[Any]]]] = {
     OperandRecord: {"kind": one_of([kind.value for kind in OperandKind])},
     EdgeRecord: {"reason": one_of([reason.value for reason in Reason])},

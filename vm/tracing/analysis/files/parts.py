@@ -1,18 +1,22 @@
-"""From the slices of a snapshot, as a machine sends them, to a trace. The other end of `picture`.
+"""Reads the parts in which a machine sends a snapshot of its ring; `reporting.live_trace.trace_parts` writes them.
 
-The kind of an entry follows from its length: the long or the short form of a record (see `flat`), a line
-(session, number, text), the names of spans (session, number, names) with a number above those of lines, a signature,
-which has the number of its place among the signatures, more edges of the instruction before (id, flat edges) or the
-times of its calls (id, bytes), a `Holding`, or four fields, the first a tag, that are known of a routine or of a run:
+A part is a list of entries. The kind of an entry follows from its length:
+- the long or a short form of a record (see `flat`);
+- three fields: a line (session, number, text), or the names of spans (session, number, names), whose numbers are above
+  those of lines;
+- one field: a signature, to which records refer by its position among the signatures;
+- two fields: more edges of an instruction (id, flat edges), or the times of its calls (id, bytes);
+- a `Holding`;
+- four fields, of which the first is a tag: facts about a routine or a run:
 
-    ("routine", number, 0, (session, name, digest, devices, ran))   then
-    ("lines", number, 0, lines of its program)                      the next ones
-    ("segment", number, its first step, the other fields of `SegmentRecord` but for its calls)
-    ("calls", number, first step of the segment, calls)             the next ones
-    ("run", session, 0, (routine's number, first and last instruction, location's number))
+    ("routine", number, 0, (session, name, digest, devices, ran))
+    ("lines", number, 0, the next lines of the program)
+    ("segment", number, its first step, the fields of `SegmentRecord` without its calls)
+    ("calls", number, first step of the segment, the next calls)
+    ("run", session, 0, (number of the routine, first and last instruction, number of the location))
 
-The head is a dict. An instruction that retired while the picture was handed out may have two entries; the one with its
-end counts.
+The head is a dict. An instruction that retired while the parts were sent may have two entries; the later one counts,
+which has its end.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ LINES: Final = several(text)
 
 
 class RoutineParts:
-    """Collects the entries about routines. A routine whose head comes again is told anew."""
+    """Collects the entries about routines. A second head of a routine replaces everything that came before about it."""
 
     def __init__(self) -> None:
         self._heads: dict[int, Sequence[Any]] = {}
@@ -57,7 +61,7 @@ class RoutineParts:
         elif tag == "run":
             self._runs.append((number, value))
         else:
-            raise ValueError(f"an entry of what is called {tag!r:.20}")
+            raise ValueError(f"an entry with the unknown tag {tag!r:.20}")
 
     def routines(self) -> tuple[RoutineRecord, ...]:
         return tuple(self._routine(number) for number in self._heads)
@@ -83,9 +87,12 @@ _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
 
 class RingSnapshot(NamedTuple):
-    """The state of a machine's ring at one moment. `tick` is the `since` of the query for the next picture; `retired`
-    counts the instructions that have finished since the machine began. Of a sample: how many instructions were live,
-    and the nanoseconds that it took the machine to make it."""
+    """The state of a machine's ring at one moment.
+
+    `tick`: the `since` with which to ask for the next snapshot; `retired`: how many instructions have finished since
+    the machine started. Only in a sample: `live`: how many instructions were live; `spent`: how many nanoseconds the
+    machine took to make the sample.
+    """
 
     records: list[Record]
     devices: tuple[str, ...]
@@ -108,7 +115,7 @@ class RingSnapshot(NamedTuple):
         return sum(1 for record in self.records if record.erased)
 
     def trace(self, kind: type[_Records]) -> _Records:
-        """The picture as a trace. Records that the ring had lost before the oldest one count as dropped."""
+        """The snapshot as a trace. Instructions that had finished before the oldest record count as dropped."""
         dropped = max(0, self.retired - self.finished) if self.enabled else 0
         return kind(
             self.records,
@@ -122,12 +129,12 @@ class RingSnapshot(NamedTuple):
 
     @property
     def memory(self) -> Memory:
-        """The memory in use at that moment."""
+        """The memory in use at the moment of the snapshot."""
         return Memory(self.used, self.holdings)
 
 
 def read_parts(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
-    """Assemble a picture from its slices. Raises ProtocolError if they are damaged."""
+    """Assemble a snapshot from its parts. Raises ProtocolError if they are damaged."""
     try:
         return _read(parts)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
@@ -149,7 +156,7 @@ def _read(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
     routines = RoutineParts()
     for entry in (entry for part in parts for entry in part):
         if isinstance(entry, Mapping):
-            head = {**head, **entry}  # that of a sample has a second part, at the end
+            head = {**head, **entry}  # a sample has a second half of its head, at the end
         elif len(entry) == 3 and line_of(entry[1]):
             lines[entry[0], entry[1]] = str(entry[2])
         elif len(entry) == 3:

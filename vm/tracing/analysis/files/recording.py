@@ -1,10 +1,10 @@
-"""A trace file that is written while its records arrive, and is complete however the recording ends.
+"""Writes a trace file while its records arrive. The file is complete however the recording ends.
 
-The first line has counts that are known only at the end, and the last line a checksum of everything above. So the first
-line is reserved and filled in at the end, and the checksum is computed by reading the written file again. Until then
-the file has another name, so that `path` always names a complete trace.
+The first line has counts that are known only at the end, and the last line has a checksum of everything above it. So
+room is reserved for the first line, which is filled in at the end, and the checksum is computed by reading the file
+again. Until then the file has a temporary name, so `path` never names an incomplete trace.
 
-When the disk is full, the last records make room for the last line.
+If the disk is full, the last records are cut off to make room for the last line.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .file import encode, footer, header, memory_line, plain, routine_lines
 
 _ROOM = 128  # bytes for the counts in the first line
 _READ = 1 << 20
-_BATCH = 256  # records per write, and the most that are lost for want of room
+_BATCH = 256  # records per write, and the most records that one cut drops
 
 
 class RecordingFile:
-    """Writes `path`. A context manager: an unfinished file is removed.
+    """Writes the trace file `path`. A context manager, at whose end an unfinished file is removed.
 
     `nbytes` and `records` count what has been written. Methods raise OSError, with the path.
     """
@@ -54,7 +54,10 @@ class RecordingFile:
             raise
 
     def add(self, records: Iterable[Record]) -> None:
-        """Append records. If not all fit, the first ones are kept and OSError is raised: call `finish` then."""
+        """Append records.
+
+        If the disk is full, raises OSError; the records that fitted are in the file, and `finish` completes it.
+        """
         batch: list[bytes] = []
         for record in records:
             batch.append(encode(plain(record)))
@@ -70,7 +73,7 @@ class RecordingFile:
             self._marks.append((self.nbytes, self.records))
 
     def _append(self, text: bytes) -> None:
-        """Write all of it, or leave the file as it was."""
+        """Append the whole text, or leave the file as it was."""
         rest = memoryview(text)
         try:
             while rest:
@@ -83,8 +86,8 @@ class RecordingFile:
         self.nbytes += len(text)
 
     def finish(self, about: Records) -> None:
-        """Complete the file and give it its name. If that is impossible, raises OSError and leaves no file."""
-        # Where there is no room, the holdings go first, then what is said of routines.
+        """Complete the file and give it its final name. If that fails, raises OSError and leaves no file."""
+        # If there is not enough room, the holdings are left out first, then the routines.
         memory, used = (encode(memory_line(one)) for one in (about.memory, Memory(about.memory.used)))
         routines = routine_lines(about.runs, about.routines.values())
         tails = [memory + routines, used + routines, used + routine_lines((), ())]
@@ -98,7 +101,7 @@ class RecordingFile:
             raise self._named(error) from None
 
     def _complete(self, about: Records, tails: list[bytes]) -> bool:
-        """Write the first and the last lines; False if something was dropped to make room: try again."""
+        """Write the first and the last lines. False if something was left out to make room: try again."""
         head = self._head(about)
         self._file.truncate(self.nbytes)  # drops the rest of an interrupted write
         self._file.seek(0)
@@ -121,7 +124,7 @@ class RecordingFile:
         return True
 
     def _checksum(self, tail: bytes) -> str:
-        """The checksum of the file with more lines."""
+        """The checksum of the file followed by `tail`."""
         digest = hashlib.sha256()
         self._file.seek(0)
         while chunk := self._file.read(_READ):

@@ -1,6 +1,6 @@
-"""The logical DAG of a trace, and its pictures.
+"""The graph of a trace's dependences, and pictures of it.
 
-- `graph`: instructions and their dependences; `fold`: chains, lines or spans as one node each
-- `pictures`: the kind of picture for a size of graph, the layout of nodes, and the HTML page (`page_template`)
-- `graph_export`: Graphviz, Mermaid and JSON
+- `graph`: instructions and their dependences; `fold`: makes one node of a chain, a line, a span or a run
+- `pictures`: the choice of nodes, their layout, and the HTML page (`page_template`)
+- `graph_export`: writes Graphviz, Mermaid and JSON
 """

@@ -1,11 +1,11 @@
-"""Folding: parts of a large DAG become one node each, so that its picture stays readable.
+"""Folding: a part of a large graph becomes one node, so that the picture stays readable.
 
-A part is a chain, or the instructions of one line of the program, or those of a span. Lines in a loop depend on each
-other, so a picture of lines may have cycles.
+A part is a chain, or the instructions of one line of the program, of one span, or of one run. Lines in a loop depend on
+each other, so a picture of lines may have cycles.
 
-A chain is a sequence of finished instructions of one device. Each of them depends only on the one before, and is the
-only one that depends on it. Instructions without dependences, such as uploads of weights, are ignored here: a sequence
-whose steps all read the same weights is a chain.
+A chain is a sequence of finished instructions of one device, in which each depends only on the one before it, and no
+other instruction depends on that one. Sources without dependences of their own, such as uploads of weights, are
+ignored here: a sequence whose steps all read the same weights is a chain.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from .graph import Dependence, Graph
 if TYPE_CHECKING:
     from ..inside.steps import Inner
 
-SHORTEST = 3  # shorter rows of instructions are shown as they are
+SHORTEST = 3  # shorter chains are not folded
 _OPS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a picture: one instruction, or a folded part in its order, with its name. Its id is the first one's."""
+    """A node of a picture: one instruction, or a folded part: its instructions in order, and its name.
+
+    The id is that of the first instruction.
+    """
 
     records: tuple[Record, ...]
     part: str = ""
-    inner: Inner | None = None  # of a step inside of a run
+    inner: Inner | None = None  # if the node is a step inside a run
 
     @property
     def id(self) -> int:
@@ -64,8 +67,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class FoldedGraph:
-    """Nodes, and the edges between different ones. `critical`: the ids of nodes on the critical path, `steps`: pairs of
-    them of which one follows the other there."""
+    """The nodes of a picture, and the edges between them.
+
+    `critical`: the ids of nodes on the critical path; `steps`: pairs of nodes that follow each other on it.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Dependence, ...]
@@ -79,7 +84,7 @@ def unfolded(graph: Graph) -> FoldedGraph:
 
 
 def single(graph: Graph, record: Record) -> Node:
-    """A node for one instruction, or one step."""
+    """The node of one instruction, or of one step inside a run."""
     return Node((record,), inner=graph.inner.get(record.id))
 
 
@@ -89,7 +94,7 @@ def took(record: Record) -> str:
 
 
 def fold(graph: Graph) -> FoldedGraph:
-    """A node for each chain of at least `SHORTEST` instructions, and for each of the others."""
+    """A node for each chain of at least `SHORTEST` instructions, and for each other instruction."""
     following = _links(graph)
     ahead = set(following.values())
     nodes: list[Node] = []
@@ -103,12 +108,13 @@ def fold(graph: Graph) -> FoldedGraph:
 
 
 def by_line(graph: Graph) -> FoldedGraph:
-    """A node for what each line has issued on each device."""
+    """A node for each line of the program and device."""
     return _grouped(graph, lambda record: (record.location, record.device), _line)
 
 
 def by_span(graph: Graph) -> FoldedGraph:
-    """A node for what each span holds but its inner spans do, and for what each line has issued outside of spans."""
+    """A node for the instructions of each span, without those of inner spans; outside of spans, a node for each
+    line."""
     return _grouped(
         graph,
         lambda record: record.span or (record.location, record.device),
@@ -153,7 +159,7 @@ def _line(record: Record) -> str:
 
 
 def _links(graph: Graph) -> dict[int, int]:
-    """Instruction -> the next one of its chain."""
+    """Instruction -> the next instruction of its chain."""
     sources: dict[int, set[int]] = defaultdict(set)
     targets: dict[int, set[int]] = defaultdict(set)
     for edge in graph.edges:
@@ -163,7 +169,7 @@ def _links(graph: Graph) -> dict[int, int]:
     found = {}
     for source, after in targets.items():
         target = next(iter(after))
-        # What depends on nothing counts only as the head of a chain.
+        # A source without dependences of its own counts only as the head of a chain.
         before = {one for one in sources[target] if sources.get(one)} or {source}
         if len(after) == 1 and before == {source} and _alike(records[source], records[target]):
             found[source] = target

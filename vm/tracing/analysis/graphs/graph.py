@@ -1,8 +1,8 @@
-"""The logical DAG of a trace, for people: all dependences, whether or not an instruction had to wait.
+"""The logical graph of a trace: all dependences, whether or not an instruction had to wait.
 
-The engine makes an edge only to an access that is still live. People need to see more: a source that had finished just
-before the admission is a dependence, too. So the DAG is built by the same rules, but with access lists that keep every
-access, and every edge carries a mark with its outcome.
+The engine makes an edge only to an access that is still live. For people, a source that had finished just before the
+admission is a dependence, too. So the graph is built by the same rules, but with access lists that keep every
+access, and each edge has a mark that says what happened.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Mark(StrEnum):
     WAITED = "waited"  # an edge, and the source had to be done first
     ELIDED = "elided"  # an edge, but dispatch left the waiting to the stream
     MET = "met"  # no edge: the source had been erased before the admission
-    MISSING = "missing"  # no edge, though the source was live: `verify` says more
+    MISSING = "missing"  # no edge, though the source was live: a bug, see `verify`
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,12 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph:
-    """Nodes in the order of admission, edges in the order of their targets. Both ends of every edge are nodes.
-    Instructions that still run are shown as running until `until`. `runs`: the names of the runs that nodes are of;
-    `inner`: what is known of nodes that are steps inside of runs. `critical`: the ids of the critical path, from its
-    end to its beginning, for pictures to mark."""
+    """Nodes in the order of admission, edges in the order of their targets.
+
+    Both ends of every edge are nodes. Instructions that are still running are shown as running until `until`.
+    `runs`: the names of the runs to which nodes belong; `inner`: facts about nodes that are steps inside runs;
+    `critical`: the ids of the critical path, from its end to its beginning, which pictures mark.
+    """
 
     nodes: tuple[Record, ...]
     edges: tuple[Dependence, ...]
@@ -82,11 +84,11 @@ class Graph:
         return replace(self, nodes=nodes, edges=edges)
 
     def marked(self, critical: Iterable[int]) -> Graph:
-        """The graph with that critical path."""
+        """The graph with a critical path."""
         return replace(self, critical=tuple(critical))
 
     def opened(self, opener: Opener) -> Graph:
-        """The graph with the steps of runs in their place."""
+        """The graph with runs replaced by their steps."""
         found = {node.id: inside for node in self.nodes if (inside := opener.opened(node)) is not None}
         nodes: list[Record] = []
         edges = [_between_steps(edge, found) for edge in self.edges]
@@ -114,14 +116,20 @@ class Graph:
         last: int | None = None,
         releases: bool = False,
     ) -> Graph:
-        """A part small enough to look at: all given conditions must hold.
+        """The part of the graph that meets all given conditions, small enough to look at.
 
-        `session` keeps what is of a session or was caused by it, as transfers are.
-        `ids` names nodes; `around` names one, and keeps the nodes at most `depth` edges away, in either direction;
-        `upstream` keeps a node and what it depends on, `downstream` a node and what depends on it, up to that depth;
-        given together they name the nodes in either part. `depth` is 2 for `around`, else unlimited, unless it is
-        given. `first` and `last` count nodes in the order of admission. ReleaseTensor is left out unless `releases` is
-        set or its id is named. Raises ProtocolError for an unknown id or session.
+        :param session: Keep the instructions of a session, and those that it caused, such as transfers.
+        :param ids: Keep these nodes.
+        :param around: Keep this node, and the nodes at most `depth` edges away from it in either direction.
+        :param upstream: Keep this node and the nodes on which it depends, up to `depth` edges away.
+        :param downstream: Keep this node and the nodes that depend on it, up to `depth` edges away. With `upstream`,
+            both parts are kept.
+        :param depth: By default 2 for `around`, and unlimited for the two others.
+        :param first: Keep at most so many nodes, the first in the order of admission.
+        :param last: Keep at most so many nodes, the last in the order of admission.
+        :param releases: Keep releases of tensors, too; else only those whose ids are named.
+        :returns: The part of the graph.
+        :raises ProtocolError: An id or the session is unknown.
         """
         wanted = set(ids)
         named = wanted | {id_ for id_ in (around, upstream, downstream) if id_ is not None}
@@ -147,29 +155,29 @@ class Graph:
         unknown = named - {node.id for node in self.nodes}
         if unknown:
             listed = ", ".join(f"#{instruction}" for instruction in sorted(unknown)[:5])
-            raise ProtocolError(f"the trace has no instruction {listed}: `tensord trace show` lists those it has")
+            raise ProtocolError(f"the trace has no instruction {listed}: `tensord trace show` lists its instructions")
 
 
 def build(trace: Records) -> Graph:
-    """The logical DAG of a trace. Sources that the trace has lost are left out."""
+    """The logical graph of a trace, without dependences on instructions that the trace has lost."""
     lists = AccessLists()
     edges: list[Dependence] = []
     for record in trace.records:
         found = {(source, copy): reason.value for (source, copy), reason in lists.admit(record).items()}
         made = {(edge.source, edge.copy): edge for edge in record.edges if trace.find(edge.source) is not None}
-        # Recorded edges are shown even where the rules ask for none: the DAG does not hide mistakes.
+        # Recorded edges are shown even if the rules do not require them: the graph does not hide mistakes.
         for (source, copy), reason in (found | {key: edge.reason for key, edge in made.items()}).items():
             edge = made.get((source, copy))
             mark = _unmade(trace, source, record) if edge is None else Mark.ELIDED if edge.elided else Mark.WAITED
             if mark is Mark.MISSING and record.admitted <= trace.base_tick:
-                continue  # a recording's gap: the lost records would explain it
+                continue  # records that were lost in a recording's gap may explain it
             edges.append(Dependence(source, record.id, reason, copy, mark))
     runs = {record.id: trace.run_name(run) for record in trace.records if (run := trace.run_of(record)) is not None}
     return Graph(trace.records, tuple(edges), trace.until, runs)
 
 
 def _between_steps(edge: Dependence, opened: Mapping[int, OpenedRun]) -> Dependence:
-    """The edge, with the steps that it is about in the place of their runs."""
+    """The edge, with runs at its ends replaced by the steps that it is about."""
     source, target = edge.source, edge.target
     if source in opened:
         wanted = (edge.copy, edge.reason != Reason.WAR)

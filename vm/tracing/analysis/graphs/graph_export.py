@@ -1,9 +1,9 @@
-"""The DAG as text: Graphviz DOT, Mermaid and JSON.
+"""Writes the graph as text: Graphviz DOT, Mermaid and JSON.
 
-Pictures have one node per instruction or folded chain, a cluster per device, a shape per opcode, and one arrow per pair
-of nodes with the reasons on it: solid where the target waited, dashed where dispatch elided the edge, dotted where
-the source had been done already, red where an edge is missing; a legend explains that. Labels come from users' ops and
-files, so every character that could have a meaning in the format is escaped.
+A picture has one node per instruction or folded part, a cluster per device, a shape per kind of opcode, and one
+arrow per pair of nodes, labelled with the reasons. The arrow is solid if the target waited, dashed if dispatch
+elided the edge, dotted if the source was already done, red if an edge is missing; a legend says so. Labels come from
+users' ops and files, so every character that could have a meaning in the format is escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..recorded.text import name, printable
 from .fold import FoldedGraph, Node, took, unfolded
 from .graph import Dependence, Graph, Mark
 
-# Light fills that black text can be read on, one per device in turn.
+# Light colours, on which black text can be read; each device has the next one.
 FILLS = ("#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd", "#d0e0e3", "#ead1dc")
 
 CRITICAL = "#c2410c"  # the colour of the critical path
@@ -57,24 +57,24 @@ _MERMAID_STYLES = {
 }
 LEGEND = (
     "solid: waited until the source was done",
-    "dashed: elided, the order was left to the stream",
+    "dashed: elided, the stream keeps the order",
     "dotted: met, the source was done before the admission",
     "red: missing, see tensord trace verify",
-    "orange: the critical path of what ended last",
+    "orange: the critical path of the instruction that ended last",
 )
 FUSION_TITLE = ("one fusion, piece by piece",)
-# An arrow for several dependences is drawn like the most important of them.
+# An arrow for several dependences has the style of the most important one, which comes last here.
 _WEIGHT = (Mark.MET, Mark.ELIDED, Mark.WAITED, Mark.MISSING)
 _MERMAID_PLAIN = frozenset(" _.,:/()+-=")
 
 
 def to_dot(graph: Graph | FoldedGraph, *, legend: bool = True) -> str:
-    """Graphviz: `dot -Tsvg`."""
+    """The graph for Graphviz (`dot -Tsvg`)."""
     return "\n".join(_dot(_picture(graph), legend=legend)) + "\n"
 
 
 def to_mermaid(graph: Graph | FoldedGraph, *, legend: bool = True) -> str:
-    """A Mermaid flowchart, for Markdown. Mermaid refuses more than 500 arrows unless it is configured."""
+    """The graph as a Mermaid flowchart, for Markdown. By default, Mermaid refuses more than 500 arrows."""
     return "\n".join(_mermaid(_picture(graph), legend=legend)) + "\n"
 
 
@@ -83,7 +83,7 @@ def _picture(graph: Graph | FoldedGraph) -> FoldedGraph:
 
 
 def to_json(graph: Graph) -> str:
-    """Nodes and edges with every field, for programs; parallel edges are not joined. Times are in nanoseconds."""
+    """Nodes and edges with all fields, for programs. Parallel edges are separate. Times are in nanoseconds."""
     nodes = [_node(record, graph) for record in graph.nodes]
     edges = [
         {"source": edge.source, "target": edge.target, "reason": edge.reason, "copy": edge.copy, "mark": edge.mark}
@@ -127,7 +127,7 @@ def _dot(picture: FoldedGraph, *, legend: bool) -> Iterator[str]:
         style = _DOT_STYLES[mark] + _DOT_CRITICAL * ((source, target) in picture.steps)
         yield f"  n{source} -> n{target} [label={_dot_quoted([reasons])} {style}];"
     if legend:
-        # Here at the end, since clusters inherit the settings before them.
+        # The legend comes last, since clusters inherit the settings before them.
         yield f"  labelloc=b; labeljust=l; fontsize=9; label={_dot_quoted(LEGEND)};"
     yield "}"
 
@@ -178,7 +178,7 @@ def _by_device(picture: FoldedGraph) -> Iterable[tuple[str, list[Node]]]:
 
 
 def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[Node]]]]]:
-    """Nodes by the run that they are inside of, its id and title, and there by the fusion; 0 for none of either."""
+    """Nodes grouped by the run that contains them (its id and title), then by fusion. 0: no run, or no fusion."""
     runs: dict[int, dict[int, list[Node]]] = {}
     titles = {0: ""}
     for node in nodes:
@@ -191,7 +191,7 @@ def boxes(nodes: Iterable[Node]) -> list[tuple[int, str, list[tuple[int, list[No
 
 
 def arrows(edges: Iterable[Dependence]) -> Iterator[tuple[int, int, str, Mark]]:
-    """One arrow per pair of instructions: its reasons, and the mark that matters most."""
+    """One arrow per pair of instructions, with all reasons and the most important mark."""
     pairs: dict[tuple[int, int], list[Dependence]] = {}
     for edge in edges:
         pairs.setdefault((edge.source, edge.target), []).append(edge)
@@ -205,13 +205,13 @@ def _fill(number: int) -> str:
 
 
 def _dot_quoted(lines: Iterable[str]) -> str:
-    r"""Backslashes would start escapes such as \N (the node's name), and ampersands entities."""
+    r"""A quoted label. Backslashes would start escapes such as \N (the node's name), and ampersands entities."""
     escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for line in lines)
     return '"' + "\\n".join(escaped) + '"'
 
 
 def _mermaid_quoted(lines: Iterable[str]) -> str:
-    """Mermaid has no escape character but entities such as #35; everything unusual becomes one."""
+    """A quoted label. Mermaid has no escape character but entities such as #35; every unusual character becomes one."""
     return '"' + "<br/>".join("".join(map(_mermaid_char, printable(line))) for line in lines) + '"'
 
 

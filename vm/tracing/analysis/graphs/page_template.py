@@ -1,7 +1,7 @@
-"""The page of the DAG without its data: its style and its script.
+"""The HTML page of the graph, without its data: its style and its script.
 
-The document contains only the part of the picture in the window. If that part is large, all nodes of one colour are one
-element.
+The document contains elements only for the part of the picture that is in the window. If that part is large, all
+nodes of one colour are drawn as one element.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ body { display: flex; flex-direction: column }
 <div id="bar"><input id="search" placeholder="search: op, #id, line, span, error" autofocus><span id="hits"></span>
 <label>a node for each <select id="fold"></select></label> <button id="all">show all</button>
 <button id="near">text size</button>
-<span>wheel zooms, drag moves, Enter goes to the next hit, a click keeps the record</span>
+<span>wheel zooms, drag moves, Enter goes to the next hit, a click keeps the record shown</span>
 <span>@LEGEND@</span></div>
 <svg id="picture" preserveAspectRatio="xMidYMin meet"><defs><marker id="tip" viewBox="0 0 8 8" refX="8"
 refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">
@@ -48,16 +48,16 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const picture = document.getElementById("picture"), panel = document.getElementById("record");
 const lower = document.getElementById("lower"), upper = document.getElementById("upper");
 const fold = document.getElementById("fold"), search = document.getElementById("search");
-const width = 230, height = 46, across = 250, down = 90;  // of a node, and from one to the next
-const letters = 34;  // of a line in a node
-const readable = 0.7;  // of its size: where a node's text can still be read
-const visible = 0.2;  // of its size: where a node can still be seen
-const described = 20;  // records of a node that the panel shows
-const crowd = 1000;  // nodes in the window that are an element each, and a third of the edges
+const width = 230, height = 46, across = 250, down = 90;  // of a node, and distances to the next node
+const letters = 34;  // letters that fit in a line of a node
+const readable = 0.7;  // the smallest scale at which a node's text can be read
+const visible = 0.2;  // the smallest scale at which a node can be seen
+const described = 20;  // the most records of a node that the panel shows
+const crowd = 1000;  // above so many nodes in the window, or three times as many edges, elements are drawn together
 let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, kept = false, hits = [], hit = -1;
 let critical = new Set(), steps = new Set(), found = new Set();
-let subject = null, neighbours = new Set();  // the node that the panel describes, and those beside it
-let inside = new Map();  // what is in the document: a node or an edge -> its element
+let subject = null, neighbours = new Set();  // the node that the panel describes, and its neighbours
+let inside = new Map();  // the elements in the document, by node or edge
 
 function make(tag, attributes, ...inside) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -83,7 +83,7 @@ function cut(line) { return line.length <= letters ? line : line.slice(0, letter
 function placeEdge([source, target, reasons, mark]) {
   const from = byId.get(source), to = byId.get(target);
   const x = from.x + width / 2, y = from.y + height, toX = to.x + width / 2, toY = to.y;
-  // What goes up goes up beside the nodes, and what passes layers passes beside the node right below.
+  // An edge that leads up is drawn beside the nodes; an edge that crosses a layer passes beside the node below.
   const up = toY <= y, passes = !up && toY - y > down && Math.abs(toX - x) < width;
   const aside = up ? Math.max(x, toX) + width : 0, bend = (y + toY) / 2, out = passes ? across * 0.7 : 0;
   const [first, second] = up ? [[aside, y + down], [aside, toY - down]] :
@@ -184,7 +184,7 @@ function clear() {
   for (const element of inside.values()) element.remove();
   inside.clear();
 }
-function restyle() {  // after what is found, or described, has changed
+function restyle() {  // after the search or the selected node has changed
   if (inCrowd()) return render();
   for (const [one, element] of inside) {
     (one.lines ? element : element.firstChild).setAttribute("class", one.lines ? kindOfNode(one) : kindOfEdge(one));
@@ -225,7 +225,7 @@ function forget() {
 }
 function under(event) {
   const {x, y} = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
-  const near = inCrowd() ? 2 * scale() : 0;  // where nodes are specks, the pointer is no more exact
+  const near = inCrowd() ? 2 * scale() : 0;  // if nodes are tiny, the pointer need not hit them exactly
   const lies = (at, begin, size) => at >= begin - near && at <= begin + size + near;
   return nodes.find(node => lies(x, node.x, width) && lies(y, node.y, height));
 }

@@ -1,14 +1,14 @@
-"""Pictures of the DAG: which nodes they have, and the formats that need no other program.
+"""Pictures of the graph: the choice of nodes, their layout, and the formats that need no other program.
 
-Nodes lie in layers, sources above their targets, with few crossings. Each node lies one layer below its lowest source,
-and then moves down until it is right above its highest target, so that an upload lies where it is first needed. In a
-cycle, the edges against the order of the nodes go up. Within a layer nodes are sorted by the middle of their
-neighbours, and lie near it, in some sweeps down and up (Sugiyama, Tagawa, Toda, "Methods for visual understanding of
-hierarchical system structures", 1981).
+Nodes lie in layers, sources above their targets, with few crossings. A node is placed one layer below its lowest
+source, and then moved down to the layer above its highest target, so that an upload is near its first use. In a
+cycle, the edges against the order of the nodes lead up. Within a layer, nodes are sorted by the mean position of
+their neighbours and placed near it, in several sweeps down and up (Sugiyama, Tagawa, Toda, "Methods for visual
+understanding of hierarchical system structures", 1981).
 
-The page of HTML stands alone: it zooms, searches, folds, and shows a record where the pointer is. It holds the records
-and the pictures as JSON, from which its script draws the picture that is asked for, and loads nothing from anywhere.
-`<` cannot appear in the JSON, so no text of a user can end its script; the script shows texts as texts.
+The HTML page is self-contained: it loads nothing. It zooms, searches, folds, and shows the record under the pointer.
+It contains the records and the pictures as JSON, from which its script draws the chosen picture. The JSON is written
+without `<`, so no text of a user can end the script element, and the script inserts texts as text, not as HTML.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from .graph import Graph
 from .graph_export import FILLS, LEGEND, arrows, to_dot, to_mermaid
 from .page_template import PAGE
 
-CROWDED: Final = 500  # nodes; a picture of more is unreadable, so that parts are folded
-
-# What one node stands for: the picture in which it does.
+CROWDED: Final = 500  # a picture of more nodes is unreadable, so parts are folded
+# What one node stands for -> the function that makes that picture.
 FOLDS: Final[Mapping[str, Callable[[Graph], FoldedGraph]]] = {
     "instruction": unfolded,
     "chain": fold,
@@ -38,7 +37,7 @@ FOLDS: Final[Mapping[str, Callable[[Graph], FoldedGraph]]] = {
     "line": by_line,
     "span": by_span,
 }
-# The formats that are texts for other tools.
+# The formats for other tools.
 TEXTS: Final[Mapping[str, Callable[..., str]]] = {"dot": to_dot, "mermaid": to_mermaid}
 FORMATS: Final = (*TEXTS, "html")
 
@@ -49,15 +48,21 @@ def drawn(graph: Graph, wanted: str) -> str:
 
 
 def picture_of(graph: Graph, node: str = "") -> FoldedGraph:
-    """The graph with such nodes, of `FOLDS`; by default chains are folded if it has more than `CROWDED` nodes."""
+    """The folded graph.
+
+    `node`: a key of `FOLDS`; by default, chains are folded if the graph has more than `CROWDED` nodes.
+    """
     return FOLDS[node or ("chain" if len(graph.nodes) > CROWDED else "instruction")](graph)
 
 
 def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
-    """The page with all pictures that differ in their numbers of nodes; by default it opens with one to be read."""
+    """The page, with each picture of `FOLDS` that has another number of nodes.
+
+    It opens with the picture `node`, by default with the finest one that is readable.
+    """
     found = {name: picture(graph) for name, picture in FOLDS.items()}
     sizes = {name: len(picture.nodes) for name, picture in found.items()}
-    first = {size: name for name, size in reversed(sizes.items())}  # the finest one of that size
+    first = {size: name for name, size in reversed(sizes.items())}  # for each size, the finest picture
     readable = next((name for name, size in sizes.items() if size <= CROWDED), min(sizes, key=sizes.__getitem__))
     shown = first[sizes[node or readable]]
     pictures = {name: found[name] for name in FOLDS if name in first.values()}
@@ -75,13 +80,13 @@ def page_of(graph: Graph, node: str = "", *, legend: bool = True) -> str:
 
 
 def _plain(picture: FoldedGraph) -> dict[str, object]:
-    """A picture for the script."""
+    """A picture as plain values for the script."""
     nodes, edges = list(_nodes(picture)), list(arrows(picture.edges))
     return {"nodes": nodes, "edges": edges, "critical": sorted(picture.critical), "steps": sorted(picture.steps)}
 
 
 def _filled(fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields that say something."""
+    """The fields that are not empty."""
     return {name: value for name, value in fields.items() if value or value is False}
 
 
@@ -139,7 +144,10 @@ def _sort(layers: list[list[int]], neighbours: Mapping[int, set[int]], *, downwa
 def _positions(
     layers: Sequence[Sequence[int]], sources: Mapping[int, set[int]], targets: Mapping[int, set[int]]
 ) -> dict[int, float]:
-    """Each node near the middle of its neighbours, above and below in turn; the leftmost one at 0."""
+    """Positions near the mean position of each node's neighbours, above and below in turn.
+
+    The leftmost node is at 0.
+    """
     at = {node: float(place) for layer in layers for place, node in enumerate(layer)}
     for sweep in range(_SWEEPS + 1):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
@@ -154,9 +162,11 @@ def _positions(
 
 
 def apart(wanted: Sequence[float]) -> list[float]:
-    """Positions in this order, at least 1 apart, and as near as can be to those that are wanted, by least squares: what
-    would overlap moves together (isotonic regression by pooling neighbours)."""
-    blocks: list[tuple[float, int]] = []  # the sum of what they want, each less its place; and their number
+    """Positions in the same order, at least 1 apart, and as near to the wanted ones as possible, by least squares.
+
+    Nodes that would overlap move together (isotonic regression by pooling neighbours).
+    """
+    blocks: list[tuple[float, int]] = []  # (sum of the wanted positions, each minus its index; number of nodes)
     for place, position in enumerate(wanted):
         total, count = position - place, 1
         while blocks and blocks[-1][0] * count > total * blocks[-1][1]:

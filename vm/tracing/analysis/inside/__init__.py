@@ -1,5 +1,5 @@
-"""The insides of the runs of routines.
+"""What happened inside the runs of routines.
 
-- `insides`: programs of routines, and the calls of their runs with their times
+- `insides`: the programs of routines, and the calls of their runs with times
 - `steps`: the steps of a run as records, and where their values lie
 """

@@ -1,6 +1,6 @@
-"""The insides of the runs of a trace: the programs of its routines, and the calls of segments with their times.
+"""What is inside the runs of a trace: the programs of its routines, and the calls of segments with their times.
 
-Programs are parsed when they are first asked for. NumPy and the ops are loaded then, not before.
+Programs are parsed on first use. Only then NumPy and the ops are imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TimedCall(NamedTuple):
-    """A call of a run, and when it started and ended; 0 if that was not recorded."""
+    """A call of a run, and when the call started and ended; 0 if the run was not timed."""
 
     call: CallRecord
     started: int
@@ -25,12 +25,15 @@ class TimedCall(NamedTuple):
 
 
 def call_name(call: CallRecord) -> str:
-    """`matmul`, `fusion`, `copy`: a call for people."""
+    """The name of a call for people: `matmul`, `fusion` or `copy`."""
     return {FUSED: "fusion", FILL: "copy"}.get(call.op, call.op)
 
 
 class Insides:
-    """The insides of one trace. A block of control flow counts as a routine, whose program is a part of another one."""
+    """The programs, segments and calls of one trace.
+
+    A block of control flow counts as a routine; its program is a part of another routine's program.
+    """
 
     def __init__(self, trace: Records) -> None:
         self.routines = trace.routines
@@ -39,13 +42,16 @@ class Insides:
         self.segments = {(r.number, s.first): s for r in trace.routines.values() for s in r.segments}
 
     def program(self, routine: int) -> Program | None:
-        """The program of a routine; None if the trace has none that can be read."""
+        """The program of a routine; None if the trace does not have it, or it cannot be read."""
         if not self._programs:
             self._read()
         return self._programs.get(routine)
 
     def _read(self) -> None:
-        """Parse all programs. The text of a block is a program's only if it is one by itself."""
+        """Parse all programs.
+
+        A block whose text is not a program of its own is found in the program that contains it.
+        """
         for number, known in self.routines.items():
             self._programs[number] = program = parsed(known.text)
             if program is not None:
@@ -54,16 +60,19 @@ class Insides:
             self._programs[number] = self._blocks.get(known.ran, self._programs[number])
 
     def segment(self, record: Record) -> SegmentRecord | None:
-        """The segment that an instruction has run; None if it is none, or the trace does not have it."""
+        """The segment that an instruction ran;
+
+        None if the instruction is not a run, or the trace does not have the segment.
+        """
         return None if record.part is None else self.segment_of(record.part)
 
     def segment_of(self, part: PartRecord) -> SegmentRecord | None:
-        """The segment of these steps; None if the trace does not have it."""
+        """The segment with these steps; None if the trace does not have it."""
         found = self.segments.get((part.routine, part.first))
         return found if found is not None and found.last == part.last else None
 
     def calls(self, record: Record) -> tuple[TimedCall, ...]:
-        """The calls of a segment's run, in their order."""
+        """The calls of a segment's run, in order."""
         segment = self.segment(record)
         if segment is None:
             return ()
@@ -75,7 +84,7 @@ class Insides:
 
 
 def parsed(text: str) -> Program | None:
-    """The program of a text; None if it is none."""
+    """Parse a program. None if the text is not a program."""
     from .....interpreter.programs.program import Program
 
     try:
@@ -85,7 +94,7 @@ def parsed(text: str) -> Program | None:
 
 
 def blocks_in(program: Program) -> Iterator[Program]:
-    """The blocks of its steps, and those in them."""
+    """The blocks of a program's steps, and the blocks inside these."""
     for step in program.steps:
         for block in step.blocks:
             yield block

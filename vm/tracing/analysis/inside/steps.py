@@ -1,7 +1,8 @@
-"""The steps inside of a run as records of their own, and where the value of each lies.
+"""The steps inside a run as records, and where the value of each step lies.
 
-A step's record has an id that no instruction has, which `text.name` shows as `#33/4`: step 4 of the run #33. Its edges
-are what the program says: it reads what another step made (RAW), or overwrites what others read (WAR) or made (WAW).
+The record of a step has an id that no instruction has, which `text.name` shows as `#33/4`: step 4 of the run #33.
+Its edges follow from the program: the step reads what another step made (RAW), or overwrites what other steps read
+(WAR) or made (WAW).
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     from .....interpreter.programs.program import Program, Step
     from .....interpreter.types.meta import OperandMeta
 
-# (copy or variable, does the step write it?) -> a step
+# (copy or variable, whether the step writes it) -> a step
 Uses = dict[tuple[int, bool], int]
 
 
 class Inner(NamedTuple):
-    """A step of a run: which, where its value lies, and the number of the fusion that computes it, 0 for none."""
+    """A step of a run: its number, where its value lies, and the number of the fusion that computes it (0: no
+    fusion)."""
 
     run: Record
     step: int
@@ -45,12 +47,15 @@ class Inner(NamedTuple):
 
 
 def inner_dict(inner: Inner | None) -> dict[str, object] | None:
-    """The run of a step, its number there, the place of its value, and its fusion; None for no step."""
+    """The fields of `Inner` for JSON, with the run's id; None if the node is not a step."""
     return None if inner is None else inner._asdict() | {"run": inner.run.id}
 
 
 class OpenedRun(NamedTuple):
-    """A run's steps, in order; for each copy that they read or write, the ids of the first and last such step."""
+    """The steps of a run, in order.
+
+    `firsts`, `lasts`: for each copy, the ids of the first and the last step that use it.
+    """
 
     steps: tuple[tuple[Record, Inner], ...]
     firsts: Uses
@@ -58,8 +63,11 @@ class OpenedRun(NamedTuple):
 
 
 class SegmentSteps(NamedTuple):
-    """The common facts of all runs of a segment. `waits`: for each step the steps before it that it depends on, and
-    why; `firsts` and `lasts`: by variables."""
+    """Facts about a segment that all its runs share.
+
+    `waits`: for each step, the earlier steps on which it depends, and why; `firsts` and `lasts`: by variable, the
+    first and the last step that use it.
+    """
 
     program: Program
     segment: SegmentRecord | None
@@ -76,7 +84,7 @@ class Opener:
         self._forms: dict[PartRecord, SegmentSteps | None] = {}
 
     def opened(self, record: Record) -> OpenedRun | None:
-        """The steps inside of an instruction; None if it is no run, or its program is not in the trace."""
+        """The steps inside an instruction; None if it is not a run, or its program is not in the trace."""
         part = record.part
         form = None if part is None else self.form(part)
         if part is None or form is None:
@@ -92,7 +100,7 @@ class Opener:
         return OpenedRun(tuple(steps), by_copies(record, form.firsts, copies), by_copies(record, form.lasts, copies))
 
     def form(self, part: PartRecord) -> SegmentSteps | None:
-        """The form of these steps of a routine; None if its program is not known."""
+        """Facts about these steps of a routine; None if the trace does not have its program."""
         if part not in self._forms:
             program = self.insides.program(part.routine)
             known = program is not None and part.last < len(program.steps)
@@ -136,14 +144,14 @@ def step_record(form: SegmentSteps, run: Record, position: int, times: tuple[int
 
 
 def meta_record(meta: OperandMeta | None) -> MetaRecord:
-    """A meta, or the type of a number."""
+    """Convert a meta, or the type of a number, to a record."""
     from ....model.signature import plain
 
     return MetaRecord(*plain(meta))
 
 
 def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reason], ...]]:
-    """For each of these steps those before it that it depends on, and why."""
+    """For each of these steps, the earlier steps on which it depends, and why."""
     makers: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     found: dict[int, tuple[tuple[int, Reason], ...]] = {}
@@ -166,7 +174,7 @@ def waits_of(program: Program, steps: range) -> dict[int, tuple[tuple[int, Reaso
 
 
 def uses_of(program: Program, steps: range) -> tuple[Uses, Uses]:
-    """For each variable, read and written, the first and the last of these steps that do so."""
+    """For each variable, and for reads and writes separately, the first and the last step that use it."""
     firsts: Uses = {}
     lasts: Uses = {}
     for n in steps:
@@ -177,7 +185,7 @@ def uses_of(program: Program, steps: range) -> tuple[Uses, Uses]:
 
 
 def used_by(program: Program, step: Step) -> Iterator[tuple[int, bool]]:
-    """The variables that a step reads, and those that it writes."""
+    """The variables that a step uses, each with whether the step writes it."""
     for value in step.operands:
         if value >= 0:
             yield program.variables[value], False
@@ -186,14 +194,17 @@ def used_by(program: Program, step: Step) -> Iterator[tuple[int, bool]]:
 
 
 def by_copies(run: Record, uses: Uses, copies: Mapping[int, int]) -> Uses:
-    """The steps by copies, as ids."""
+    """Change the keys from variables to copies, and the steps to their ids."""
     known = [(copies[variable], writes, n) for (variable, writes), n in uses.items() if variable in copies]
     return {(copy, writes): inner_id(run.id, n) for copy, writes, n in known}
 
 
 def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
-    """The copy of each variable among a run's operands. One that stands for several variables is listed once; then
-    nothing is known of those that are only read."""
+    """The copy of each variable among a run's operands.
+
+    A run lists a copy once, even if several variables have it. In that case, the copies of variables that are only read
+    are unknown.
+    """
     reads = [operand.copy for operand in record.operands if operand.kind == OperandKind.CONST]
     writes = [operand.copy for operand in record.operands if operand.kind != OperandKind.CONST]
     found = dict(zip((*segment.written, *segment.made), writes, strict=False))
@@ -203,7 +214,7 @@ def copies_of(record: Record, segment: SegmentRecord) -> dict[int, int]:
 
 
 def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
-    """The place of each step's value in memory, for people."""
+    """Where each step's value lies in memory, as text."""
     found: dict[int, str] = {}
     for call in segment.calls:
         if call.op != FILL:
@@ -212,7 +223,7 @@ def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
             found |= {
                 makers[placed.value]: place_text(program, segment, placed)
                 for placed in call.gives
-                if placed.value in makers  # of several results the first
+                if placed.value in makers  # only the first of several results
             }
     for n in range(segment.first, segment.last + 1):
         if n not in found:
@@ -221,7 +232,7 @@ def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
 
 
 def place_text(program: Program, segment: SegmentRecord, placed: PlacedRecord) -> str:
-    """`local, at 64`, `on device, written in place`."""
+    """Where a value lies: `local, at 64` or `on device, written in place`, for example."""
     value, place = placed
     if place is None or place.slot == ARENA:
         return f"local, at {place.offset if place is not None else 0}"
@@ -232,6 +243,6 @@ def place_text(program: Program, segment: SegmentRecord, placed: PlacedRecord) -
 
 
 def fusions_of(segment: SegmentRecord) -> dict[int, int]:
-    """The numbers of the fusions, from 1, by their steps."""
+    """Step -> the number of its fusion, from 1 on."""
     fusions = [call for call in segment.calls if call.op == FUSED]
     return {n: number for number, call in enumerate(fusions, 1) for n in call.steps}

@@ -1,7 +1,7 @@
-"""The document that the page shows: a trace.
+"""The page that shows a trace in a browser, and the document that it shows.
 
-- `whole`: the page as one file: `static/` (its modules, style and frame) with a document in it
-- `view`: the document
-- `tables`: its texts and streams, each once; its records
-- `sums`: memory, tensors, sessions, advice and explanations in it
+- `page_file`: builds the page as one file, from a document and `static/` (modules, style and frame)
+- `view`: builds the document
+- `tables`: the document's texts and streams, each once, and its records
+- `sums`: the document's memory, tensors, sessions, advice and explanations
 """

@@ -24,18 +24,19 @@ from ..waits.why_export import to_text
 Row: TypeAlias = dict[str, object]
 Curve: TypeAlias = Sequence[tuple[int, int]]
 
-POINTS: Final = 2000  # of a curve
+# The most that a view contains:
+POINTS: Final = 2000  # points of a curve
 TENSORS: Final = 500
 FINDINGS: Final = 50
-INSTRUCTIONS: Final = 100  # of a finding
-EXPLAINED: Final = 200  # those that waited longest; and so many that are live, and that failed
-STEPS: Final = 100_000  # of all critical paths of explanations together; some 2 s
+INSTRUCTIONS: Final = 100  # instructions of a finding
+EXPLAINED: Final = 200  # explained instructions that waited longest; as many live ones, and as many failed ones
+STEPS: Final = 100_000  # steps in the critical paths of all explanations, which take some 2 s
 LONGEST: Final = 6000  # characters of an explanation
 DEPTH: Final = 3
 
 
 def curves(trace: Records, limits: Mapping[str, int], origin: int, *, complete: bool) -> list[Row]:
-    """Each device's memory over time. Of a trace that is not complete, only what records have measured."""
+    """The memory of each device over time. If the trace is not `complete`, only the bytes that records measured."""
     if complete:
         found: Iterable[tuple[str, Curve]] = [(one.device, one.curve) for one in memory(trace)]
     else:
@@ -79,7 +80,7 @@ def _holding(one: Holding, maker: Record | None) -> Row:
 
 
 def parties(trace: Records) -> list[Row]:
-    """The sessions that have caused what is recorded, or hold memory."""
+    """The sessions that caused recorded instructions, or that hold memory."""
     counts: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for record in trace.records:
         count = counts[record.caused_by]
@@ -119,7 +120,7 @@ def _advice(one: Finding) -> Row:
 
 
 def explanations(trace: Records, graph: Graph) -> dict[str, str]:
-    """Explanations of live and failed instructions and of those with the longest waits, by id.
+    """Explanations, by id: of live instructions, of failed ones, and of those with the longest waits.
 
     `STEPS` bounds their number, since each may contain a path through the whole trace.
     """

@@ -1,4 +1,4 @@
-"""The texts and the streams of a view, each once, and the rows that refer to them by number."""
+"""The texts and streams of a view, each stored once, and rows of numbers that refer to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAME: Final = frozenset({"collective", "access", "release", "barrier"})
 
 
 def kind_of(record: Record) -> str:
-    """The kind of an instruction in the page's drawing."""
+    """The kind of an instruction, which determines its colour on the page."""
     if record.opcode == Opcode.TRANSFER and record.op.startswith(FORCED):
         return "eviction"
     category = traits_of(record.opcode).category
@@ -27,7 +27,7 @@ def kind_of(record: Record) -> str:
 
 
 class PageTables:
-    """Texts and streams by number. The text 0 is empty. `origin`: what times are counted from, in nanoseconds."""
+    """Texts and streams by number. Text 0 is empty. `origin`: the time that becomes 0, in nanoseconds."""
 
     def __init__(self, origin: int) -> None:
         self.origin = origin
@@ -52,7 +52,7 @@ class PageTables:
         return stamp - self.origin if stamp else None
 
     def row(self, record: Record, *, critical: bool) -> Row:
-        """A record, with its fields in the order of the document."""
+        """The row of a record, with its fields in the order that the page's scripts expect."""
         about, nbytes = self._about(record)
         return [
             record.id,
@@ -78,7 +78,7 @@ class PageTables:
         return self._streams.setdefault((record.device, record.stream), len(self._streams))
 
     def _about(self, record: Record) -> tuple[int, int]:
-        """What a record is of, and its bytes. Most records of a trace are of what many others are of."""
+        """The text of a record's metas, and its bytes. Many records of a trace share these, so they are cached."""
         key = (record.inputs, record.outputs, record.attributes, record.nbytes)
         found = self._known.get(key)
         if found is None:
@@ -87,8 +87,10 @@ class PageTables:
 
 
 def own_edges(records: Sequence[Record]) -> Iterator[Dependence]:
-    """The edges that the engine made, also those to instructions that are not among these. What had been met at
-    admission is not known without the records before."""
+    """The edges that the engine made, also to instructions that are not among these records.
+
+    Dependences that were met at admission cannot be derived without the earlier records.
+    """
     for record in records:
         for source, reason, copy, elided in record.edges:
             yield Dependence(source, record.id, reason, copy, Mark.ELIDED if elided else Mark.WAITED)

@@ -1,8 +1,9 @@
-"""The document that the page shows: a trace, or the news of a daemon since the view before.
+"""Builds the document that the page shows: a trace, or what happened in a daemon since the previous view.
 
-Its form is a contract with the page's scripts, and has a version. Tables of texts and streams keep it small: a record
-is a row of numbers, some 100 bytes. A view of a whole trace has its logical DAG, its critical path, advice and
-explanations. A live view has only facts that follow from single records, since it lacks earlier ones.
+The document's form is a contract with the page's scripts, and has a version. Tables of texts and streams keep the
+document small: a record is a row of numbers of some 100 bytes. The view of a whole trace has its logical graph, its
+critical path, advice and explanations. A live view has only facts that follow from single records, since it lacks
+earlier records.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from .sums import Row, advice_on, curves, explanations, held, parties
 from .tables import PageTables, own_edges, rows_of
 
 VERSION: Final = 1
-MOST: Final = 200_000  # records of a view
+MOST: Final = 200_000  # the most records in a view
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonState:
-    """What is known besides the records. `of`: how many finished instructions there were to be shown, `live`: how many
-    live ones, of which records may be but a sample; `limits`: of the memory of devices; `tensors` and `sessions`: rows
-    of a daemon, None as long as they have not changed; `run`: which daemon it is, since a restarted one begins anew;
-    `note`: for people."""
+    """What a view says about a daemon besides its records.
+
+    `of`: how many instructions have finished since the previous view, and `live`: how many are live; the records may
+    be a sample of both. `limits`: the memory limits of devices. `tensors`, `sessions`: rows of these tables, None if
+    they have not changed. `run`: a number for the daemon's process, since a restarted daemon begins anew. `note`: a
+    text for people.
+    """
 
     of: int = 0
     live: int = 0
@@ -40,7 +44,7 @@ class DaemonState:
 
 
 def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> Row:
-    """A whole trace, or the newest `MOST` records of one that is larger. `source`: where it is from."""
+    """The view of a whole trace, or of its newest `MOST` records. `source`: where the trace comes from."""
     total = len(trace)
     shown = on_devices(trace if total <= MOST else trace.only(trace.records[-MOST:]))
     graph = build(shown)
@@ -55,7 +59,7 @@ def view_of(trace: Records, source: str, known: DaemonState = DaemonState()) -> 
 
 
 def live_view(trace: Records, source: str, origin: int, known: DaemonState) -> Row:
-    """The news of a daemon since the last view. `origin`: of the first view."""
+    """The view of what happened in a daemon since the previous view. `origin`: that of the first view."""
     shown = on_devices(trace)
     tables = PageTables(origin)
     records = rows_of(tables, shown.records, ())
@@ -69,12 +73,12 @@ def live_view(trace: Records, source: str, origin: int, known: DaemonState) -> R
 
 
 def origin_of(trace: Records) -> int:
-    """The first time of the records; the time of recording if there is none."""
+    """The earliest time in the records; if there is none, the time when the trace was taken."""
     return min((time for record in trace.records for time in times(record) if time), default=trace.until)
 
 
 def _document(trace: Records, tables: PageTables, about: Row, known: DaemonState) -> Row:
-    """All but the records with their edges, and other rows."""
+    """The document without its rows: records, edges, tensors, sessions."""
     counts = {"records": len(trace), "dropped": trace.dropped, "taken": trace.until - tables.origin, "origin": 0}
     return {
         "version": VERSION,

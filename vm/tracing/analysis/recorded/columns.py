@@ -1,8 +1,8 @@
 """Records as columns, for NumPy and pandas: one row per record.
 
-Texts are objects, numbers 64-bit integers, times nanoseconds of the trace's clock (0: never reached). `blocked`,
-`queued` and `ran` are the differences of times that the tools show; `of`, `touched` and `operations` follow from the
-metas. What has several parts (operands, edges, metas) stays in the records; `edges` is a number.
+Texts are objects, numbers are 64-bit integers, times are nanoseconds of the trace's clock (0: never reached).
+`blocked`, `queued` and `ran` are the differences of times that the tools show; `of`, `touched` and `operations`
+follow from the metas. Operands, edges and metas are only in the records; the column `edges` is the number of edges.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
 
 
 def to_numpy(records: Sequence[Record]) -> NDArray[np.void]:
-    """A structured array with the fields of `COLUMNS`."""
+    """The records as a structured array with the fields of `COLUMNS`."""
     import numpy as np
 
     found = np.empty(len(records), [(name, kind) for name, (kind, _) in COLUMNS.items()])
@@ -61,9 +61,9 @@ def to_numpy(records: Sequence[Record]) -> NDArray[np.void]:
 
 
 def to_pandas(records: Sequence[Record]) -> pd.DataFrame:
-    """A DataFrame with the columns of `COLUMNS`. Raises ImportError without pandas."""
+    """The records as a DataFrame with the columns of `COLUMNS`. Raises ImportError if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:
-        raise ImportError("to_pandas needs pandas, which is not installed; to_numpy does without") from None
+        raise ImportError("to_pandas needs pandas, which is not installed; to_numpy does not need it") from None
     return pd.DataFrame({name: [value(record) for record in records] for name, (_, value) in COLUMNS.items()})

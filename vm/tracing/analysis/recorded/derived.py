@@ -1,9 +1,9 @@
-"""Facts that follow from a record: the times of the instruction's phases, its operands, its bytes and operations.
+"""Facts that follow from a record: the lengths of its phases, its operands, its bytes and operations.
 
-Times are in nanoseconds, 0 for a phase that it has not been through.
+Times are in nanoseconds, 0 for a phase that the instruction did not go through.
 
 Operations are counted only where the count follows from the metas: products, sums, and arithmetic on real or complex
-floats. For everything else it is 0, "unknown"; `Record.work` is the scheduler's estimate of time, no such count.
+floats. For everything else the count is 0, "unknown". `Record.work` is not such a count, but the scheduler's estimate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PER_OPERAND = frozenset({"sum", "prod", "mean", "max", "min", "cumulative_sum",
 
 
 def of(record: Record) -> str:
-    """`(128, 64) x (64, 256) float32`, with the attributes that were given; empty if nothing is known."""
+    """The metas and attributes of a record, such as `(128, 64) x (64, 256) float32`; empty if nothing is known."""
     return described(record.inputs or record.outputs, record.attributes)
 
 
@@ -45,7 +45,7 @@ def _metas(metas: Sequence[MetaRecord]) -> str:
 
 
 def meta_text(meta: MetaRecord) -> str:
-    """`(128, 64) float32`, `int` for a Python scalar, `?` for a meta that was not known."""
+    """A meta as text: `(128, 64) float32`, `int` for a Python scalar, `?` for an unknown meta."""
     return (meta.dtype or "?") if meta.shape is None else f"{meta.shape} {meta.dtype}"
 
 
@@ -55,23 +55,23 @@ def elements(meta: MetaRecord) -> int:
 
 
 def nbytes(meta: MetaRecord) -> int:
-    """Bytes of the packed tensor."""
+    """The bytes of a packed tensor with this meta."""
     return elements(meta) * width(meta.dtype)
 
 
 def width(dtype: str) -> int:
-    """Bytes of an element."""
+    """The bytes of an element of this dtype."""
     digits = "".join(filter(str.isdigit, dtype))
     return int(digits) // 8 if digits else 1
 
 
 def touched(record: Record) -> int:
-    """Bytes of all operands and results, each counted once; of a transfer or an access the bytes that it moved."""
+    """The bytes of all operands and results; for a transfer or an access, the bytes that it moved."""
     return record.nbytes or sum(map(nbytes, record.inputs)) + sum(map(nbytes, record.outputs))
 
 
 def operations(record: Record) -> int:
-    """Floating-point operations, 0 if unknown."""
+    """The floating-point operations of an instruction; 0 if unknown."""
     tensors = [meta for meta in record.inputs if meta.shape is not None]
     if not tensors or not record.outputs or not record.outputs[0].dtype.startswith(("float", "complex")):
         return 0
@@ -95,7 +95,7 @@ def _vecdot(tensors: Sequence[MetaRecord], _result: MetaRecord) -> int:
 
 
 def _tensordot(tensors: Sequence[MetaRecord], result: MetaRecord) -> int:
-    """Of m*k, k*n and m*n elements."""
+    """Operations of a product of m*k by k*n elements, with m*n results."""
     left, right, out = elements(tensors[0]), elements(tensors[-1]), elements(result)
     return 2 * out * math.isqrt(left * right // out) if out else 0
 
@@ -109,7 +109,10 @@ _PRODUCTS: dict[str, Callable[[Sequence[MetaRecord], MetaRecord], int]] = {
 
 
 def rate(amount: int, ns: int) -> str:
-    """An amount per nanosecond is a number of G per second: `12.3`, `<0.001`; empty if either is unknown."""
+    """An amount per nanosecond, which is a number of G per second, as text:
+
+    `12.3`, `<0.001`; empty if either is unknown.
+    """
     if not amount or ns <= 0:
         return ""
     found = amount / ns
@@ -117,28 +120,28 @@ def rate(amount: int, ns: int) -> str:
 
 
 def blocked(record: Record) -> int:
-    """From received to ready: on edges."""
+    """The time from received to ready, spent waiting for the sources of edges."""
     return between(record.received, record.ready)
 
 
 def queued(record: Record) -> int:
-    """From ready to started: for memory, or behind other work of its stream."""
+    """The time from ready to started, spent waiting for memory or for earlier work on the stream."""
     return between(record.ready, record.started)
 
 
 def ran(record: Record) -> int:
-    """From the start of its kernel to the end."""
+    """The time from the start to the end of the kernel, or of the copying."""
     return between(record.started, record.finished)
 
 
 def between(begin: int, end: int) -> int:
-    """The time between two stamps."""
+    """The time between two stamps; 0 if one is missing."""
     return max(0, end - begin) if begin and end else 0
 
 
 def as_dict(record: Record) -> dict[str, object]:
-    """Every field, the parts of operands, edges and metas named; also what follows from them: a text of what it is of,
-    bytes touched, floating-point operations (0 if unknown), and how long it ran in nanoseconds."""
+    """All fields of a record by name, also inside operands, edges and metas; and `of`, `touched`, `operations` and
+    `ran`, which follow from them."""
     fields: dict[str, object] = record._asdict()
     for name in ("operands", "edges", "inputs", "outputs"):
         fields[name] = [part._asdict() for part in getattr(record, name)]

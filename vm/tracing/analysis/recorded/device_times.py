@@ -1,11 +1,9 @@
-"""The times at which a device ran the ops that were launched at admission: an estimate.
+"""Estimates when a device ran the ops that were launched at admission.
 
 The times of such a record are those of the call that launched the op (`vm.model.launches`). The device runs the op
-later, and reports only fences. It runs the launches up to a fence in their order, so they share the time since the
-fence before, in proportion to their work, with a small minimum for each. None begins before its launch. The fence
-itself takes no time, unless it reads a value.
-
-Launches without a later fence keep their times.
+later, and reports only fences. It runs the launches between two fences in order, so the time between the fences is
+divided among them in proportion to their work, with a small minimum for each. No op begins before its launch. The
+fence itself takes no time, unless it reads a value. Launches without a later fence keep their recorded times.
 """
 
 from __future__ import annotations
@@ -18,17 +16,18 @@ from .....interpreter.opcodes import Opcode, traits_of
 from ...record import Record
 from .records import Records, T, with_records
 
-LEAST: Final = 2000  # ns that a kernel takes at least, as long as there is time
+LEAST: Final = 2000  # the shortest time of a kernel in ns, unless the fences leave less
 
 
 def on_devices(trace: T) -> T:
-    """The trace, in which the launches have the times of their device."""
+    """The trace, in which launches have the estimated times on their device."""
     found = {record.id: record for fenced in fenced_launches(trace) for record in shared(*fenced)}
     return with_records(trace, [found.get(record.id, record) for record in trace.records]) if found else trace
 
 
 def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:
-    """The launches from one fence of a device to the next, and that one, with the times at which it got to the two."""
+    """The launches between two fences of a device and the second fence, with the times at which the device reached
+    both."""
     launches: dict[str, list[Record]] = defaultdict(list)
     fences: dict[str, list[Record]] = defaultdict(list)
     for record in trace.records:
@@ -47,7 +46,7 @@ def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:
 
 
 def shared(launches: Sequence[Record], begin: int, end: int) -> Iterator[Record]:
-    """The launches, and the fence behind them, with their shares of that time."""
+    """The launches and the fence after them, with their shares of the time from `begin` to `end`."""
     *some, fence = launches
     if fence.opcode == Opcode.FENCE:
         yield fence._replace(started=end)
@@ -64,5 +63,5 @@ def shared(launches: Sequence[Record], begin: int, end: int) -> Iterator[Record]
 
 
 def weight(record: Record) -> int:
-    """The part that a launch has of the time, in relation to others."""
+    """The weight of a launch when time is divided."""
     return max(record.work, 1)

@@ -1,4 +1,4 @@
-"""Selects the records that a command is about: by op, line, span, session; the slowest of them."""
+"""Selects the records for a command: by op, line, span and session, or the slowest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .span_names import matches
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All given conditions must hold.
+    """The conditions for records; a record must meet all that are given.
 
-    `op`: the name of the op or opcode, or a pattern ("mat*"). `location`: a part of the line ("train.py:9"). `span`:
-    the name of a span at any depth, or a path of names joined by "/"; "*" stands for any text in a name. `session`:
-    what is of it or was caused by it. `slowest`: only so many, those that ran longest.
+    `op`: the name of the op or opcode, or a pattern ("mat*"). `location`: a part of the location ("train.py:9").
+    `span`: the name of a span at any depth, or a path of names joined by "/"; "*" stands for any text in a name.
+    `session`: the session of the instruction, or the one that caused it. `slowest`: keep only so many records, which
+    ran longest.
     """
 
     op: str = ""
@@ -31,7 +32,7 @@ class Filter:
     slowest: int | None = None
 
     def select(self, records: Iterable[Record]) -> tuple[Record, ...]:
-        """The records, in their order. ProtocolError for a session that none of them has."""
+        """The records that meet the conditions, in order. ProtocolError if no record has the session."""
         records = tuple(records)
         if self.session is not None:
             check_session(records, self.session)
@@ -42,7 +43,10 @@ class Filter:
         return tuple(record for record in found if record.id in slowest)
 
     def may_have_made(self, op: str, session: int, location: str) -> bool:
-        """Whether the known facts about a maker match the filter; False if the filter needs more facts."""
+        """Whether the instruction that made a copy meets the conditions, of which only this is known.
+
+        False if `span` or `slowest` is given.
+        """
         return not self.span and self.slowest is None and self._fits((op,), (session,), location)
 
     def _matches(self, record: Record) -> bool:
@@ -61,25 +65,25 @@ class Filter:
 
 
 def since_instruction(trace: Records, first: int) -> list[Record]:
-    """The records from that instruction on. ProtocolError if there has been none yet."""
+    """The records from instruction `first` on. ProtocolError if the trace has none from there on."""
     if not any(record.id >= first for record in trace.records):
         trace.require(first)
     return [record for record in trace.records if record.id >= first]
 
 
 def since_time(trace: Records, length: int) -> list[Record]:
-    """The records of what ended in the last `length` nanoseconds before the trace was taken, or had not ended."""
+    """The records that ended in the last `length` nanoseconds before the trace was taken, or had not ended by then."""
     begin = trace.until - length
     return [record for record in trace.records if not record.erased or max(times(record)) >= begin]
 
 
 def sessions_of(record: Record) -> tuple[int, int]:
-    """The session that an instruction is of, and the one that caused it."""
+    """The session of an instruction, and the session that caused it."""
     return record.session, record.caused_by
 
 
 def check_session(records: Iterable[Record], session: int) -> None:
-    """ProtocolError, saying which sessions there are, for one that has no part in any record."""
+    """Raise ProtocolError, with a list of the known sessions, if no record has the session."""
     known = sorted({each for record in records for each in sessions_of(record)})
     if session not in known:
         listed = ", ".join(map(str, known[:10])) + (", ..." if len(known) > 10 else "")
@@ -88,5 +92,5 @@ def check_session(records: Iterable[Record], session: int) -> None:
 
 @lru_cache(16)
 def _line(location: str) -> re.Pattern[str]:
-    """Line 9 is not line 90."""
+    """A pattern that finds the text; a number at its end must be whole: "train.py:9" does not find line 90."""
     return re.compile(re.escape(location) + (r"(?!\d)" if location[-1:].isdigit() else ""))

@@ -1,4 +1,4 @@
-"""The records of one recording, in the order of their admission, and the run of each."""
+"""The records of a trace, in the order of admission, and the run of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T", bound="Records")
 
 
 class RecordedRuns:
-    """The runs of a trace that were several instructions. A run that is said twice counts as said last."""
+    """The runs of a trace that consist of several instructions. If a run is given twice, the last one counts."""
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
         self._sessions: dict[int, dict[int, RunRecord]] = {}
@@ -31,7 +31,7 @@ class RecordedRuns:
         return sum(map(len, self._firsts.values()))
 
     def of(self, record: Record) -> RunRecord | None:
-        """The run of an instruction, if it is one of these."""
+        """The run to which an instruction belongs; None if it is none of these."""
         firsts = self._firsts.get(record.session)
         place = bisect_right(firsts, record.id) if firsts else 0
         if not firsts or not place:
@@ -41,21 +41,21 @@ class RecordedRuns:
 
 
 class Memory(NamedTuple):
-    """The memory in use when a trace was taken: bytes by device, and the largest copies with some. Empty if unknown."""
+    """The memory in use when a trace was taken: bytes by device, and the largest copies. Empty if unknown."""
 
     used: Mapping[str, int] = MappingProxyType({})
     holdings: tuple[Holding, ...] = ()
 
 
 class Records:
-    """Records sorted by admission, as the tools know a trace.
+    """The records of a trace in the order of admission, with what is known about the trace as a whole.
 
-    `dropped`: the number of records that were lost, before the oldest one or in gaps. `before`: the number of
-    instructions that are left out and not lost: they had finished before the recording began, or nobody asked for
-    them. `base_tick`: the end of the last gap; up to there records may be missing in between (0: none is missing after
-    the oldest). `devices`: the names of the machine's devices, by default those in the records. `taken`: the time of
-    recording in the clock of the records, 0 if unknown. `memory`: the memory in use then. `routines`, by number, and
-    `runs`: what is known of them.
+    `dropped`: how many records were lost, before the oldest one or in gaps. `before`: how many instructions were
+    left out on purpose: they had finished before the recording began, or were not asked for. `base_tick`: the end of
+    the last gap, up to which records may be missing (0: none is missing after the oldest). `devices`: the names of
+    the machine's devices, by default those in the records. `taken`: when the trace was taken, in the clock of the
+    records, 0 if unknown. `memory`: the memory in use at that time. `routines`: by number. `runs`: those of several
+    instructions.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Records:
 
     @property
     def until(self) -> int:
-        """The time of recording, or the latest time in the records if that is unknown. Linear in records."""
+        """When the trace was taken; if that is unknown, the latest time in the records. Linear in records."""
         return max((max(times(record)) for record in self.records), default=0) if not self.taken else self.taken
 
     def only(self, records: Iterable[Record]) -> Self:
         """Return the trace with some of its records.
 
-        The others are not lost: they count as `before`, and up to the end of the last one of them no edge counts as
+        The others do not count as lost, but as `before`; up to the end of the last one of them, no edge counts as
         missing.
 
         :param records: The records to keep.
@@ -120,10 +120,10 @@ class Records:
         return self._by_id.get(instruction)
 
     def run_of(self, record: Record) -> RunRecord | None:
-        """Return the run that an instruction belongs to.
+        """Return the run to which an instruction belongs.
 
         :param record: The record of the instruction.
-        :returns: The run; None if the instruction belongs to none.
+        :returns: The run; None if the instruction does not belong to a run.
         """
         if record.part is not None:
             found = self.runs.of(record)
@@ -131,11 +131,11 @@ class Records:
         return self.runs.of(record)
 
     def run_title(self, record: Record) -> str:
-        """Return the title of the run that an instruction belongs to, as in ``train_step #24``.
+        """Return the title of the run to which an instruction belongs, such as ``train_step #24``.
 
         :param record: The record of the instruction.
-        :returns: The name of the routine, the first instruction of the run, and which segment it is, of a run that has
-            several. Empty if the instruction belongs to no run, or is the run itself.
+        :returns: The name of the routine, the first instruction of the run and, if the run has several segments, the
+            number of the segment. Empty if the instruction does not belong to a run, or is a whole run.
         """
         run = self.run_of(record)
         if run is None or run.first == run.last:
@@ -143,16 +143,16 @@ class Records:
         return ", ".join(filter(None, (self.run_name(run), self.segment_title(record))))
 
     def run_name(self, run: RunRecord) -> str:
-        """Return the name of a run, as in ``train_step #24``.
+        """Return the name of a run, such as ``train_step #24``.
 
         :param run: The run.
-        :returns: The name of its routine, and its first instruction.
+        :returns: The name of its routine, and the id of its first instruction.
         """
         routine = self.routines.get(run.routine)
         return f"{'a run' if routine is None else routine.name or routine.digest[:12]} #{run.first}"
 
     def segment_title(self, record: Record) -> str:
-        """Return which segment of its run an instruction is, as in ``segment 2 of 3``.
+        """Return which segment of its run an instruction is, such as ``segment 2 of 3``.
 
         :param record: The record of the instruction.
         :returns: The title; empty unless the instruction is one of several segments.
@@ -183,7 +183,7 @@ class Records:
 
 
 def with_records(trace: T, records: Iterable[Record]) -> T:
-    """The trace with these records in the place of its own."""
+    """A copy of the trace with other records."""
     return type(trace)(
         records,
         devices=trace.devices,

@@ -1,8 +1,8 @@
-"""The names of spans that are opened in loops: `step 14/forward` and `step 15/forward` are `step */forward`.
+"""Names for the spans of loops: `step 14/forward` and `step 15/forward` are both named `step */forward`.
 
-Spans have one name if their paths differ only in numbers at the ends of words. If all of them have the same number, the
-name keeps the number, so that a span that is opened once has the name that the program gave it. In `conv2d` the number
-is a part of the word.
+Spans share a name if their paths differ only in numbers at the ends of words. A number that is the same in all of
+them stays, so a span that is opened once keeps the name that the program gave it. In `conv2d` the number is not at
+the end of the word, so it stays, too.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Final, TypeAlias
 
-Path: TypeAlias = tuple[str, ...]  # names, the outermost first
+Path: TypeAlias = tuple[str, ...]  # the names of nested spans, the outermost first
 ANY: Final = "*"
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)*(?![^\W_])")
 
 
 def paths_of(span: Path) -> list[Path]:
-    """The paths of all spans that something was issued in."""
+    """The paths of a span and of all spans around it."""
     return [span[: depth + 1] for depth in range(len(span))]
 
 
 def names_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """A name for each path, the same for all of one form."""
+    """The name of each path. Paths of the same form share a name."""
     every = dict.fromkeys(paths)
     shown: dict[Path, list[str]] = {}
     for path in every:
@@ -38,13 +38,15 @@ def names_of(paths: Iterable[Path]) -> dict[Path, str]:
 
 @lru_cache(1 << 14)
 def form_of(path: Path) -> Path:
-    """The path without its numbers."""
+    """The form of a path: its names with `ANY` in place of numbers."""
     return tuple([_NUMBER.sub(ANY, name) for name in path])
 
 
 @lru_cache(1 << 12)
 def matches(path: Path, wanted: str) -> bool:
-    """Is one of these spans of that name, or a part of their path of that form? `ANY` stands for any text but "/", so
-    that the name of a loop's spans finds them all."""
+    """Whether a part of the path, of one or more names, matches `wanted`.
+
+    `ANY` stands for any text without "/", so the name of a loop's spans matches all of them.
+    """
     form = re.compile("[^/]*".join(map(re.escape, wanted.split(ANY))))
     return any(form.fullmatch("/".join(path[begin:end])) for begin, end in combinations(range(len(path) + 1), 2))

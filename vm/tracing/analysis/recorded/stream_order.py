@@ -1,8 +1,8 @@
-"""The order of instructions on a stream, which no edge records, and when each released the next one.
+"""The order of instructions on a stream, which edges do not record, and when each released the next one.
 
 A stream runs one instruction at a time, in order, so each instruction waits for the one before it, even if they have no
-operands in common. The order is derived from the start times. The driving thread counts as one stream for all devices:
-their "control" streams share its time.
+operands in common. The order is derived from the start times. The "control" streams of all devices count as one
+stream, since one thread, the driving thread, does their work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .records import Records
 
 
 class StreamOrder:
-    """The order on every stream of a trace; made once, then asked per instruction."""
+    """The order on every stream of a trace, computed once."""
 
     def __init__(self, trace: Records) -> None:
         self.until = trace.until
@@ -28,26 +28,25 @@ class StreamOrder:
             self._places |= {record.id: place for place, record in enumerate(records)}
 
     def streams(self) -> list[list[Record]]:
-        """The started instructions of each stream, in their order."""
+        """The started instructions of each stream, in order."""
         return list(self._streams.values())
 
     def ended(self, record: Record) -> int:
-        """The time at which `record` released its successors, or the time of the trace if it has not."""
+        """When an instruction released its successors; the time of the trace if it has not done so."""
         return self._ends.get(record.id, self.until)
 
     def before(self, record: Record) -> Record | None:
-        """The last instruction started before `record` on its stream; the last of all if `record` has not started."""
+        """The instruction that started last before `record` on its stream; if `record` is dispatched but has not
+        started, the last one that did."""
         records = self._streams.get(_stream(record), ())
         if record.started:
-            place = self._places.get(record.id, 0)  # a step inside of a run has none
+            place = self._places.get(record.id, 0)  # a step inside a run has no place
             return records[place - 1] if place else None
         return records[-1] if records and record.status == "DISPATCHED" else None
 
     def ahead(self, record: Record) -> Record | None:
-        """The instruction ahead of `record` on its stream, if that one ended only after `record` was ready.
-
-        An instruction that had ended by then delayed no other.
-        """
+        """The instruction ahead of `record` on its stream, if it delayed `record` by ending after `record` was
+        ready."""
         before = self.before(record)
         if before is None or self.ended(before) <= (record.ready or record.received):
             return None
@@ -60,7 +59,7 @@ def is_live(record: Record) -> bool:
 
 
 def _ends(trace: Records, until: int) -> dict[int, int]:
-    """The times at which instructions released their successors; for a skipped one, the end of its last source."""
+    """When each instruction released its successors; a skipped one did so at the end of its last source."""
     ends: dict[int, int] = {}
     for record in trace.records:
         if record.finished:
@@ -74,7 +73,7 @@ def _ends(trace: Records, until: int) -> dict[int, int]:
 
 
 def _stream(record: Record) -> tuple[str, str]:
-    """The stream, by device and name. The control streams of one machine are one."""
+    """The key of a record's stream: device and name. The control streams of one machine have the same key."""
     if record.stream.endswith("/control"):
         return node_of(record.device), "control"
     return record.device, record.stream

@@ -1,4 +1,4 @@
-"""Formatting of instructions and times for people, the same in pictures, trees and tables."""
+"""Formats instructions and times for people, in the same way for pictures, trees and tables."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from ...flat import COMPILING
 from ...record import Record
 from .derived import of
 
-# Ids of the steps inside of runs are above; in JavaScript, too, they are whole numbers.
+# Steps inside runs have ids from here on. JavaScript, too, represents them exactly.
 _INNER = 1 << 52
 _STEPS = 1 << 15
 
 
 def inner_id(run: int, step: int) -> int:
-    """The id of a step inside of a run."""
+    """The id of a step inside a run."""
     return _INNER + run * _STEPS + step
 
 
 def id_text(id_: int) -> str:
-    """`33`, or `33/4` for step 4 of the run #33."""
+    """An id as text: `33`, or `33/4` for step 4 of the run #33."""
     return str(id_) if id_ < _INNER else "{}/{}".format(*divmod(id_ - _INNER, _STEPS))
 
 
 def label(record: Record, until: int = 0) -> list[str]:
-    """Two or three lines: `#id op`, what it is of, then the place, the run time, and the status unless it is DONE."""
+    """Two or three lines:
+
+    `#id op`; metas and attributes; then the stream, the run time, and the status if it is not DONE.
+    """
     ran = duration(record.finished - record.started) if record.started and record.finished else ""
     metas = of(record)
     return [
@@ -39,12 +42,13 @@ def is_running(record: Record) -> bool:
 
 
 def status(record: Record) -> str:
-    """The status for people. The engine has no status RUNNING: streams start dispatched instructions on their own."""
+    """The status for people. The engine has no status RUNNING, since streams start instructions without telling it."""
     return "RUNNING" if is_running(record) else record.status
 
 
 def remark(record: Record, until: int) -> str:
-    """The status unless it is DONE; for a running instruction also its run time up to `until`; whether it compiles."""
+    """The status if it is not DONE, for a running instruction with its run time up to `until`; and whether it
+    compiled."""
     text = "" if record.status == "DONE" else status(record)
     if is_running(record) and until > record.started:
         text = f"RUNNING for {duration(until - record.started)}"
@@ -52,43 +56,46 @@ def remark(record: Record, until: int) -> str:
 
 
 def compiles(record: Record) -> bool:
-    """Did its kernels run there for the first time, so that they were compiled, or loaded?"""
+    """Whether the instruction's kernels ran on their device for the first time, so that they were compiled or
+    loaded."""
     return COMPILING in record.held
 
 
 def name(record: Record) -> str:
-    """`#id op`, with the opcode if the instruction is no op."""
+    """`#id op`, or `#id opcode` if the instruction is not an op."""
     return f"#{id_text(record.id)} {record.op or record.opcode}"
 
 
 def kind_of(record: Record) -> str:
-    """What sums are by: the op, or the opcode; for all members of a collective, and for all such collectives, what that
-    is: `all_reduce 64 MiB ring of 4`."""
+    """The name under which sums count an instruction: its op, or its opcode.
+
+    All instructions of a collective, and of all equal collectives, have one name: `all_reduce 64 MiB ring of 4`.
+    """
     if traits_of(record.opcode).category == "collective":
         return record.op.partition(" #")[0]
     return record.op or record.opcode
 
 
 def title(record: Record) -> str:
-    """`#id op` and what it is of: `#3 matmul (128, 64) x (64, 256) float32`."""
+    """`#id op` with metas and attributes: `#3 matmul (128, 64) x (64, 256) float32`."""
     return f"{name(record)} {of(record)}".rstrip()
 
 
 def place(record: Record) -> str:
-    """`device/stream`, or the device alone before dispatch."""
+    """`device/stream`; before dispatch, only the device."""
     stream = stream_name(record.device, record.stream)
     return f"{record.device}/{stream}" if stream else record.device
 
 
 def stream_name(device: str, stream: str) -> str:
-    """A stream's name within its device: streams name themselves "cpu:0/compute0"."""
+    """A stream's name without its device: "compute0" for "cpu:0/compute0"."""
     return stream.removeprefix(f"{device}/")
 
 
 def duration(ns: int) -> str:
-    """Nanoseconds for people: three digits and a unit."""
+    """A time in nanoseconds as text, with three digits and a unit."""
     for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
-        if ns >= size * 0.9995:  # below, three digits are 999 of the smaller unit
+        if ns >= size * 0.9995:  # less is rounded to at most 999 of the smaller unit
             return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{round(ns / size)} {unit}"
     return f"{ns} ns"
 
@@ -99,12 +106,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def edge_name(reason: str, copy: int) -> str:
-    """`RAW of copy 7`; a barrier is about no copy."""
+    """`RAW of copy 7`, or only the reason, for a barrier, which is not about a copy."""
     return f"{reason} of copy {copy}" if copy else reason
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that neither a terminal nor a parser obeys a file name."""
+    """The text without control characters, so that a terminal or a parser does not act on a file name."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

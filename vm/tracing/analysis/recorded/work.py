@@ -1,4 +1,4 @@
-"""The times in which devices computed, according to a trace, and the share of transfers that overlapped with these."""
+"""The times in which devices computed, and how much of a transfer overlapped with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...record import Record
 
 Hidden: TypeAlias = Callable[
     [Record], int
-]  # of a record that moves bytes, the nanoseconds in which its device computed
+]  # from a record that moves bytes to the nanoseconds in which its device computed
 MOVING: Final = frozenset({"transfer", "collective", "link"})
 
 
@@ -22,12 +22,12 @@ def moves(record: Record) -> bool:
 
 
 def nothing(_record: Record) -> int:
-    """Zero, for sums without this figure."""
+    """Zero, for sums in which nothing counts as hidden."""
     return 0
 
 
 class DeviceWork:
-    """The times in which each device computed, in order, none of which touch."""
+    """The times in which each device computed: in order, and merged where they touch."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         found = defaultdict(list)
@@ -37,7 +37,7 @@ class DeviceWork:
         self._times = {device: merged(times) for device, times in found.items()}
 
     def hides(self, record: Record) -> int:
-        """The nanoseconds of a record in which its device computed."""
+        """For how many nanoseconds of a record its device computed."""
         times = self._times.get(record.device, [])
         total, place = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)
         for number in range(place, len(times)):
@@ -49,7 +49,7 @@ class DeviceWork:
 
 
 def merged(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of times, as times that do not touch."""
+    """The union of intervals, as intervals that do not touch, in order."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(times):
         if found and begin <= found[-1][1]:

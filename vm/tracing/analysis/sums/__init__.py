@@ -1,7 +1,7 @@
-"""Sums over a trace, and its course in time.
+"""Statistics of a trace, memory over time, the timeline.
 
 - `stats`: sums by op, line, span, session and stream
-- `diff`: two traces compared; `sites`: the matching lines of two traces
-- `memory`: memory over time; `memory_picture`: its picture
-- `timeline`: Chrome's trace format
+- `diff`: compares two traces; `sites`: finds the matching lines of two traces
+- `memory`: memory over time; `memory_picture`: draws it
+- `timeline`: writes Chrome's trace format
 """

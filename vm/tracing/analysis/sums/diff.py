@@ -1,4 +1,4 @@
-"""Two traces compared, per op and line: slower ones, more frequent ones, new ones and missing ones."""
+"""Compares two traces, per op and line: what is slower, more frequent, new, or gone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .sites import Ops, matched
 from .stats import StatsRow, row
 
 Key: TypeAlias = tuple[str, str]  # op and location
-_LINE: Final = re.compile(r"(?<=:)\d+$")  # of what a session found to repeat: "run auto:train.py:31"
+_LINE: Final = re.compile(r"(?<=:)\d+$")  # at the end of the name of an automatic routine: "run auto:train.py:31"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One op at one line in two traces; a row is empty where the trace has none of it. `location`: the line in the
-    second trace, `was`: in the first."""
+    """One op at one line in two traces. `before`, `after`: its row in each; empty if the trace does not have it.
+    `location`: the line in the second trace; `was`: the line in the first."""
 
     op: str
     location: str
@@ -31,29 +31,33 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """Whether the traces have it: "new", "gone", or "both"."""
+        """Which traces have the op: "new" (only the second), "gone" (only the first) or "both"."""
         return "new" if not self.before.count else "gone" if not self.after.count else "both"
 
     @property
     def slower(self) -> float:
-        """The additional time of all calls because each takes longer, in nanoseconds; 0 if a trace has none of them."""
+        """By how many nanoseconds all calls together took longer because each took longer; 0 if a trace has no such
+        calls."""
         before, after = self.before, self.after
         return (after.mean - before.mean) * after.count if before.count and after.count else 0.0
 
     @property
     def more(self) -> float:
-        """The additional time because there are more calls. Together with `slower` this is the whole difference."""
+        """How many more nanoseconds were spent because there were more calls.
+
+        `slower` and `more` add up to the difference.
+        """
         return self.after.total - self.before.total - self.slower if self.before.count != self.after.count else 0.0
 
     @property
     def moved(self) -> int:
-        """The additional bytes that were moved."""
+        """How many more bytes were moved."""
         return self.after.moved - self.before.moved
 
 
 def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, str] | None = None) -> list[Change]:
-    """The changes from one trace to another, per op and line; the largest slowdown first. `lines`: by line of the
-    first one, the same line of the second (`same_lines`), by default according to these records."""
+    """The changes from one trace to another, per op and line; the largest slowdown first. `lines`: from a line of the
+    first trace to the same line of the second, as `same_lines` returns; by default derived from these records."""
     old, new = (by_op_and_line(records) for records in (before, after))
     lines = same_lines(before, after) if lines is None else lines
     pairs = {key: (key[0], lines[key[1]]) for key in old if key[1] in lines and (key[0], lines[key[1]]) in new}
@@ -67,12 +71,12 @@ def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, 
 
 
 def same_lines(before: Iterable[Record], after: Iterable[Record]) -> dict[str, str]:
-    """By line of the first trace, the same line of the second."""
+    """From a line of the first trace to the same line of the second."""
     return dict(matched(ops_of(before), ops_of(after)))
 
 
 def ops_of(records: Iterable[Record]) -> Ops:
-    """The ops of each line, releases left out."""
+    """The ops of each line, without releases."""
     found: dict[str, set[str]] = defaultdict(set)
     for op, location in map(key_of, filter(is_shown, records)):
         found[location].add(op)
@@ -80,17 +84,17 @@ def ops_of(records: Iterable[Record]) -> Ops:
 
 
 def is_shown(record: Record) -> bool:
-    """Whether the instruction is shown: any but a release."""
+    """Whether the instruction is shown. Releases are not."""
     return traits_of(record.opcode).category != "release"
 
 
 def key_of(record: Record) -> Key:
-    """The key of an instruction's sums."""
+    """The op and line under which an instruction is counted."""
     return _LINE.sub("*", kind_of(record)), record.location
 
 
 def by_op_and_line(records: Iterable[Record]) -> dict[Key, StatsRow]:
-    """The sums, releases left out."""
+    """The sums per op and line, without releases."""
     groups: dict[Key, list[Record]] = defaultdict(list)
     for record in filter(is_shown, records):
         groups[key_of(record)].append(record)

@@ -1,11 +1,12 @@
-"""Memory over time: the copies in each device's memory, with their authors and lifetimes, and the peak.
+"""Memory over time: the bytes in use on each device, the copies there with their makers and lifetimes, and the peak.
 
-A record has the exact number of bytes that its device used once the instruction had memory for its results. The usage
-between two such records is derived, and so are the copies. A copy occupies memory from the time when the instruction
-that first wrote it got memory for it, until the end of the last instruction that mentions it, its release included, or
-until a result took its memory over. A copy that had memory when the trace was taken lives to the end, and from the
-beginning if the trace does not contain its writer. Bytes without a known copy count as "other": for example, a replica
-from its last use until it was dropped to make room. Names are those of the tensors when the trace was taken.
+A record has the exact number of bytes in use on its device once the instruction had memory for its results. The
+bytes between two such records are derived, and so are the lifetimes of copies. A copy occupies memory from the time
+when the instruction that first wrote it received memory for it. It does so until the end of the last instruction
+that mentions it, which may be its release, or until a result takes over its memory. A copy that had memory when the
+trace was taken lives to the end, and from the beginning if the trace does not contain its writer. Bytes without a
+known copy count as "other": for example, a replica between its last use and the moment when it was dropped. Names
+are those when the trace was taken.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OTHER = "other"
 
 
 class Stay(NamedTuple):
-    """A copy in memory, from `begin` to `end` in nanoseconds."""
+    """A copy that was in memory from `begin` to `end`, in nanoseconds."""
 
     copy: int
     device: str
@@ -45,7 +46,7 @@ class Stay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PeakHolder:
-    """The copies of one holder at the peak: how many, and their bytes."""
+    """How many copies one holder had at the peak, and their bytes."""
 
     key: str
     count: int
@@ -54,8 +55,11 @@ class PeakHolder:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """One device. `curve`: (nanoseconds, bytes in use), in the order of time. `peak` and `at`: its highest point.
-    `standing`: the copies that stood in memory then, the largest first; `other`: the bytes that they do not explain."""
+    """The memory of one device.
+
+    `curve`: (nanoseconds, bytes in use), in the order of time. `peak`: the most bytes, at the time `at`. `standing`:
+    the copies in memory at that time, the largest first; `other`: bytes that they do not explain.
+    """
 
     device: str
     curve: list[tuple[int, int]]
@@ -65,7 +69,7 @@ class DeviceMemory:
     other: int = 0
 
     def holders(self, by: Callable[[Stay], str]) -> list[PeakHolder]:
-        """The standing copies by holder, the largest first."""
+        """The copies at the peak by holder, the largest first."""
         groups: dict[str, list[int]] = defaultdict(list)
         for stay in self.standing:
             groups[by(stay)].append(stay.nbytes)
@@ -75,7 +79,7 @@ class DeviceMemory:
         return sorted(found, key=lambda holder: (-holder.nbytes, holder.key))
 
 
-# How a standing copy is named, by the word on the command line; by span see `holder_of`.
+# The holder of a copy, for each word of `--by` on the command line; for "span" see `holder_of`.
 HOLDERS: dict[str, Callable[[Stay], str]] = {
     "op": lambda stay: stay.op or "unknown",
     "location": lambda stay: stay.location or "unknown",
@@ -85,7 +89,7 @@ HOLDERS: dict[str, Callable[[Stay], str]] = {
 
 
 def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
-    """The name of a copy at the peak. Spans of a loop have one name."""
+    """The function from a copy to its holder. Spans of a loop count as one holder."""
     if by != "span":
         return HOLDERS[by]
     names = names_of(stay.span for stay in device.standing)
@@ -93,7 +97,10 @@ def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
 
 
 def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
-    """Every device with memory in use at some time, by name. With a filter, only of copies that its records made."""
+    """Every device that had memory in use, by name.
+
+    With a filter, only the copies that the chosen records made count.
+    """
     stays = without_bequests(trace, list(stays_of(trace)))
     if chosen:
         copies = copies_of(trace, chosen, stays)
@@ -108,19 +115,19 @@ def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
 
 
 def extent(devices: Iterable[DeviceMemory]) -> tuple[int, int]:
-    """From the first point of all curves to the last one: the time axis of all devices."""
+    """The first and the last time in all curves, for a common time axis."""
     times = [point[0] for device in devices for point in device.curve]
     return min(times, default=0), max(times, default=0)
 
 
 def by_device(trace: Records, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
-    """Each device with the copies in its memory."""
+    """Each device with the copies that were in its memory."""
     for device in trace.devices:
         yield device, [stay for stay in stays if stay.device == device]
 
 
 def copies_of(trace: Records, chosen: Filter, stays: Iterable[Stay]) -> set[int]:
-    """The copies that the filter's records made; of those whose records the trace lacks, by what is known of them."""
+    """The copies that the chosen records made. If the trace lacks the record, what is known of the copy decides."""
     known = {stay.copy for record in trace.records for stay in made(record)}
     told = {
         one.copy for one in stays if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
@@ -129,7 +136,7 @@ def copies_of(trace: Records, chosen: Filter, stays: Iterable[Stay]) -> set[int]
 
 
 def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> DeviceMemory:
-    """A device with that curve, and what stood in its memory at the peak."""
+    """The memory of a device with this curve, and the copies at the curve's peak."""
     at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
     standing = [stay for stay in stays if stay.begin <= at <= stay.end]
     standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))
@@ -138,7 +145,8 @@ def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> D
 
 
 class MemorySample(NamedTuple):
-    """A measurement: nanoseconds, bytes in use, and how many of them the instruction had just got for its results."""
+    """A measurement: the time, the bytes in use, and how many of them the instruction had just received for its
+    results."""
 
     time: int
     used: int
@@ -146,8 +154,8 @@ class MemorySample(NamedTuple):
 
 
 def in_use(trace: Records, device: str, stays: Sequence[Stay]) -> list[tuple[int, int]]:
-    """The bytes in use: exact where records measured them, and in between with what copies add and take that begin or
-    end there. Empty if nothing was measured."""
+    """The bytes in use: exact where records measured them; in between, copies that begin or end there are added or
+    subtracted. Empty if nothing was measured."""
     samples = list(samples_of(trace, device, stays))
     changes = deque(changes_of(stays))
     curve: list[tuple[int, int]] = []
@@ -167,7 +175,7 @@ def in_use(trace: Records, device: str, stays: Sequence[Stay]) -> list[tuple[int
 def worked_out(
     sample: MemorySample, after: MemorySample, changes: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """The bytes in use from one sample to the next, never less than the next one must have found."""
+    """The bytes in use between two samples, never less than the second one found before its own results."""
     used, least = sample.used, after.used - after.got
     for time, change in changes:
         used = max(used + change, least)
@@ -175,7 +183,7 @@ def worked_out(
 
 
 def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[MemorySample]:
-    """The measurements of records, by time, and the bytes in use when the trace was taken."""
+    """The measurements of records in the order of time, then the bytes in use when the trace was taken."""
     got: dict[int, int] = defaultdict(int)
     for stay in stays:
         got[stay.begin] += stay.nbytes
@@ -187,18 +195,18 @@ def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[M
 
 
 def measured(trace: Records, device: str) -> list[tuple[int, Record]]:
-    """The records that measured the memory in use, and when, by time."""
+    """The records that measured the memory in use, with the times, in the order of time."""
     points = ((got_memory(r), r) for r in trace.records if r.device == device and r.used and r.finished)
     return sorted(points, key=lambda point: (point[0], point[1].used))
 
 
 def changes_of(stays: Iterable[Stay]) -> list[tuple[int, int]]:
-    """(nanoseconds, bytes more) of each copy's begin and end, by time."""
+    """(time, additional bytes) of the begin and the end of each copy, in the order of time."""
     return sorted([(stay.begin, stay.nbytes) for stay in stays] + [(stay.end + 1, -stay.nbytes) for stay in stays])
 
 
 def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
-    """The bytes in use of a recording that does not tell them: the sum over the copies."""
+    """The bytes in use if records did not measure them: the sum over the copies."""
     curve: list[tuple[int, int]] = []
     total = 0
     for time, changes in groupby(changes_of(stays), key=itemgetter(0)):
@@ -208,7 +216,7 @@ def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
 
 
 def stays_of(trace: Records) -> Iterator[Stay]:
-    """The copies that stood in memory while the trace lasted."""
+    """The copies that were in memory during the trace, with their lifetimes."""
     begun: dict[int, Stay] = {}
     ended: dict[int, int] = {}
     for record in trace.records:
@@ -227,10 +235,10 @@ def stays_of(trace: Records) -> Iterator[Stay]:
 
 
 def without_bequests(trace: Records, stays: list[Stay]) -> list[Stay]:
-    """The copies, where operands end right before the results that took over their memory.
+    """The copies; an operand whose memory a result took over ends just before that result.
 
-    A record does not say so. But if less was in use than the copies explain, then the operands that end with the
-    record, and are as large as one of its results, have handed their memory on.
+    Records do not say that memory was taken over. But if less memory was in use than the copies add up to, operands
+    that end with a record and are as large as one of its results have passed their memory on.
     """
     ends = {stay.copy: stay for stay in stays}
     for device in trace.devices:
@@ -241,12 +249,12 @@ def without_bequests(trace: Records, stays: list[Stay]) -> list[Stay]:
             for stay in list(bequests(record, ends, explained - record.used)):
                 ends[stay.copy] = stay._replace(end=time - 1)
                 explained -= stay.nbytes
-                heappush(changes, (stay.end + 1, stay.nbytes))  # where it is taken off once more
+                heappush(changes, (stay.end + 1, stay.nbytes))  # cancels the change at its former end
     return [ends[stay.copy] for stay in stays]
 
 
 def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[Stay]:
-    """The operands that have handed their memory to a result, of so many bytes at the most."""
+    """The operands that have passed their memory on to a result, together at most `excess` bytes."""
     results = [stay.nbytes for stay in made(record)]
     for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == OperandKind.CONST):
         stay = ends.get(copy)
@@ -257,7 +265,7 @@ def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[
 
 
 def found(record: Record) -> Iterator[Stay]:
-    """The copies that the record reads: one that the trace has not mentioned before stood from the beginning."""
+    """The copies that a record reads, as if they had existed from the beginning: their writers may be missing."""
     tensors = [meta for meta in record.inputs if meta.shape is not None]
     read = [copy for copy, kind, _ in record.operands if kind == OperandKind.CONST]
     for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
@@ -265,7 +273,7 @@ def found(record: Record) -> Iterator[Stay]:
 
 
 def made(record: Record) -> Iterator[Stay]:
-    """The copies that the record wrote, if it is one that makes copies and has run."""
+    """The copies that a record wrote, if it has run."""
     traits = traits_of(record.opcode)
     if not record.started or not record.outputs or traits.category == "release":
         return
@@ -278,8 +286,8 @@ def made(record: Record) -> Iterator[Stay]:
 
 
 def got_memory(record: Record) -> int:
-    """When the results got their memory: at dispatch to a stream, on the driving thread right before the kernel, and
-    after the kernel where data decide their size."""
+    """When the results received memory: at dispatch to a stream; on the driving thread just before the kernel; and
+    after the kernel if their size depends on data."""
     if any(kind == OperandKind.MUT2 for _, kind, _ in record.operands):
         return record.finished
     return record.started if record.stream.endswith("/control") else record.dispatched

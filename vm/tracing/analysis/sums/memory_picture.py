@@ -1,4 +1,4 @@
-"""Memory over time as an SVG: a panel per device, its bytes in use as an area, the peak marked, on one time axis."""
+"""Draws memory over time as an SVG: a panel per device with its bytes in use and the peak, on a common time axis."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..recorded.text import duration, printable
 from .memory import HOLDERS, DeviceMemory, extent
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 160, 90, 34
-_LINE = 16  # of text
-_NAMED = 3  # holders named at the peak, a line each
+_LINE = 16  # height of a line of text
+_NAMED = 3  # holders that are named at the peak, on one line each
 _PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
 _POINTS = 2_000  # more than a picture has columns
-_LETTERS = 110  # of such a line
+_LETTERS = 110  # the longest line about a holder
 _TICKS = 4  # parts of the time axis
 
 
 def to_svg(devices: Sequence[DeviceMemory]) -> str:
-    """The picture. Without devices, one that says so."""
+    """The picture; without devices, a picture that says so."""
     height = max(1, len(devices)) * _PANEL
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
@@ -77,7 +77,7 @@ def _ticks(top: int, width: int, length: int) -> Iterator[str]:
 
 
 def _size(nbytes: int) -> str:
-    """Bytes in the unit that leaves few digits."""
+    """A number of bytes as text, with three digits."""
     amount, units = float(nbytes), ["TiB", "GiB", "MiB", "KiB", "B"]
     while amount >= 999.5 and len(units) > 1:
         amount /= 1024
@@ -90,7 +90,8 @@ def _text(text: str) -> str:
 
 
 def _thinned(curve: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Some `_POINTS` points: of each piece the highest, and the last, whose amount lasts until the next piece."""
+    """A curve of some `_POINTS` points: the highest point of each piece, and its last one, which holds until the
+    next piece."""
     if len(curve) <= _POINTS:
         return curve
     step = -(-len(curve) // _POINTS)

@@ -1,13 +1,13 @@
-"""The matching lines of two traces, although the program was edited in between.
+"""Finds the matching lines of two traces, even if the program was edited in between.
 
-A trace does not contain the program's text, so a line is identified by its function, by its place among the lines of
-that function, and by the ops that it issues. Lines of a function that issue the same ops in the same order match
-(`difflib` aligns the two functions, with a line's set of ops as its text). Where the two differ, lines with a common op
-match, in their order. So an inserted, deleted or changed line does not affect the others. The lines of a function that
-was renamed, or moved to another file, do not match.
+A trace does not contain the program's text, so a line is identified by its function, by its position among the lines
+of that function, and by the ops that it issues. `difflib` aligns the lines of the two versions of a function, with
+the set of ops in place of the line's text. Where the two differ, lines with a common op match, in order. So an
+inserted, deleted or changed line does not affect the others. The lines of a function that was renamed, or moved to
+another file, do not match.
 
-A file is identified by its name without folders, so that checkouts can be compared; a cell of a notebook, which gets a
-new number at each run, counts as any cell.
+A file is identified by its name without folders, so that two checkouts can be compared. The numbers of a notebook's
+cells are ignored, since they change with each run.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def _function(frame: str) -> str:
 
 
 def place_of(location: str) -> tuple[tuple[int, ...], str]:
-    """The place of a location among those of its function: its lines, or those of a notebook by cell."""
+    """The key by which the locations of a function are sorted: the numbers of lines and cells."""
     found = (_FRAME.fullmatch(frame) for frame in location.split(_FRAMES))
     return tuple([int(n) for one in found if one for n in (*_CELL.findall(one["file"]), one["line"])]), location
 
 
 def matched(before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
-    """The pairs of locations that are the same line."""
+    """The pairs of locations, one of each trace, that are the same line."""
     functions = by_function(after)
     for function, old in by_function(before).items():
         yield from aligned(old, functions.get(function, []), before, after)
@@ -59,7 +59,7 @@ def by_function(locations: Iterable[str]) -> dict[str, list[str]]:
 
 
 def aligned(old: Sequence[str], new: Sequence[str], before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
-    """The pairs of lines of one function."""
+    """The matching pairs of lines of one function."""
     matcher = SequenceMatcher(None, [before[line] for line in old], [after[line] for line in new], autojunk=False)
     for _, start, end, new_start, new_end in matcher.get_opcodes():
         if end - start == new_end - new_start:
@@ -69,7 +69,7 @@ def aligned(old: Sequence[str], new: Sequence[str], before: Ops, after: Ops) -> 
 
 
 def _alike(old: Sequence[str], new: Sequence[str], before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
-    """Lines with an op in common, in their order."""
+    """Pairs of lines that have an op in common, in order."""
     rest = iter(new)
     for line in old:
         for other in rest:

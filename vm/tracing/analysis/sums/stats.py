@@ -1,14 +1,17 @@
-"""Sums over a trace: counts and times per op, line, span, session and stream, and the reasons why streams waited.
+"""Sums over a trace: counts and times per op, line, span, session and stream, and why streams were idle.
 
-A stream loses time between two instructions. The next instruction on the stream determines the reason of such a gap:
+A stream loses time between two instructions. The later one determines the cause of such a gap:
 
-    wire        it had not been received: the program had not issued it, or it was on its way
-    RAW, ...    it waited for the source of an edge; the reason of the edge whose source ended last
-    memory      it was ready, and its device had no memory for its results
-    fairness    it was ready, and its session had no room on the stream
-    compiling   no gap: the instruction before ran kernels for the first time, which were compiled meanwhile
-    scheduler   it was ready and waited for the scheduler's pass, or for the stream's thread to take it
-    idle        after the last instruction, until the trace was taken
+    wire        it had not been received: the program had not issued it, or its message was under way
+    RAW, ...    it waited for the source of an edge; the reason is that of the edge whose source ended last
+    memory      it was ready, but its device had no memory for its results
+    fairness    it was ready, but its session had used up its share of the stream
+    scheduler   it was ready, but waited for the scheduler's pass, or for the stream's thread
+
+Two causes are not about such a gap:
+
+    compiling   the time of an instruction whose kernels ran for the first time, and were compiled
+    idle        the time from the last instruction until the trace was taken
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "sc
 
 @dataclass(slots=True)
 class StatsRow:
-    """The records with one key. Times in nanoseconds, sizes in bytes.
+    """The sums of the records with one key. Times in nanoseconds, sizes in bytes.
 
-    `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 ran no longer. `moving`: the
-    time of transfers and of collectives, `hidden`: that in which the same device computed. `touched`: operands and
-    results; `moved`: by transfers and accesses. `timed`, `rated`: the time of those whose bytes or operations are
-    known. `paths`: of spans that have the key for their name; 0 for other keys.
+    `blocked`: from received to ready; `queued`: from ready to started. `p99`: 99 of 100 records ran no longer.
+    `moving`: the time of transfers and collectives; `hidden`: the part of it in which the same device computed.
+    `touched`: operands and results; `moved`: by transfers and accesses. `timed`, `rated`: the run time of records
+    whose bytes, or operations, are known. `paths`: how many spans have the key as their name; 0 for other keys.
     """
 
     key: str
@@ -60,7 +63,7 @@ class StatsRow:
 
 @dataclass(slots=True)
 class StreamRow:
-    """A stream from its first to its last instruction: nanoseconds at work, and lost by cause (`CAUSES`)."""
+    """A stream: how many nanoseconds it was busy, and how many it lost by each cause (`CAUSES`)."""
 
     stream: str
     count: int = 0
@@ -70,8 +73,11 @@ class StreamRow:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Rows with the longest total first; streams by name. `spans`: by name (`span_names`), `paths`: each by itself.
-    `sessions`: by the session that caused what ran."""
+    """Rows with the longest total first; streams by name.
+
+    `spans`: by name (`span_names`); `paths`: each span separately. `sessions`: by the session that caused the
+    instructions.
+    """
 
     ops: list[StatsRow]
     locations: list[StatsRow]
@@ -82,8 +88,10 @@ class Stats:
 
 
 def stats(trace: Records, records: Sequence[Record]) -> Stats:
-    """The sums over `records`, a part of the trace. What streams lost is a matter of the whole trace. Launches have the
-    times of their device, as far as these are known (`device_times`)."""
+    """The sums over `records`, a part of the trace; the times that streams lost are those of the whole trace.
+
+    Launches count with the estimated times on their device (`device_times`).
+    """
     trace = on_devices(trace)
     records = [trace.find(record.id) or record for record in records]
     hidden = DeviceWork(trace.records).hides
@@ -98,7 +106,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
 
 
 def span_rows(records: Sequence[Record], hidden: Hidden) -> list[StatsRow]:
-    """The records by the name of each span that they were issued in."""
+    """The sums by the names of spans. A record counts for each span in which it was issued."""
     names = names_of(path for record in records for path in paths_of(record.span))
     paths = Counter(names.values())
     found = rows(records, lambda record: dict.fromkeys(names[path] for path in paths_of(record.span)), hidden)
@@ -110,7 +118,7 @@ def span_rows(records: Sequence[Record], hidden: Hidden) -> list[StatsRow]:
 def rows(
     records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Hidden = nothing
 ) -> list[StatsRow]:
-    """The records by key, the longest total first."""
+    """The sums by key, the longest total first. A record may have several keys."""
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         for key in keys(record):
@@ -143,7 +151,7 @@ def row(key: str, records: Sequence[Record], hidden: Hidden = nothing) -> StatsR
 
 
 def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
-    """Each stream's time at work and lost; only streams in `shown`."""
+    """The busy and lost time of each stream in `shown`."""
     order = StreamOrder(trace)
     found: dict[str, StreamRow] = {}
     for records in order.streams():
@@ -154,7 +162,7 @@ def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
 
 
 def stream_row(trace: Records, order: StreamOrder, name: str, records: Sequence[Record]) -> StreamRow:
-    """The gaps of one stream, by cause."""
+    """The busy time of one stream, and its gaps by cause."""
     row = StreamRow(name, len(records))
     end = records[0].started
     for record in records:
@@ -171,7 +179,7 @@ def stream_row(trace: Records, order: StreamOrder, name: str, records: Sequence[
 
 
 def gap(trace: Records, order: StreamOrder, record: Record, begin: int) -> Iterator[tuple[str, int]]:
-    """The causes of the gap in front of a record, which starts at `begin`: each with its nanoseconds."""
+    """The causes of the gap that starts at `begin` and ends with a record: each with its nanoseconds."""
     for cause, until in stages(trace, order, record):
         if until > begin:
             yield cause, until - begin
@@ -179,7 +187,7 @@ def gap(trace: Records, order: StreamOrder, record: Record, begin: int) -> Itera
 
 
 def stages(trace: Records, order: StreamOrder, record: Record) -> Iterator[tuple[str, int]]:
-    """The causes that kept the record from starting, each with its end, in the order of time."""
+    """The causes that kept a record from starting, each with the time at which it ended, in the order of time."""
     yield "wire", min(record.received, record.started)
     edge = last_edge(trace, order, record)
     yield edge, min(record.ready, record.started)
@@ -193,6 +201,6 @@ def stages(trace: Records, order: StreamOrder, record: Record) -> Iterator[tuple
 
 
 def last_edge(trace: Records, order: StreamOrder, record: Record) -> str:
-    """The reason of the edge whose source ended last; "scheduler" without a known one."""
+    """The reason of the edge whose source ended last; "scheduler" if no source is known."""
     ends = [(order.ended(source), edge.reason) for edge in record.edges if (source := trace.find(edge.source))]
     return max(ends)[1] if ends else "scheduler"

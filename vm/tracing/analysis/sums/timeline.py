@@ -1,13 +1,14 @@
-"""A trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
+"""Writes a trace as a timeline in Chrome's Trace Event Format, which Perfetto and chrome://tracing open.
 
-One process per device, one thread per stream, one slice per instruction that ran, a mark for each that did not, arrows
-for edges, counters of the bytes that each stream moved and of each device's memory, and a track per span. In the slice
-of a run that was timed there is a slice for each of its calls. The slice of an instruction that still ran when the
-trace was taken ends at that time, and one that still waited has its mark there. The slice of an op that was launched at
-admission lies where the device ran it, as far as that is known (`device_times`). Times are in microseconds from the
-first event.
+The timeline has one process per device, one thread per stream, one slice per instruction that ran, a mark for each
+that did not, arrows for edges, counters of the bytes that each stream moved and of each device's memory, and a track
+per span. The slice of a timed run contains a slice for each of its calls. The slice of an instruction that was
+running when the trace was taken ends at that time; an instruction that was waiting has its mark there. The slice of
+an op that was launched at admission has the estimated times on the device (`device_times`). Times are in
+microseconds from the first event.
 
-The format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+The format: "Trace Event Format", Google,
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .memory import memory
 
 Event = dict[str, object]
 
-# Viewers slow down with arrows far sooner than with slices.
+# Arrows slow viewers down far more than slices do.
 FLOWS = 20_000
 _NOWHERE = "(not dispatched)"
 
@@ -37,10 +38,10 @@ _NOWHERE = "(not dispatched)"
 def to_chrome(trace: Records, *, flows: int = FLOWS) -> str:
     """The timeline as JSON. At most `flows` edges become arrows.
 
-    A slice's name is the op alone, so Perfetto and chrome://tracing colour and add up all calls of an op alike,
-    whatever their shapes: what they differ in is among the arguments. speedscope appends the arguments to the name, so
-    each call is a frame of its own there, which hurts sums and colours. The arguments stay all the same: without them,
-    slices would say nothing of lines, shapes and edges in the viewers that the format is for. `trace stats` has sums.
+    A slice's name is only the op, and everything else is in its arguments. So Perfetto and chrome://tracing give all
+    calls of an op the same colour and add them up, whatever their shapes. speedscope appends the arguments to the
+    name, so each call is a separate frame there, which spoils its sums and colours. That is accepted: the viewers
+    for which the format is made show lines, shapes and edges only as arguments. `trace stats` has sums.
     """
     events = _Timeline(trace).events(flows)
     note = {"tool": "tensord", "records": len(trace), "dropped": trace.dropped}
@@ -83,12 +84,13 @@ class _Timeline:
         return {"ph": "X", **self._base(record, record.started), "dur": max(ns, 0) / 1000, "args": _args(record)}
 
     def _mark(self, record: Record) -> Event:
-        """A mark: at the last time of a skipped or cancelled instruction; at the time of recording for a live one."""
+        """A mark, at the last time of a skipped or cancelled instruction, or at the time of the trace for a live
+        one."""
         last = 0 if is_live(record) else max(times(record))
         return {"ph": "i", "s": "t", **self._base(record, last or self._end), "args": _args(record)}
 
     def _calls(self, record: Record) -> Iterator[Event]:
-        """A slice for each call inside of a run, if the run was timed; the viewer puts them below that of the run."""
+        """A slice for each call inside a timed run. Viewers draw these below the slice of the run."""
         for each in self._insides.calls(record) if record.stamps else ():
             base = {"cat": "call", **self._place(record, each.started)}
             steps = [f"#{record.id}/{n}" for n in each.call.steps]
@@ -97,7 +99,7 @@ class _Timeline:
             yield {"ph": "X", "name": call_name(each.call), **base, "dur": max(ns, 0) / 1000, "args": args}
 
     def _about(self, record: Record, timed: TimedCall) -> Event:
-        """Lines and ops of a call's steps."""
+        """The ops and lines of a call's steps, as arguments."""
         program = None if record.part is None else self._insides.program(record.part.routine)
         if program is None:
             return {}
@@ -125,14 +127,14 @@ class _Timeline:
             yield {"ph": "C", "name": name, **place, "args": {"bytes": moved[key]}}
 
     def _memory(self) -> Iterator[Event]:
-        """A counter per device of the bytes in use."""
+        """A counter of the bytes in use for each device."""
         for device in memory(self._trace):
             for time, used in device.curve:
                 place = {"pid": self._processes[device.device], "ts": max(0, time - self._origin) / 1000}
                 yield {"ph": "C", "name": "memory in use", **place, "args": {"bytes": used}}
 
     def _spans(self) -> Iterator[Event]:
-        """Every span as a parent of the instructions issued in it, in a process of its own, nested as they are."""
+        """The spans, nested as in the program, in a separate process."""
         extents = span_extents(self._trace, self._end)
         if extents:
             process = len(self._processes) + 1
@@ -144,7 +146,7 @@ class _Timeline:
                 yield {"ph": "e", **track, "ts": (end - self._origin) / 1000}
 
     def _edges(self) -> Iterator[tuple[Record, Record, str]]:
-        """Pairs of instructions that both ran, the second waiting for the first, with the reasons."""
+        """The edges between instructions that both ran, as source, target and reasons."""
         for target in self._trace.records:
             reasons: dict[int, dict[str, None]] = {}
             for edge in target.edges if target.started else ():
@@ -156,14 +158,14 @@ class _Timeline:
 
     def _arrow(self, number: int, source: Record, target: Record, reasons: str) -> Iterator[Event]:
         flow = {"name": reasons, "cat": "edge", "id": number}
-        # An arrow belongs to the slice that its time lies in, and a slice does not include its end.
+        # An arrow belongs to the slice that contains its time, and a slice does not contain its end.
         leaves = max(source.started, source.finished - 1)
         yield {"ph": "s", **flow, **self._place(source, leaves)}
         yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}
 
 
 def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:
-    """(session, path of a span) -> from the first receipt to the last end of instructions caused there."""
+    """(session, path of a span) -> the first receipt and the last end of instructions issued in the span."""
     found: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = {}
     for record in trace.records:
         stamps = [time for time in times(record) if time] or [until]

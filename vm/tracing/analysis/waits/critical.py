@@ -1,9 +1,9 @@
-"""The critical path of a picture.
+"""Finds the critical path for a picture of the graph.
 
-The path goes back from the instruction that ended last, each time to the instruction that released it last. If nothing
-delayed an instruction, the path goes on to the dependence that ended last, so a pause of the program does not end the
-path. From an instruction that is not in the picture, such as a release, the path goes on to the one before it on its
-stream.
+The path begins at the instruction that ended last, and goes back from each instruction to the one that released it
+last. If nothing delayed an instruction, the path goes to the dependence that ended last, so a pause of the program
+does not end the path. From an instruction that is not in the picture, such as a release, the path goes to the
+instruction before it on the same stream.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from .why import Blockers
 
 
 def with_critical_path(trace: Records, graph: Graph) -> Graph:
-    """The graph with the critical path of what ended last in it, or still runs, to be marked in pictures."""
+    """The graph with the critical path of the instruction that ended last, or is still running, for pictures to
+    mark."""
     ran = [record for record in graph.nodes if record.started and trace.find(record.id) is record]
     return graph.marked(_path(trace, graph, max(ran, key=_ended))) if ran else graph
 
 
 def _ended(record: Record) -> tuple[bool, bool, int, int]:
-    """The order of ends. What only waits for others is the end of no path, unless there is nothing else."""
+    """The key that orders instructions by their ends.
+
+    Barriers come first: a path ends at one only if there is nothing else.
+    """
     return not traits_of(record.opcode).covers_session, is_running(record), record.finished, record.id
 
 

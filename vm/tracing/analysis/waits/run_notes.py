@@ -1,4 +1,4 @@
-"""The notes about runs in an explanation: the run of an instruction, the steps at an edge, the calls inside."""
+"""Notes about runs in an explanation: the run of an instruction, the steps at the ends of an edge, the calls inside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINES_SHOWN = 3
 
 
 class NotedCall(NamedTuple):
-    """A call inside of a run: the last of its steps, how long it took, and what it is, for people."""
+    """A call inside a run: the last of its steps, how long the call took, and a text for people."""
 
     step: int
     ran: int
@@ -35,7 +35,7 @@ class Notes:
         self._opener = Opener(trace)
 
     def about(self, record: Record) -> list[str]:
-        """The run of an instruction, and the lines of its steps."""
+        """The run to which an instruction belongs, and the lines of its steps."""
         found = []
         run, segment = self._trace.run_of(record), self._trace.segment_title(record)
         if run is not None and run.first != run.last:
@@ -53,7 +53,8 @@ class Notes:
         return found
 
     def edge(self, edge: EdgeRecord, record: Record, source: Record | None) -> str:
-        """The values and steps at the ends of an edge between runs, to be appended to its name."""
+        """The values and steps at the ends of an edge, as a text to append to the edge's name; empty if no end is a
+        run."""
         needed = self._operand(record, edge.copy)
         used = self._step(record, edge.copy, writes=edge.reason != Reason.RAW, last=False)
         made = "" if source is None else self._step(source, edge.copy, writes=edge.reason != Reason.WAR, last=True)
@@ -64,7 +65,7 @@ class Notes:
         return None if record.part is None else self._opener.form(record.part)
 
     def _operand(self, record: Record, copy: int) -> str:
-        """The role of a copy in the routine: `its parameter params.w`, `its value %7`."""
+        """What a copy is in a routine: `its parameter params.w`, or `its value %7`."""
         form = self._form(record)
         if form is None or form.segment is None:
             return ""
@@ -92,7 +93,7 @@ class Notes:
         return ""
 
     def calls(self, record: Record) -> list[NotedCall]:
-        """The calls inside of a run, in their order, if they were timed."""
+        """The calls inside a run, in order; empty if the run was not timed."""
         form = self._form(record) if record.stamps else None
         if form is None:
             return []
@@ -112,7 +113,7 @@ class Notes:
         return "  ".join(filter(None, (f"{numbers} {call_name(call)} {of(one)}".rstrip(), one.location)))
 
     def chain(self, record: Record) -> list[NotedCall]:
-        """The calls of the chain of dependences inside that took longest."""
+        """The calls of the longest chain of dependences inside a run."""
         form, calls = self._form(record), self.calls(record)
         if form is None:
             return []
@@ -131,7 +132,7 @@ class Notes:
         return found[::-1]
 
     def _needs(self, form: SegmentSteps, call: CallRecord) -> set[int]:
-        """The steps before a call that it depends on: those of views count as what these are views of."""
+        """The computed steps on which a call depends. A view counts as the value of which it is a view."""
         found: set[int] = set()
         pending = list(call.steps)
         done = set(pending)
@@ -146,7 +147,7 @@ class Notes:
         return found - set(call.steps)
 
     def plain(self, record: Record) -> dict[str, object]:
-        """The same for programs."""
+        """The run's title, the calls inside, and the steps of the longest chain, for JSON."""
         inside = [call._asdict() for call in self.calls(record)]
         return {
             "run": self._trace.run_title(record),

@@ -1,10 +1,10 @@
-"""The reasons for the duration of an instruction: its waits, the waits of its sources, and so on.
+"""Explains why an instruction took as long as it did: its waits, the waits of its sources, and so on.
 
-The form is that of the stories of dask/distributed, with times. An instruction waits for its edges' sources (in the
-scheduler, or on a stream, if elided) and for the instruction before it on its stream. The critical path goes from an
-instruction to the one of these that released it last, since without the others it would have started no earlier. The
-path goes back to an instruction that began without delay, but not beyond the time when the explained instruction was
-received. So its spans add up to the time from the receipt to the end.
+The form is that of the stories of dask/distributed, with times. An instruction waits for the sources of its edges
+(in the scheduler, or on a stream if the edge is elided) and for the instruction before it on its stream. The
+critical path goes from an instruction to the one of these that released it last: without the others, the instruction
+would have started no earlier. The path goes back to an instruction that was not delayed, but not beyond the time
+when the explained instruction was received. So its steps add up to the time from received to finished.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .run_notes import Notes
 
 @dataclass(frozen=True, slots=True)
 class SourceWait:
-    """One source that an instruction waited for, with the source's own story.
+    """A source for which an instruction waited, with the source's own story.
 
-    `edges`: the edges to the source. `behind`: the source was ahead on the same stream. At least one of the two holds.
-    `waited`: nanoseconds from the moment the instruction was received until the source released it. `critical`: the
-    critical path goes through this wait.
+    `edges`: the edges to the source. `behind`: whether the source was ahead on the same stream. There are edges, or
+    `behind` is true, or both. `waited`: nanoseconds from the receipt of the instruction until the source released
+    it. `critical`: whether the critical path goes through this wait.
     """
 
     source: int
@@ -43,9 +43,12 @@ class SourceWait:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """An instruction and what it waited for, latest first. `expanded` is False where the sources are left out, because
-    they are told elsewhere in the tree or lie too deep. Times are in nanoseconds, 0 for a phase not (yet) reached; an
-    unfinished phase is counted until `until`, the time of recording."""
+    """An instruction and its waits; the wait that ended last comes first.
+
+    `expanded` is False if the waits are left out because they are elsewhere in the tree, or too deep. Times are in
+    nanoseconds, 0 for a phase that was not reached; an unfinished phase counts until `until`, when the trace was
+    taken.
+    """
 
     record: Record
     waits: tuple[SourceWait, ...]
@@ -54,12 +57,12 @@ class Story:
 
     @property
     def blocked(self) -> int:
-        """From received to ready: on edges."""
+        """The time from received to ready, spent waiting for the sources of edges."""
         return self._spent(self.record.received, self.record.ready)
 
     @property
     def queued(self) -> int:
-        """From ready to started: for memory, or behind other work of its stream."""
+        """The time from ready to started, spent waiting for memory or for earlier work on the stream."""
         return self._spent(self.record.ready, self.record.started)
 
     @property
@@ -72,9 +75,11 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """A step of the critical path: `record` started `gap` nanoseconds after the end of the step before it, and ran for
-    `ran` nanoseconds. `edges` and `behind` say how the next step depends on it, as in `SourceWait`; the last has
-    neither."""
+    """A step of the critical path:
+
+    `record` started `gap` nanoseconds after the end of the previous step, and ran for `ran` nanoseconds. `edges` and
+    `behind` say how the next step depends on this one, as in `SourceWait`; in the last step they are empty.
+    """
 
     record: Record
     gap: int
@@ -85,7 +90,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class LineSum:
-    """The steps of the critical path that one line has issued: how many, of which ops, and the sums of `PathStep`."""
+    """The steps of the critical path that one line has issued: their number and ops, and the sums of their times."""
 
     location: str
     count: int
@@ -96,9 +101,12 @@ class LineSum:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The tree of waits; the critical path from the instruction back to where it began; the dependences that had
-    been met when it was admitted; what is known of the insides of runs; and, if it waited for memory, the
-    evictions that made room meanwhile, the last one first."""
+    """The explanation of an instruction.
+
+    `story`: the tree of waits; `spans`: the critical path, from its end to its beginning; `met`: the dependences
+    that were met at admission; `notes`: about runs; `evictions`: if the instruction waited for memory, those that
+    made room, the last one first.
+    """
 
     story: Story
     spans: tuple[PathStep, ...]
@@ -112,17 +120,17 @@ class Explanation:
 
     @property
     def total(self) -> int:
-        """From received to finished, or until the trace was taken; the sum of the spans."""
+        """The time from received to finished, or until the trace was taken: the sum of the path's steps."""
         return sum(span.gap + span.ran for span in self.spans)
 
     @property
     def compiling(self) -> int:
-        """The part of `total` in which kernels ran for the first time, and were compiled."""
+        """The part of `total` in which kernels were compiled, since they ran for the first time."""
         return sum(span.ran for span in self.spans if compiles(span.record))
 
     @cached_property
     def lines(self) -> tuple[LineSum, ...]:
-        """The critical path by line, what took longest first; the sums add up to `total`."""
+        """The critical path by line, the longest time first; the sums add up to `total`."""
         groups: dict[str, list[PathStep]] = {}
         for span in reversed(self.spans):
             groups.setdefault(span.record.location, []).append(span)
@@ -143,15 +151,15 @@ class _Blocker:
 
 
 def why(trace: Records, instruction: int, *, depth: int = 8) -> Explanation:
-    """Explain an instruction, following waits at most `depth` deep. Raises ProtocolError if the trace lacks it.
+    """Explain an instruction. Raises ProtocolError if the trace does not have it.
 
-    The critical path is followed to its end, however long it is.
+    `depth` limits the tree of waits; the critical path is followed to its end, however long it is.
     """
     return Explainer(trace, partial(met, trace)).why(trace.require(instruction), depth)
 
 
 class Explainer:
-    """Explains instructions of one trace. `met`: the dependences of an instruction that had been met at admission."""
+    """Explains instructions of one trace. `met`: from a record to the dependences that were met at its admission."""
 
     def __init__(self, trace: Records, met: Callable[[Record], Iterable[Dependence]]) -> None:
         self._trace = trace
@@ -168,7 +176,8 @@ class Explainer:
 
 
 def evictions_awaited(trace: Records, record: Record) -> tuple[Record, ...]:
-    """The evictions from its device that ended, or are still under way, while it was ready and waited for memory."""
+    """The evictions from an instruction's device that ended, or were under way, while the instruction waited for
+    memory."""
     if "memory" not in record.held:
         return ()
     until = record.dispatched or trace.taken
@@ -184,19 +193,22 @@ def evictions_awaited(trace: Records, record: Record) -> tuple[Record, ...]:
 
 
 def waited_on_stream(edge: EdgeRecord, record: Record, source: Record | None) -> bool:
-    """Did `record` wait on a stream, already dispatched, for the source of an elided edge?"""
+    """Whether `record` waited on its stream, after dispatch, for the source of an elided edge."""
     return edge.elided and source is not None and (is_live(source) or source.finished > record.dispatched)
 
 
 class Blockers:
-    """The instructions that delayed another, by an edge or on its stream."""
+    """Finds the instructions that delayed another one, by an edge or on its stream."""
 
     def __init__(self, trace: Records) -> None:
         self._trace = trace
         self.order = StreamOrder(trace)
 
     def of(self, record: Record) -> list[_Blocker]:
-        """The blockers, latest release first. Live ones will release later, unstarted ones later still."""
+        """The blockers of a record; the one that released it last comes first.
+
+        Live ones count as later than finished ones, and those that have not started as later still.
+        """
         by_source: dict[int, list[EdgeRecord]] = {}
         for edge in record.edges:
             by_source.setdefault(edge.source, []).append(edge)
@@ -213,7 +225,8 @@ class Blockers:
 
 
 class _Teller:
-    """Tells every instruction once: a DAG written as a tree would grow without bounds."""
+    """Makes the tree of waits, in which each instruction is expanded once: otherwise a graph as a tree would grow
+    without bounds."""
 
     def __init__(self, blockers: Blockers, steps: dict[int, int]) -> None:
         self._blockers = blockers

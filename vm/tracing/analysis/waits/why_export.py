@@ -1,4 +1,4 @@
-"""An explanation (see `why`) as text for a terminal, and as JSON."""
+"""Writes an explanation (see `why`) as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..recorded.text import compiles, duration, edge_name, place, plural, printa
 from .run_notes import NotedCall, Notes
 from .why import Explanation, LineSum, PathStep, SourceWait, Story, waited_on_stream
 
-# A barrier over a full ring waits for thousands; the latest ones explain the wait.
+# A barrier over a full ring waits for thousands of instructions; those that ended last explain the wait.
 _WIDEST = 20
 _LONGEST_PATH = 20
 _LINES_SHOWN = 10
@@ -29,7 +29,7 @@ _WITHIN = 3
 
 
 def to_text(explanation: Explanation) -> str:
-    """A tree of waits, the dependences that had been met before, then the critical path, by line and step by step."""
+    """The tree of waits, the dependences met at admission, then the critical path, by line and step by step."""
     story = explanation.story
     mine = story.record.caused_by
     lines = [_headline(story, mine)]
@@ -55,7 +55,7 @@ def to_text(explanation: Explanation) -> str:
 
 
 def launch_line(record: Record) -> Iterator[str]:
-    """A line about a collective's launch: the library, and the other nodes."""
+    """A line about the launch of a collective: the library, the number of devices, and the other nodes."""
     if record.opcode == Opcode.LAUNCH:
         ways, ranks = record.op.partition(" #")[0].rsplit(" of ", 1)
         others = launch_nodes(record.op)
@@ -64,7 +64,10 @@ def launch_line(record: Record) -> Iterator[str]:
 
 
 def to_json(explanation: Explanation) -> str:
-    """The same for programs. Times are in nanoseconds; the spans, from the instruction back, add up to `total`."""
+    """The explanation for programs.
+
+    Times are in nanoseconds; the spans go from the instruction back, and add up to `total`.
+    """
     found = {
         "story": _story(explanation.story),
         "met": [{"source": one.source, "reason": one.reason, "copy": one.copy} for one in explanation.met],
@@ -89,7 +92,8 @@ def _span(span: PathStep) -> dict[str, object]:
 
 
 def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
-    """The evictions that it waited for, each with the line that needed the room."""
+    """Lines about the evictions for which the instruction waited, each with the line of the program that needed the
+    room."""
     if evictions:
         yield f"waited for memory, until {plural(len(evictions), 'eviction')} had made room:"
     for one in evictions[:_EVICTIONS_SHOWN]:
@@ -100,7 +104,7 @@ def _evictions(evictions: Sequence[Record], mine: int) -> Iterator[str]:
 
 
 def _title(record: Record, mine: int) -> str:
-    """Its title, with its session if that is not `mine`."""
+    """The title of a record, with its session if that is not `mine`."""
     if record.caused_by in {0, mine}:
         return title(record)
     return f"{title(record)} {'of' if record.session == record.caused_by else 'for'} session {record.caused_by}"
@@ -116,7 +120,7 @@ def _headline(story: Story, mine: int) -> str:
 
 
 def _inside(explanation: Explanation) -> Iterator[str]:
-    """The calls inside of the instruction, if it is a run that was timed: those that took longest, in their order."""
+    """The calls inside the instruction, if it is a timed run: those that took longest, in order."""
     calls = explanation.notes.calls(explanation.story.record)
     if not calls:
         return
@@ -135,7 +139,7 @@ def _inside(explanation: Explanation) -> Iterator[str]:
 
 
 def _longest(calls: Sequence[NotedCall], most: int) -> list[NotedCall]:
-    """The calls that took longest, in their order."""
+    """The `most` calls that took longest, in order."""
     chosen = sorted(range(len(calls)), key=lambda n: calls[n].ran, reverse=True)[:most]
     return [calls[n] for n in sorted(chosen)]
 
@@ -154,7 +158,7 @@ def _branches(story: Story, notes: Notes, mine: int) -> Iterator[str]:
 
 def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
     if wait.story is None:
-        return f"{_reasons(record, wait, None, notes)}: #{wait.source}, which the trace has lost"
+        return f"{_reasons(record, wait, None, notes)}: #{wait.source}, whose record is lost"
     source = wait.story.record
     rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.expanded else "  ...")
     if not wait.edges:
@@ -164,7 +168,7 @@ def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
 
 
 def _spent(story: Story) -> str:
-    """The rest of the headline, behind title and place."""
+    """The headline after the title and the stream."""
     return _headline(story, story.record.caused_by).removeprefix(f"{title(story.record)}  {place(story.record)}")
 
 
@@ -208,7 +212,7 @@ def _path(explanation: Explanation) -> Iterator[str]:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    """The sums by line, if any line has several steps."""
+    """The sums by line, if a line has several steps."""
     lines = explanation.lines
     if len(lines) == len(explanation.spans) or not any(line.location for line in lines):
         return
@@ -232,7 +236,7 @@ def _sums(lines: Sequence[LineSum], total: int) -> str:
 
 
 def _within(record: Record, notes: Notes) -> Iterator[str]:
-    """The calls that took much of a run on the path."""
+    """The calls that took much of the time of a run on the path."""
     calls = notes.calls(record)
     total = sum(call.ran for call in calls)
     for call in _longest(calls, _WITHIN):
@@ -249,7 +253,7 @@ def _step(span: PathStep, before: PathStep | None, mine: int) -> str:
     same = before is not None and before.record.location == span.record.location
     line = (
         "" if same else span.record.location.rpartition(CALLED_BY)[2]
-    )  # the program's, of a library's and its callers
+    )  # only the program's line, without those of a library
     named = (_title(span.record, mine), place(span.record), ending, after, cut, line and f"[{line}]")
     what = "  ".join(filter(None, named))
     return f"{gap:>10} {ran:>10}  {what}"

@@ -413,5 +413,5 @@ def test_a_damaged_part_says_what_is_wrong(path, long, damage: Any, complaint: s
 
 def test_a_part_without_a_whole_record_is_refused(path, long):
     behind = path.read_bytes().splitlines(keepends=True)[1 + len(long[0]) :]
-    with pytest.raises(ProtocolError, match="no whole record"):
+    with pytest.raises(ProtocolError, match="do not contain a whole record"):
         load_newest(path, Trace, len(b"".join(behind)) + 10)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
+from tensord.vm.tracing.analysis.page.page_file import page_of_view
 from tensord.vm.tracing.analysis.page.view import view_of
-from tensord.vm.tracing.analysis.page.whole import whole_page
 
 from .....chromium import BROWSER, Browser, BrowserPage, running
 from .....each_case import each_case
@@ -41,7 +41,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     def open_page(document: dict[str, Any], **options: Any) -> BrowserPage:
         check(pages)
         path = tmp_path / "page.html"
-        path.write_text(whole_page(document), encoding="utf-8")
+        path.write_text(page_of_view(document), encoding="utf-8")
         pages.append(browser.open(path.as_uri(), **options))
         return pages[-1]
 
@@ -468,7 +468,7 @@ class TestLive:
         """The page without a document, which asks the server that the test plays."""
         path = tmp_path / "live.html"
         page = re.sub(
-            r'<script type="application/json".*?</script>', "", whole_page(View().document()), flags=re.DOTALL
+            r'<script type="application/json".*?</script>', "", page_of_view(View().document()), flags=re.DOTALL
         )
         path.write_text(page, encoding="utf-8")
         found = browser.open(path.as_uri(), before=SERVER)

@@ -53,5 +53,5 @@ def test_as_a_data_frame(monkeypatch):
 
 def test_without_pandas_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_pandas needs pandas, which is not installed; to_numpy does without"):
+    with pytest.raises(ImportError, match="to_pandas needs pandas, which is not installed; to_numpy does not need it"):
         random_trace(3).to_pandas()

@@ -80,7 +80,7 @@ def test_a_live_source_is_the_critical_one():
 def test_a_lost_source_is_named():
     trace = Trace([record(2, edges=[(1, "RAW", 7)])], dropped=1)
     assert why(trace, 2).story.waits[0].story is None
-    assert "RAW of copy 7: #1, which the trace has lost" in to_text(why(trace, 2))
+    assert "RAW of copy 7: #1, whose record is lost" in to_text(why(trace, 2))
 
 
 def test_cycles_and_long_chains_end():

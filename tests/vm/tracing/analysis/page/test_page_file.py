@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensord.vm.tracing.analysis.page.whole import STATIC, bundled, is_page, page_of, whole_page
+from tensord.vm.tracing.analysis.page.page_file import STATIC, bundled, is_page, page_of_trace, page_of_view
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....each_case import each_case
@@ -39,7 +39,7 @@ def test_a_page_is_known_by_its_name(name, page):
 
 def test_the_page_holds_the_document_and_loads_nothing():
     document = small().document()
-    page = whole_page(document)
+    page = page_of_view(document)
     assert data_of(page) == document
     outside = page.replace("http://www.w3.org/2000/svg", "").replace('href="data:,"', "")
     assert not re.search(r"""(src|href)\s*=|@import|url\((?!#)|https?://""", outside)
@@ -47,14 +47,14 @@ def test_the_page_holds_the_document_and_loads_nothing():
 
 def test_texts_of_users_cannot_end_the_document():
     fields: dict[str, Any] = {"op": NASTY, "location": NASTY, "device": NASTY, "error": NASTY, "span": (NASTY,)}
-    page = page_of(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]), NASTY)
+    page = page_of_trace(Trace([record(1, (1, "mut"), **fields), record(2, (1, "const"), **fields)]), NASTY)
     assert page.count("<script") == page.count("</script>") == 2
     assert "<img" not in page
     assert NASTY in data_of(page)["texts"]
 
 
 def test_the_policy_allows_this_script_and_style_and_nothing_else():
-    page = page_of(random_trace(3), "run.trace")
+    page = page_of_trace(random_trace(3), "run.trace")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -110,11 +110,17 @@ def test_every_import_and_export_is_in_the_form_that_the_one_file_needs():
     assert script.count("const $") == len(MODULES)
 
 
-def test_a_circle_of_modules_is_refused():
-    with pytest.raises(ValueError, match="circle"):
+def test_a_cycle_of_modules_is_refused():
+    with pytest.raises(ValueError, match=r"import each other in a cycle: main\.js -> a\.js -> main\.js"):
         bundled(
             {"main.js": 'import {a} from "./a.js";\n', "a.js": 'import {b} from "./main.js";\nexport const a = 1;\n'}
         )
+
+
+@each_case("line", ['import { a as b } from "./a.js";', "export default 1;", "export let a = 1;", "export { a };"])
+def test_other_forms_of_imports_and_exports_are_refused(line):
+    with pytest.raises(ValueError, match=r"main\.js has an import or an export of a form that cannot be bundled"):
+        bundled({"main.js": f"{line}\n", "a.js": "export const a = 1;\n"})
 
 
 def test_every_element_that_the_modules_ask_for_is_in_the_page():
