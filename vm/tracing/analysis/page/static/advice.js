@@ -1,10 +1,10 @@
-// What costs time and need not, and what to do about it.
+// The pane with avoidable costs, and how to avoid them.
 
 import {button, make, put} from "./dom.js";
 import {duration} from "./format.js";
 
 export class Advice {
-  asked = null;  // advice on a live daemon, or why there is none
+  asked = null;  // advice about a live daemon; `trouble`: why it could not be had
   trouble = "";
 
   constructor(model, source) {
@@ -19,7 +19,7 @@ export class Advice {
     return this.asked ?? this.model.store.advice;
   }
 
-  // A live daemon is asked when the pane is opened, and on request: advice is about all that its ring holds.
+  // Ask a live daemon, when the pane is opened and on request. The advice is about everything in the daemon's ring.
   async ask(element) {
     this.asked = this.found;
     try {
@@ -39,7 +39,7 @@ export class Advice {
       make("p", {}, one.what),
       make("p", {}, make("strong", {}, "Do: "), one.do),
       make("ul", {}, ...one.lines.map(line => this.#line(line))))));
-    if (!this.count) element.append(make("p", {class: "note"}, "nothing that costs time and need not was found"));
+    if (!this.count) element.append(make("p", {class: "note"}, "no avoidable costs were found"));
   }
 
   #line(line) {

@@ -3,9 +3,9 @@
 import {keyOf} from "./rows.js";
 
 const MOST = 40;  // edges in, and edges out
-const APART = 60;  // pixels from one end to the other, from which an arrow has its reason
+const APART = 60;  // the length in pixels from which an arrow is labelled with its reason
 
-// `timeline`: where instructions lie (`middleOf`, `x`), and the model.
+// `timeline`: gives the positions of instructions (`middleOf`, `x`) and the model.
 export function drawArrows(pen, timeline, ink) {
   const {model, left, room} = timeline, {store, selection: record} = model;
   if (!record) return;

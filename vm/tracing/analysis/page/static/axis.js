@@ -1,10 +1,9 @@
-// The time axis that all charts share: which part of the whole is shown.
-//
-// The window moves on its own only while it follows what comes in. Whoever zooms or drags away from the end has the
-// window where it was put, until `follow`.
+// The time axis that all charts share: the whole time, and the window, which is the part that is shown.
+// While the window follows a live daemon, it moves to new records. After the user has zoomed or dragged away from the
+// end, the window stays where it is, until `follow` is called.
 
-const LEAST = 100;  // nanoseconds that a window shows
-const FOLLOWED = 5e9;  // nanoseconds that the window of a live daemon opens with
+const LEAST = 100;  // the smallest window, in nanoseconds
+const FOLLOWED = 5e9;  // the first window of a live daemon, in nanoseconds
 
 export class Axis {
   constructor() {
@@ -12,14 +11,14 @@ export class Axis {
     [this.from, this.to] = [0, 1];  // of the window
     this.fitted = true;  // the window is the whole
     this.follows = false;
-    this.opens = true;  // nobody has moved it yet
+    this.opens = true;  // the user has not moved the window yet
   }
 
   get length() {
     return this.to - this.from;
   }
 
-  // The whole has become another.
+  // The whole time has changed.
   grow(begin, end, live) {
     [this.begin, this.end] = [begin, end];
     if (live && this.opens) {
@@ -42,7 +41,7 @@ export class Axis {
     this.#put(this.end - length, this.end);
   }
 
-  // Show `factor` times as much; what lies at the share `at` of the window stays there.
+  // Show `factor` times as much. The moment at the share `at` of the window stays where it is.
   zoom(factor, at = 0.5) {
     const length = Math.max(LEAST, this.length * factor);
     const fixed = this.follows ? this.to : this.from + this.length * at;
@@ -56,7 +55,7 @@ export class Axis {
     this.#set(this.from + this.length * share, this.to + this.length * share);
   }
 
-  // Show from one moment to another, with some room at either side.
+  // Show the time between two moments, with some room on both sides.
   show(from, to) {
     this.follows = false;
     const room = Math.max((to - from) * 0.25, LEAST / 2);
@@ -68,7 +67,7 @@ export class Axis {
     this.#set(from, to);
   }
 
-  // Move the window so far that the moment lies in it.
+  // Move the window to these moments, if they are outside.
   reveal(from, to) {
     if (to < this.from || from > this.to) this.window(from - this.length / 2, from + this.length / 2);
   }
@@ -86,7 +85,7 @@ export class Axis {
   }
 }
 
-// Moments for ticks: round numbers, at least so many pixels apart.
+// The moments of ticks: round numbers, at least `apart` pixels from each other.
 export function ticks(from, to, width, apart) {
   const least = (to - from) * apart / Math.max(1, width);
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));

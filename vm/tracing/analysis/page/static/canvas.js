@@ -1,4 +1,4 @@
-// A canvas that fills its element, sharp on every screen, and drawn anew when its size changes.
+// A canvas that fills its element, is sharp on every screen, and is redrawn when its size changes.
 
 export class Canvas {
   constructor(element, changed) {
@@ -7,7 +7,7 @@ export class Canvas {
     new ResizeObserver(changed).observe(element.parentElement);
   }
 
-  // Make it so large, in pixels of the page, and clear it.
+  // Set the canvas to a size in pixels of the page, and clear it.
   prepare(width, height) {
     const dots = devicePixelRatio || 1, {element, pen} = this;
     const [across, down] = [Math.round(width * dots), Math.round(height * dots)];
@@ -22,9 +22,9 @@ export class Canvas {
   }
 }
 
-const widths = new Map();  // of texts in the present font, for as long as they are few
+const widths = new Map();  // of texts, by font and text; emptied when there are many
 
-// The text, cut so that it is no wider.
+// The text, cut to the width `room`.
 export function fitted(pen, text, room) {
   const key = pen.font + text;
   let width = widths.get(key);

@@ -1,7 +1,7 @@
-// The DAG around the selection, or around what runs.
+// The pane with the DAG around the selected instruction, or around those that are running.
 //
-// Only what lies in the window is in the document. From afar nodes of one colour are one path, so that ten thousand are
-// a few elements.
+// The document has elements only for what is in the window. From afar, all nodes of one colour are one path, so that ten
+// thousand nodes are a few elements.
 
 import {ACROSS, DOWN, HEIGHT, WIDTH, curve, pointOf} from "./curves.js";
 import {byId, svg} from "./dom.js";
@@ -12,15 +12,15 @@ import {phases, titleOf} from "./store.js";
 import {colourOf} from "./theme.js";
 import {describe} from "./words.js";
 
-const READABLE = 0.55;  // of its size: where a node's text can still be read
+const READABLE = 0.55;  // the smallest scale at which a node's text can be read
 const LEAST = 0.02, MOST = 2;
 const NODES = 10_000;
-const LETTERS = 28, SMALL = 0.95;  // of a node's text; and how wide a letter of the time is
+const LETTERS = 28, SMALL = 0.95;  // of a node's text; and the relative width of a letter of the time
 
 export class Dag {
   constructor(model, theme, hint) {
     Object.assign(this, {model, theme, hint, roots: null, nodes: [], edges: [], drawn: {nodes: 0, edges: 0}});
-    [this.x, this.y, this.scale] = [0, 0, 1];  // what lies at the upper left corner
+    [this.x, this.y, this.scale] = [0, 0, 1];  // the point at the upper left corner, and the scale
     this.picture = byId("dag-picture");
     this.layer = byId("dag-layer");
     this.depth = byId("dag-depth");
@@ -31,7 +31,7 @@ export class Dag {
     this.#listen();
   }
 
-  // The tab is shown, or what it shows has changed.
+  // Called when the tab is opened, and when the data or the selection has changed.
   render() {
     const {selected, store, paused} = this.model;
     const inside = selected !== null && this.byId?.has(selected);
@@ -43,7 +43,7 @@ export class Dag {
     this.seen = selected;
   }
 
-  // Bring a node into the window, if it is not there.
+  // Bring a node into the window, if it is outside.
   #reveal(node) {
     const {clientWidth, clientHeight} = this.picture;
     const [across, down] = [(node.x - this.x) * this.scale, (node.y - this.y) * this.scale];
@@ -79,14 +79,14 @@ export class Dag {
     else this.fit();
   }
 
-  // What the graph is about stays where it was, when the graph around it has become another.
+  // Keep the root at its position on the screen, when the graph around it has changed.
   #stay(before, after) {
     this.x += after.x - before.x;
     this.y += after.y - before.y;
     this.draw();
   }
 
-  // The label of an edge stands at the end that has fewer of them.
+  // Put the label of an edge near the end that has fewer edges.
   #labels() {
     const into = new Map(), out = new Map();
     for (const {source, target} of this.edges) {
@@ -103,7 +103,7 @@ export class Dag {
     }
   }
 
-  // All in the window if that can be read, or else what it is about in its middle.
+  // Show the whole graph if its text can be read then; otherwise centre the root.
   fit() {
     const {clientWidth: width, clientHeight: height} = this.picture;
     if (!this.nodes.length || !width) return this.draw();
@@ -272,7 +272,7 @@ export class Dag {
   }
 }
 
-// As near as can be, in the middle of limits that cross.
+// The number, limited to a range; the middle of the range if its limits cross.
 function within(number, least, most) {
   return least > most ? (least + most) / 2 : Math.min(most, Math.max(least, number));
 }

@@ -1,11 +1,11 @@
-// What is known of the selected instruction: why it waited, its edges with their reasons, and where its tensors are.
+// The panel about the selected instruction: why it waited, its edges with their reasons, and where its tensors are.
 
 import {button, byId, make, put} from "./dom.js";
 import {bytes, count, duration} from "./format.js";
 import {phases, titleOf} from "./store.js";
 import {placeOf} from "./words.js";
 
-const MOST = 40;  // edges of a kind
+const MOST = 40;  // the most items in a list
 
 export class Details {
   constructor(model, source, {reveal, centre}) {
@@ -40,7 +40,7 @@ export class Details {
     byId("said").textContent = `selected ${titleOf(record)}, ${record.status}`;
   }
 
-  // Where a tensor is; a live daemon is asked.
+  // Show a tensor; a live daemon is asked where it is.
   tensor(one) {
     this.model.select(null);
     const facts = where => list([["held by", one.holder], ["of", one.of], ["bytes", bytes(one.bytes)], ["where", where],
@@ -80,7 +80,7 @@ export class Details {
     return location ? button("Only its line", () => this.model.refine({line: location})) : null;
   }
 
-  // The text that the view brought; live it is asked for.
+  // Why the instruction waited: the text in the view, or the answer of a live daemon.
   #why(record) {
     const known = this.model.store.why.get(record.id) ?? this.told.get(record);
     if (known !== undefined) return known;
@@ -91,20 +91,20 @@ export class Details {
 
   #tell(record, text) {
     if (this.model.selection?.id !== record.id) return;
-    this.told = new Map([[record, text]]);  // only of what is shown
+    this.told = new Map([[record, text]]);  // only the shown instruction is kept
     const element = this.element.querySelector("pre.why");
     if (element) element.textContent = text;
   }
 
-  // What the page itself can say.
+  // The explanation that the page can derive by itself.
   #short(record) {
     const {store} = this.model, ended = source => store.records.get(source)?.finished ?? null;
     const last = record.edges.filter(edge => ended(edge.source) !== null && ended(edge.source) > record.received)
       .sort((one, other) => ended(other.source) - ended(one.source))[0];
-    if (!last) return "It waited for no instruction that is shown here.\n`tensord trace why` says more.";
+    if (!last) return "It did not wait for an instruction that is shown here.\n`tensord trace why` says more.";
     const source = store.records.get(last.source);
     return `${last.reason}: ${duration(source.finished - record.received)} for ${titleOf(source)}, which ended last ` +
-      "of those that it depends on.\n`tensord trace why` says more.";
+      "of the instructions on which it depends.\n`tensord trace why` says more.";
   }
 
   #edges(title, edges) {
@@ -120,7 +120,7 @@ export class Details {
       more > 0 ? make("p", {class: "note"}, `and ${count(more)} more`) : null);
   }
 
-  // Tensors made at its line, by its session.
+  // The tensors that the instruction's session made at the instruction's line.
   #tensors(record) {
     const found = record.location ? this.model.store.tensors.filter(one => one.location === record.location &&
       (!one.session || one.session === record.causedBy || one.session === record.session)) : [];
@@ -131,7 +131,7 @@ export class Details {
   }
 }
 
-// Names with their values; those without one are left out.
+// A list of names with values; empty values are left out.
 function list(facts) {
   const said = facts.filter(([, value]) => value);
   return make("dl", {}, ...said.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));

@@ -1,10 +1,10 @@
-// Elements of the page. A text of a trace only ever becomes a text node: nothing here parses HTML.
+// Makes elements of the page. A text of a trace always becomes a text node: nothing here parses HTML.
 
 export function byId(id) {
   return document.getElementById(id);
 }
 
-// An element with attributes and children; `on` holds listeners, a child that is no element becomes a text.
+// Make an element with attributes and children. `on`: listeners by event. A child that is not an element becomes text.
 export function make(tag, {on = {}, ...attributes} = {}, ...children) {
   return fill(document.createElement(tag), attributes, on, children);
 }
@@ -23,7 +23,7 @@ function fill(element, attributes, listeners, children) {
   return element;
 }
 
-// Put these in the place of what an element holds.
+// Replace the children of an element.
 export function put(element, ...children) {
   element.replaceChildren(...present(children));
 }

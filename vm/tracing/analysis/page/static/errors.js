@@ -1,4 +1,4 @@
-// Errors with their lines.
+// The pane with errors and their lines.
 
 import {put} from "./dom.js";
 import {count} from "./format.js";
@@ -14,7 +14,8 @@ export class Errors {
     return this.groups().length;
   }
 
-  // Errors with the same text at the same line are one row, and what failed stands before what it took along.
+  // Errors with the same text at the same line are one row. Failed instructions come before those that were cancelled or
+  // skipped.
   groups() {
     const {store} = this.model;
     const {known} = this, {filter} = this.model;
@@ -36,7 +37,7 @@ export class Errors {
 
   render(element) {
     const {model} = this;
-    put(element, table("What failed, first; then what was cancelled or skipped for it.", [
+    put(element, table("Failed instructions, then those that were cancelled, or skipped because of a failure.", [
       ["status", ([one]) => one.status],
       ["instructions", ([one, ...more]) => more.length ? `#${one.id} and ${count(more.length)} more` : `#${one.id}`],
       ["op", ([one]) => one.name || one.kind],

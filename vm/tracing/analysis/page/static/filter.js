@@ -1,4 +1,4 @@
-// Which instructions are meant: those of a session, a span, a line, with a text. All that is given must hold.
+// Selects instructions by session, span, line and text. An instruction must match all fields that are not empty.
 
 export class Filter {
   constructor(fields = {}) {
@@ -22,7 +22,8 @@ export class Filter {
   }
 }
 
-// Does a text contain this, whatever its case? `*` stands for any text but `/`, and `#12` for that id alone.
+// A function that tests whether a text contains `wanted`, in upper or lower case. `*` stands for any text without `/`;
+// `#12` matches only that id.
 function matches(wanted) {
   const plain = wanted.trim().toLowerCase();
   if (/^#\d+$/.test(plain)) return text => text.startsWith(plain + " ");

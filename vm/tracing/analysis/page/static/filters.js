@@ -1,4 +1,4 @@
-// The fields that filter, and what they say of the share that is shown.
+// The fields of the filter, and the text that says how many instructions match or are shown.
 
 import {byId, make} from "./dom.js";
 import {count, plural} from "./format.js";
@@ -21,7 +21,7 @@ export class Filters {
     this.model.refine(Object.fromEntries(FIELDS.map(name => [name, ""])));
   }
 
-  // A choice for each session. It stays as it is as long as the sessions do.
+  // An option for each session. The list is rebuilt only when the sessions have changed.
   #sessions() {
     const {sessions} = this.model.store, select = this.inputs.session;
     const key = JSON.stringify(sessions.map(({id, name}) => [id, name]));
@@ -47,11 +47,11 @@ export class Filters {
   }
 }
 
-// `sampled: 12,000 of 204,000 a second`; what was lost; empty if all is shown.
+// Which part is shown: `sampled: 12,000 of 204,000 per second`, and what was lost; empty if everything is shown.
 function shareOf({sampled, dropped, live, rate, note}, skipped) {
   const {shown = 0, of = 0} = (live ? rate : sampled) ?? {};
   return [
-    shown < of ? `sampled: ${count(shown)} of ${count(of)}${live ? " a second" : ""}` : "",
+    shown < of ? `sampled: ${count(shown)} of ${count(of)}${live ? " per second" : ""}` : "",
     dropped ? `${count(dropped)} older ones lost` : "",
     note,
     skipped ? `${count(skipped)} views left out` : "",

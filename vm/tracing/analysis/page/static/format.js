@@ -1,9 +1,9 @@
-// Numbers for people, as the command line shows them.
+// Formats numbers for people, as the command line does.
 
 const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "us"]];
 const SIZES = ["TiB", "GiB", "MiB", "KiB"];
 
-// Nanoseconds with three digits and a unit.
+// A time in nanoseconds, with three digits and a unit.
 export function duration(ns) {
   for (const [size, unit] of TIMES) {
     if (ns >= size * 0.9995) return `${digits(ns / size)} ${unit}`;
@@ -28,7 +28,7 @@ export function plural(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// A moment, as exact as ticks so many nanoseconds apart need it.
+// A moment, with as many digits as are needed to tell ticks `step` nanoseconds apart.
 export function moment(ns, step) {
   const [size, unit] = TIMES.find(([size]) => Math.max(Math.abs(ns), step) >= size) ?? [1, "ns"];
   const places = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));

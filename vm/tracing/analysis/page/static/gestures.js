@@ -1,18 +1,19 @@
-// What wheel and pointer do to the time axis, alike in every chart.
+// What the wheel and the pointer do to the time axis, the same in every chart.
 //
-// A wheel zooms at the pointer; sideways, or with Shift, it moves. A gesture that began as one does not become the
-// other half-way, as touch pads never move straight. Dragging moves; with Shift it chooses a part to zoom to.
+// The wheel zooms at the pointer; a sideways wheel, or the wheel with Shift, moves. A gesture that began as a zoom does not
+// become a move half-way, or vice versa, since fingers on a touch pad never move straight. Dragging moves; dragging with
+// Shift zooms to the marked range.
 
 const CALM = 250;  // milliseconds after which a new gesture begins
 const SPEED = 0.002;
-const STILL = 4;  // pixels that a click may move
+const STILL = 4;  // the most pixels by which the pointer may move in a click
 
 export class Gestures {
   #kind = "";
   #last = 0;
   #grip = null;
 
-  // `gutter`: how wide the names at the left are. `click(event)` is called for a press that moved nothing.
+  // `gutter`: the width of the names at the left. `click(event)`: called after a press without a move.
   constructor(model, element, gutter, {click = () => {}, vertical = () => {}} = {}) {
     Object.assign(this, {model, element, gutter, click, vertical});
     element.addEventListener("wheel", event => this.#wheel(event), {passive: false});
@@ -26,7 +27,7 @@ export class Gestures {
     return Math.max(1, this.element.clientWidth - this.gutter);
   }
 
-  // The share of the window at the pointer.
+  // The position of the pointer as a share of the window.
   share(event) {
     return (event.clientX - this.element.getBoundingClientRect().left - this.gutter) / this.width;
   }
@@ -37,7 +38,7 @@ export class Gestures {
   }
 
   #wheel(event) {
-    if (this.share(event) < 0) return;  // over the names the rows scroll
+    if (this.share(event) < 0) return;  // over the names, the wheel scrolls the rows
     event.preventDefault();
     const [across, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
     if (event.timeStamp - this.#last > CALM) this.#kind = Math.abs(across) > Math.abs(down) ? "pan" : "zoom";

@@ -1,4 +1,4 @@
-// The instructions as a table, which says in words what the timeline draws.
+// The pane with a table of the instructions, which has the data of the timeline as text.
 
 import {make, put} from "./dom.js";
 import {bytes, duration, plural} from "./format.js";

@@ -1,29 +1,30 @@
-// Keys, and the list of them. In a field only Escape counts; in a table, a list of tabs or a button arrows are theirs.
+// The keys of the page, and the list of them. In a field, only Escape is a key of the page. Tables, tabs and buttons use
+// the arrows themselves.
 
 import {byId, make} from "./dom.js";
 
 const KEYS = [
-  ["\u2190 \u2192", "move the time; in the DAG: go to a source, a target"],
-  ["\u2191 \u2193", "the row above, below; in the DAG: the neighbour above, below"],
-  ["Shift \u2190 \u2192", "the instruction before, after on the stream"],
-  ["+ \u2212 or w s", "zoom in, out (a d move)"],
+  ["\u2190 \u2192", "move through time; in the DAG: go to a source or a target"],
+  ["\u2191 \u2193", "the row above or below; in the DAG: the neighbour above or below"],
+  ["Shift \u2190 \u2192", "the previous or next instruction on the stream"],
+  ["+ \u2212 or w s", "zoom in or out (a and d move)"],
   ["f", "fit all"],
   ["z", "zoom to the selection"],
   ["c", "the next instruction on the critical path"],
   ["e", "the next error"],
-  ["l", "follow what comes in"],
-  ["Space", "pause, go on"],
+  ["l", "follow new instructions of a live daemon"],
+  ["Space", "pause or go on"],
   ["/", "search"],
   ["x", "clear the filters"],
-  ["1 \u2026 6", "the panes below"],
-  ["m", "make the panes large, small"],
+  ["1 \u2026 6", "the panes at the bottom"],
+  ["m", "make the panes larger, or as before"],
   ["g", "the DAG around the selection"],
-  ["t", "light, dark, as the system"],
-  ["Esc", "leave a field, a dialog, the selection"],
+  ["t", "theme: light, dark, or that of the system"],
+  ["Esc", "leave a field, close a dialog, or clear the selection"],
   ["?", "this list"],
 ];
 
-const SCROLLED = "[role=separator], #details, [role=tabpanel]:not(#dag)";  // what arrows move or scroll
+const SCROLLED = "[role=separator], #details, [role=tabpanel]:not(#dag)";  // elements that use the arrow keys themselves
 
 export class Keyboard {
   constructor(actions) {

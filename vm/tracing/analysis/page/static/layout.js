@@ -1,11 +1,10 @@
-// Where the nodes of a DAG lie: in layers, sources before their targets, with few crossings.
-//
-// After Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981, as the
-// pictures of `trace dag` do it. An edge against the order of the ids counts for no layer.
+// Lays out the nodes of a DAG in layers, sources before their targets, with few crossings.
+// After Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981, as in the
+// pictures of `trace dag`. Edges against the order of the ids do not affect the layers.
 
 const SWEEPS = 4;
 
-// id -> [layer, place], from ids in order and edges [source, target]; nodes of a layer are at least 1 apart.
+// A map from id to [layer, place], for ids in order and edges [source, target]. Nodes of a layer are at least 1 apart.
 export function placesOf(ids, edges) {
   const sources = new Map(ids.map(id => [id, []])), targets = new Map(ids.map(id => [id, []]));
   for (const [source, target] of edges) {
@@ -26,7 +25,7 @@ export function placesOf(ids, edges) {
   return positions(layers, sources, targets);
 }
 
-// One layer below the lowest source, and then down to right above the highest target.
+// A node is placed one layer after its last source, then moved to the layer before its first target.
 function layersOf(ids, sources, targets) {
   const depth = new Map();
   for (const id of ids) {
@@ -58,7 +57,7 @@ function middle(neighbours, at) {
   return neighbours.length ? neighbours.reduce((sum, id) => sum + at.get(id), 0) / neighbours.length : null;
 }
 
-// Places at least 1 apart in their order, as near to those wanted as can be: blocks that overlap share the difference.
+// Places in the same order, at least 1 apart, as near to the wanted ones as possible: blocks that overlap move together.
 function apart(wanted) {
   const blocks = [];
   wanted.forEach((place, number) => {

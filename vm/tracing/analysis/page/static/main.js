@@ -1,4 +1,4 @@
-// Puts the parts of the page together.
+// The main module, which puts the parts of the page together.
 
 import {Advice} from "./advice.js";
 import {Dag} from "./dag.js";
@@ -51,7 +51,7 @@ function centre() {
   dag.centre();
 }
 
-// The next instruction of a kind after the selected one, in the order of time.
+// Select the next instruction for which `wanted` is true, in the order of time.
 function next(wanted) {
   const time = ({started, received}) => started ?? received ?? 0;
   const found = [...model.store.records.values()].filter(wanted)

@@ -1,4 +1,4 @@
-// Memory over time, a lane for each device, on the time axis of the streams.
+// The chart of memory over time, with a lane for each device, on the time axis of the streams.
 
 import {Canvas, fitted} from "./canvas.js";
 import {byId} from "./dom.js";
@@ -63,7 +63,7 @@ export class MemoryChart {
     pen.restore();
   }
 
-  // Steps: what is in use stays so until it changes. Of the points in one column of pixels the highest is drawn.
+  // The curve has steps: the bytes in use hold until the next point. In a column of pixels, the highest point is drawn.
   #area(pen, curve, floor, scale, ink) {
     const {from, to} = this.model.axis, across = this.room / (to - from);
     pen.beginPath();

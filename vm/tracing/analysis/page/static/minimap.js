@@ -1,5 +1,5 @@
-// The whole in a strip: how busy the devices were, and which part the window shows. Dragging moves the window, at its
-// sides it changes the window's size.
+// The strip on top: how busy the devices were over the whole time, and the part that the window shows. Dragging moves the
+// window; dragging one of its edges changes its size.
 
 import {Canvas} from "./canvas.js";
 import {byId} from "./dom.js";
@@ -42,7 +42,7 @@ export class Minimap {
     pen.strokeRect(from + 1, 1, Math.max(2, to - from - 2), HEIGHT - 2);
   }
 
-  // Per device and column of pixels: the colour of what was drawn, and its strength.
+  // For each device, the rectangles that its rows draw: [x, end, colour, strength].
   #busy() {
     const {begin, end} = this.model.axis;
     return this.timeline.groups.filter(group => group.rows.some(row => row.device !== null)).map(group => {

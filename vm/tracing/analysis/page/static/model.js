@@ -1,4 +1,4 @@
-// The state that all parts of the page share, and who hears of its changes: each listener once in a frame.
+// The state that all parts of the page share. Listeners to its changes are called once in a frame.
 
 import {Axis} from "./axis.js";
 import {Filter} from "./filter.js";
@@ -10,21 +10,21 @@ export class Model {
   #waiting = false;
 
   constructor() {
-    this.latest = new Store();  // what has come
-    this.store = this.latest;  // what is shown: the same, or a still of it
+    this.latest = new Store();  // everything that has arrived
+    this.store = this.latest;  // what is shown: `latest`, or while paused a copy of it
     this.filter = new Filter();
     this.axis = new Axis();
     this.selected = null;
-    this.hovered = null;  // a moment
-    this.arrived = 0;  // views since the pause
-    this.skipped = 0;  // views that the server left out, as the page was slow
+    this.hovered = null;  // the moment under the pointer
+    this.arrived = 0;  // views that have arrived since the pause
+    this.skipped = 0;  // views that the server left out since the page was slow
   }
 
   get paused() {
     return this.store !== this.latest;
   }
 
-  // Call `listener` in the next frame after any of these topics was told: data, filter, axis, selection, hover, theme.
+  // Call `listener` in the next frame after a change of one of these topics: data, filter, axis, selection, hover, theme.
   on(topics, listener) {
     this.#listeners.push([new Set(topics), listener]);
   }
@@ -88,12 +88,12 @@ export class Model {
     this.tell("filter");
   }
 
-  // The instructions that the filter takes.
+  // The instructions that match the filter.
   chosen() {
     return [...this.store.records.values()].filter(record => this.filter.takes(record));
   }
 
-  // Let the window show an instruction.
+  // Zoom to an instruction.
   show({started, received, finished}) {
     this.move(axis => axis.show(started ?? received ?? axis.from, finished ?? this.store.end));
   }

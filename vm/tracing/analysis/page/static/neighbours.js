@@ -1,10 +1,9 @@
-// The part of the DAG that is drawn: what lies at most so many edges from some instructions, the nearest first.
+// Finds the part of the DAG that is drawn: instructions at most some edges away from the roots, the nearest first.
 
 import {isLive} from "./store.js";
 
-const RUNNING = 24;  // instructions that run, around which is drawn
-
-// Where to begin if nothing is selected: what runs now, or else the end of the critical path, or what ended last.
+const RUNNING = 24;  // the most running instructions that are roots
+// The roots if no instruction is selected: those that are running; else the end of the critical path; else the last end.
 export function rootsOf(store) {
   let last = null, critical = null;
   const running = [];
@@ -17,7 +16,8 @@ export function rootsOf(store) {
   return critical ?? last ? [(critical ?? last).id] : [];
 }
 
-// {nodes: records, edges: [{source, target, reason, mark}], reached: how many there are}. Releases are left out.
+// {nodes: records, edges: [{source, target, reason, mark}], reached: how many nodes would be drawn without the limit
+// `most`}. Releases are left out.
 export function around(store, roots, depth, most) {
   const distance = new Map(roots.filter(id => store.records.has(id)).map(id => [id, 0]));
   const queue = [...distance.keys()];
@@ -41,7 +41,7 @@ function* beside(store, id) {
   for (const {target} of store.targets(id)) yield target;
 }
 
-// The edges to a record: of one source a single one, with all reasons and the strongest mark.
+// The edges to a record, one for each source, with all reasons and the strongest mark.
 const STRENGTH = ["met", "elided", "waited", "missing"];
 
 function merged(record, kept) {

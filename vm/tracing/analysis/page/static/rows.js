@@ -1,8 +1,8 @@
-// The rows of the timeline: one for each stream, by device, and the spans; and what of a row is drawn in a window.
+// The rows of the timeline: for each device a row per stream, and rows of spans; and what a row draws in a window.
 //
-// What is narrower than a pixel is added up in its column of pixels, whose colour is that of what took most of it, and
-// whose strength says how busy the column was. So the number of rectangles follows the width of the window, and not
-// the number of records.
+// Slices narrower than a pixel are added up in a column of pixels. The column has the colour of the kind that took most of
+// it, and its strength says how busy the column was. So the number of rectangles depends on the width of the window, not
+// on the number of records.
 
 import {FADED, colourOf} from "./theme.js";
 import {isBroken, lastOf, natural} from "./store.js";
@@ -10,11 +10,11 @@ import {isBroken, lastOf, natural} from "./store.js";
 export const CRITICAL = 1;  // marks of a slice
 export const FAILED = 2;
 const NARROW = 1.5;  // pixels
-const LEVELS = 4;  // of strength
+const LEVELS = 4;  // how many strengths are distinguished
 const SPAN_ROWS = 12, SPAN_DEPTH = 3;
 const WAITING = "waiting";
 
-// Groups [{title, rows}] in the order in which they are drawn.
+// The groups [{title, rows}] of rows, in the order in which they are drawn.
 export function groupsOf(store, filter) {
   const lists = new Map();
   for (const record of store.records.values()) {
@@ -37,7 +37,7 @@ function placeOf({device, stream, waits}) {
   return [device, waits ? WAITING : stream || WAITING];
 }
 
-// The row of a record: its stream, or what waits on its device.
+// The key of a record's row: its stream, or the row "waiting" of its device.
 export function keyOf(record) {
   return placeOf(record).join("\0");
 }
@@ -55,7 +55,7 @@ class Row {
     const size = this.records.length;
     this.starts = new Float64Array(size);
     this.ends = new Float64Array(size);
-    this.latest = new Float64Array(size);  // the latest end up to there
+    this.latest = new Float64Array(size);  // the latest end of this and all earlier records
     this.colours = new Uint8Array(size);
     this.marks = new Uint8Array(size);
     let latest = -Infinity;
@@ -68,7 +68,8 @@ class Row {
     });
   }
 
-  // Call `slice(place, x, end)` for what is wide enough, `smear(x, end, colour, strength, mark)` for what is not.
+  // Call `slice(place, x, end)` for each record that is wide enough, and `smear(x, end, colour, strength, mark)` for
+  // columns of records that are not.
   visit(from, to, width, slice, smear) {
     const scale = width / (to - from);
     const smears = new Smears(smear);
@@ -85,7 +86,7 @@ class Row {
     smears.flush();
   }
 
-  // The record at a moment, give or take; null for none. Of several the one that began last.
+  // The record at a moment, within a tolerance; the one that began last of several; null if there is none.
   at(time, tolerance) {
     const [place] = this.near(time, tolerance);
     return place === undefined ? null : this.records[place];
@@ -108,7 +109,7 @@ class Row {
   }
 }
 
-// Columns of pixels that hold what is too narrow. Neighbours that look alike are one rectangle.
+// Adds up records that are too narrow in columns of pixels. Neighbouring columns that look alike become one rectangle.
 class Smears {
   #weights = new Float64Array(32);
   #column = -1;
@@ -164,7 +165,7 @@ function extentOf(record, until) {
   return isBroken(record) ? [last, last] : [record.received ?? last, until];
 }
 
-// Rows of spans: for each session and depth one.
+// The rows of spans, one for each session and depth.
 function spanRows(store) {
   const extents = new Map();
   for (const record of store.records.values()) {

@@ -1,4 +1,4 @@
-// The sessions, of which one can be chosen.
+// The pane with the sessions. A click on a session filters by it.
 
 import {put} from "./dom.js";
 import {bytes, count} from "./format.js";
@@ -15,7 +15,7 @@ export class Sessions {
 
   render(element) {
     const {model} = this;
-    put(element, table("A session that is chosen filters all parts of the page.", [
+    put(element, table("Choose a session to filter all parts of the page by it.", [
       ["session", one => String(one.id), "number"],
       ["name", one => one.name ?? ""],
       ["instructions", one => count(one.records ?? 0), "number"],

@@ -1,4 +1,4 @@
-// Where views come from: the document in the page, or the server of `tensord web`.
+// The source of views: the document inside the page, or the server of `tensord web`.
 
 import {byId} from "./dom.js";
 
@@ -14,7 +14,7 @@ class Embedded {
 
   constructor(model, element) {
     model.add(JSON.parse(element.textContent));
-    element.remove();  // its text is as large as all records together
+    element.remove();  // frees its text, which is large
   }
 }
 
@@ -36,7 +36,7 @@ class Served {
       try {
         this.#take(JSON.parse(data));
       } catch (error) {
-        this.say(`what the server sent cannot be shown: ${error.message}`);
+        this.say(`a message of the server cannot be shown: ${error.message}`);
       }
     });
     socket.addEventListener("close", ({reason}) => {
@@ -69,7 +69,7 @@ class Served {
   async ask(path) {
     const answer = await fetch(path);
     const found = await answer.json();
-    if (!answer.ok) throw new Error(found.error ?? `the server said ${answer.status}`);
+    if (!answer.ok) throw new Error(found.error ?? `the server answered with status ${answer.status}`);
     return found;
   }
 }

@@ -1,4 +1,4 @@
-// The bar between the streams and the panes: dragged, or moved by arrow keys.
+// The bar between the streams and the panes, which is dragged, or moved by arrow keys.
 
 import {byId} from "./dom.js";
 
@@ -28,7 +28,7 @@ export class Splitter {
     this.model.tell("axis");
   }
 
-  // Large, or as before.
+  // Make the panes large, or as they were before.
   toggle() {
     const large = innerHeight - 260;
     if (this.height < large - 1) [this.before, this.height] = [this.height, large];

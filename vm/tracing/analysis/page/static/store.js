@@ -1,11 +1,10 @@
-// What the page knows: the views that came, added up within a bounded window.
+// The data of the page: the views that have arrived, joined, within a bounded window of time.
 //
-// A record is replaced and never changed, so that a copy of the store is a still. Texts are kept by the records alone,
-// and go with them.
-
-const WINDOW = 60e9;  // nanoseconds of a live daemon that are kept
-const MOST = 200_000;  // records that are kept
-const UNSEEN = 10e9;  // nanoseconds after which what a live daemon no longer mentions is taken for finished
+// A record is replaced, never changed, so a copy of the store does not change. Only records refer to texts, so texts are
+// freed with them.
+const WINDOW = 60e9;  // how much time of a live daemon is kept, in nanoseconds
+const MOST = 200_000;  // the most records that are kept
+const UNSEEN = 10e9;  // after so many nanoseconds, an instruction that a live daemon no longer mentions counts as finished
 
 export class Store {
   constructor() {
@@ -36,14 +35,14 @@ export class Store {
     this.targetsOf = this.stepsTo = null;
   }
 
-  // Another daemon is there, whose ids, sessions and times begin anew.
+  // The daemon was restarted: its ids, sessions and times begin anew.
   #restart() {
     this.records.clear();
     this.why.clear();
     Object.assign(this, {memory: [], tensors: [], sessions: [], advice: []});
   }
 
-  // A still of the store, which further views do not change.
+  // A copy of the store, which later views do not change.
   still() {
     const copy = Object.assign(new Store(), this);
     copy.records = new Map(this.records);
@@ -62,7 +61,7 @@ export class Store {
       fresh.get(target)?.edges.push({source, reason: texts[reason] ?? "", mark: texts[mark] ?? ""});
     }
     for (const [id, record] of fresh) {
-      this.records.delete(id);  // so that the oldest stand first
+      this.records.delete(id);  // keeps the oldest records first
       this.records.set(id, record);
     }
   }
@@ -83,7 +82,7 @@ export class Store {
     if (!this.about.live) return;
     let newest = 0;
     for (const record of this.records.values()) newest = Math.max(newest, lastOf(record));
-    // A view has all that is live, if it can: what it lacks has ended unseen.
+    // If a view has all live instructions, an instruction that is not in it has ended.
     const {unfinished: {shown, of} = {}, taken} = this.about, all = of !== undefined && shown === of;
     const unseen = all ? taken : taken - UNSEEN;
     const oldest = newest - WINDOW;
@@ -130,7 +129,7 @@ export class Store {
     return this.targetsOf.get(id) ?? [];
   }
 
-  // Does the critical path go from the one right to the other?
+  // Whether the critical path goes from `source` directly to `target`.
   isStep(source, target) {
     if (!this.stepsTo) {
       const path = [...this.records.values()].filter(record => record.critical)
@@ -141,13 +140,13 @@ export class Store {
   }
 }
 
-// Finished instructions a second, of a live daemon: those that came, and all.
+// How many instructions of a live daemon finish per second: `shown` of them were sent, `of` is all.
 function rateOf({sampled, taken}, {taken: before}) {
   const seconds = (taken - before) / 1e9;
   return seconds > 0 ? {shown: Math.round(sampled.shown / seconds), of: Math.round(sampled.of / seconds)} : null;
 }
 
-// A record of a row, with texts in the place of their numbers.
+// Make a record from a row, with texts in place of their numbers.
 function recordOf(row, texts, streams) {
   const [id, session, causedBy, place, kind, name, of, status, received, ready, dispatched, started, finished, location,
     span, bytes, error, critical] = row;
@@ -176,7 +175,7 @@ export function isBroken({status}) {
   return BROKEN.has(statusOf(status));
 }
 
-// Without what is appended to it, as in `DONE, compiling`.
+// The status without an addition: `DONE` for `DONE, compiling`.
 function statusOf(status) {
   return status.split(",", 1)[0];
 }
@@ -185,7 +184,7 @@ function byStream([device, stream], [otherDevice, otherStream]) {
   return natural(device, otherDevice) || natural(stream, otherStream);
 }
 
-// `sim:2` stands before `sim:10`.
+// The order of names by their numbers: `sim:2` comes before `sim:10`.
 export function natural(one, other) {
   return one.localeCompare(other, "en", {numeric: true});
 }
@@ -194,7 +193,7 @@ export function titleOf(record) {
   return `#${record.id} ${record.name || record.kind}`;
 }
 
-// Nanoseconds of its phases, of an unfinished one until `end`; null for one that it has not reached.
+// The lengths of a record's phases in nanoseconds: an unfinished phase counts until `end`; null if it was not reached.
 export function phases(record, end) {
   const live = isLive(record);
   const spent = (from, to) => from === null || (to === null && !live) ? null : Math.max(0, (to ?? end) - from);

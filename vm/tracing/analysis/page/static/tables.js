@@ -1,10 +1,10 @@
-// A table whose rows can be chosen: by the pointer, or by arrow keys and Enter.
+// Makes a table whose rows can be chosen by the pointer, or by arrow keys and Enter.
 
 import {make} from "./dom.js";
 import {count} from "./format.js";
 
-// `columns`: [title, text of a row, class]. `choose(row)` is called for a row that is chosen. A row `{group}` is a
-// heading of those below it.
+// `columns`: [title, function from a row to its text, class]. `choose(row)`: called when a row is chosen. A row
+// `{group}` is a heading of the rows below it.
 export function table(caption, columns, rows, {choose = null, most = 300, selected = () => false} = {}) {
   const shown = rows.slice(0, most);
   const head = make("tr", {}, ...columns.map(([title, , kind]) => make("th", {scope: "col", class: kind}, title)));
@@ -17,7 +17,7 @@ export function table(caption, columns, rows, {choose = null, most = 300, select
   const more = rows.length - shown.length;
   return make("div", {class: "table"},
     make("table", {}, make("caption", {}, caption), make("thead", {}, head), body),
-    more > 0 ? make("p", {class: "note"}, `and ${count(more)} more: filters narrow them down`) : null,
+    more > 0 ? make("p", {class: "note"}, `and ${count(more)} more: use the filters to narrow the list down`) : null,
     rows.length ? null : make("p", {class: "note"}, "none"));
 }
 

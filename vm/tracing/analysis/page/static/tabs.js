@@ -1,4 +1,4 @@
-// The tabs of the lower part: only the pane that is shown is rendered.
+// The tabs at the bottom. Only the pane that is shown is rendered.
 
 import {byId, make} from "./dom.js";
 
@@ -56,7 +56,7 @@ export class Tabs {
   }
 }
 
-// A pane that is rendered anew keeps the focus on the row with the same number.
+// The row that has the focus. After a pane is rendered again, the row with the same number gets the focus.
 function placeOfFocus(element) {
   return [...element.querySelectorAll("tbody tr:not(.group)")].indexOf(document.activeElement);
 }

@@ -1,4 +1,4 @@
-// Tensors by what holds them.
+// The pane with tensors, grouped by what holds them.
 
 import {put} from "./dom.js";
 import {bytes, plural} from "./format.js";
@@ -27,7 +27,7 @@ export class Tensors {
     const rows = sums.flatMap(([holder, tensors, sum]) => [
       {group: `${holder}: ${plural(tensors.length, "tensor")}, ${bytes(sum)}`},
       ...[...tensors].sort((one, other) => other.bytes - one.bytes)]);
-    put(element, table("Tensors by what holds them, the largest first. One that is chosen is shown at the right.", [
+    put(element, table("Tensors by what holds them, the largest first. Choose a tensor to see where it is.", [
       ["name", one => one.name || "\u2013"],
       ["of", one => one.of],
       ["bytes", one => bytes(one.bytes), "number"],

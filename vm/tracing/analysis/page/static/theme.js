@@ -1,10 +1,10 @@
-// Light or dark, as the system has it or as the switch says; and the colours of style.css for canvases.
+// The theme, light or dark, chosen by the system or by the button; and the colours of style.css for canvases.
 
 import {byId} from "./dom.js";
 
 const MODES = ["auto", "light", "dark"];
 const KINDS = ["kernel", "transfer", "eviction", "collective", "access", "release", "barrier", "other"];
-const SHADES = 4;  // of kernels, so that neighbours differ
+const SHADES = 4;  // shades of kernels, so that neighbours differ
 
 export class Theme {
   constructor(model) {
@@ -36,9 +36,9 @@ export class Theme {
   }
 }
 
-export const FADED = KINDS.length - 1;  // the place of the colour of what a filter does not take
+export const FADED = KINDS.length - 1;  // the place of the colour of records that do not match the filter
 
-// The place of a record's colour among `fills`.
+// The index of a record's colour in `fills`.
 export function colourOf(record) {
   if (record.kind === "kernel") return KINDS.length + hash(record.name) % SHADES;
   if (record.kind === "span") return KINDS.length + SHADES;
@@ -58,7 +58,7 @@ function readableOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }
 
-// A page that is opened from a file may have no storage.
+// The stored theme. A page that is opened from a file may have no storage.
 function remembered() {
   try {
     const mode = localStorage.getItem("tensord-theme");
@@ -72,6 +72,6 @@ function remember(mode) {
   try {
     localStorage.setItem("tensord-theme", mode);
   } catch {
-    // then it is so until the page is closed
+    // without storage, the choice holds until the page is closed
   }
 }

@@ -1,4 +1,4 @@
-// The streams as a timeline on a canvas, on which only what is in the window is drawn.
+// The timeline of the streams, on a canvas that draws only what is in the window.
 
 import {drawArrows} from "./arrows.js";
 import {ticks} from "./axis.js";
@@ -9,9 +9,9 @@ import {Gestures} from "./gestures.js";
 import {CRITICAL, FAILED, groupsOf, keyOf} from "./rows.js";
 import {describe} from "./words.js";
 
-export const GUTTER = 160;  // pixels of the names at the left
+export const GUTTER = 160;  // width of the names at the left, in pixels
 const RULER = 24, HEAD = 20, ROW = 22, SLICE = 18;
-const LABEL = 26;  // pixels from which a slice has its name
+const LABEL = 26;  // the width in pixels from which a slice is labelled
 
 export class Timeline {
   constructor(model, theme, hint) {
@@ -30,7 +30,7 @@ export class Timeline {
     model.on(["data", "filter", "axis", "selection", "theme", "hover"], () => this.draw());
   }
 
-  // The rows, each with its distance from the top.
+  // Make the rows, and set each row's distance from the top.
   #arrange() {
     this.groups = groupsOf(this.model.store, this.model.filter);
     this.rowOf = new Map();  // the key of a stream -> its row
@@ -145,7 +145,7 @@ export class Timeline {
     this.#mark(pen, x, end, mark, ink);
   }
 
-  // The critical path is a bar below its slices; what failed has one above.
+  // The critical path is a bar at the bottom of its slices; a failure is a bar at the top.
   #mark(pen, x, end, mark, ink) {
     const width = Math.max(1.5, end - x - 0.5);
     if (mark & CRITICAL) {
@@ -167,7 +167,7 @@ export class Timeline {
     pen.fillRect(Math.round(x), RULER - 6, 1, height);
   }
 
-  // How far below the first row the middle of a row lies; undefined for none.
+  // The distance from the top of the rows to the middle of a row; undefined if there is no such row.
   middleOf(key) {
     const row = this.rowOf.get(key);
     return row && row.top + ROW / 2;
@@ -235,7 +235,7 @@ export class Timeline {
     this.reveal(record);
   }
 
-  // Bring an instruction into the window, if it is not there.
+  // Bring an instruction into the window, if it is outside.
   reveal(record) {
     const row = this.rowOf.get(keyOf(record)), from = record.started ?? record.received ?? this.model.axis.from;
     this.model.move(axis => axis.reveal(from, record.finished ?? this.model.store.end));

@@ -1,4 +1,4 @@
-// An instruction in a few lines of text.
+// Describes an instruction in a few lines of text.
 
 import {bytes, duration} from "./format.js";
 import {phases, titleOf} from "./store.js";
