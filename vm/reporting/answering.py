@@ -1,4 +1,5 @@
-"""Rules of the answers of both engines: the questions, their arguments, and the fields of a tensor and of an error.
+"""Rules of answers, for both engines: how a question is answered, its arguments checked, a tensor or an error
+described.
 
 Arguments come from clients, so each is checked before it is used. Answers are plain values, made of msgpack's types.
 """
@@ -21,8 +22,11 @@ MOST = 10_000  # rows of one answer
 
 
 class ClientInfo(NamedTuple):
-    """A session's client, as the socket front end knows it. `kind`: "ipc", "tcp" or "local"; `age`: seconds;
-    `pending`: messages received and not yet admitted; `consumed`: messages dealt with so far."""
+    """A session's client, as the socket front end knows it.
+
+    `kind`: "ipc", "tcp" or "local"; `age`: of the connection, in seconds; `pending`: messages received but not
+    admitted; `consumed`: messages admitted so far.
+    """
 
     name: str
     pid: int
@@ -35,9 +39,11 @@ class ClientInfo(NamedTuple):
 
 
 def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, arguments: object, asked: Any) -> Any:
-    """The answer to one question. `asked`, the machine and the asking session, precedes the arguments.
+    """The answer to one question.
 
-    ProtocolError for an unknown question, or unfit arguments.
+    `asked`: the machine and the asking session, the first argument of the answering function.
+
+    ProtocolError if the question is unknown, or its arguments do not fit.
     """
     found = answers.get(what) if type(what) is str else None
     if found is None:
@@ -52,21 +58,21 @@ def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, argumen
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """The items, so many at a time, for answers that are given in slices."""
+    """The items in tuples of at most `size`, for answers that are given in slices."""
     rest = iter(items)
     while some := tuple(islice(rest, size)):
         yield some
 
 
 def natural(name: str, value: object) -> int:
-    """A number that is not negative; ProtocolError for anything else."""
+    """Check that a value is an integer from 0 on. ProtocolError if it is not."""
     if type(value) is not int or not 0 <= value <= LARGEST:
         raise ProtocolError(f"{name} is {value!r:.40}, not a natural number")
     return value
 
 
 def device_or_any(device: object, devices: Collection[str]) -> str:
-    """The name of a device, or "" for any; ProtocolError for anything else."""
+    """Check that a value is the name of a device, or "" for all devices. ProtocolError if it is not."""
     if type(device) is not str:
         raise ProtocolError("the device is a name")
     name = own_name(device, devices) if device else ""
@@ -76,7 +82,7 @@ def device_or_any(device: object, devices: Collection[str]) -> str:
 
 
 def session_or_any(session: object, sessions: Collection[int]) -> int:
-    """The number of a session, or 0 for any; ProtocolError for anything else."""
+    """Check that a value is the number of an open session, or 0 for all sessions. ProtocolError if it is not."""
     number = natural("session", session)
     if number and number not in sessions:
         raise ProtocolError(f"there is no session {number}; open sessions: {', '.join(map(str, list(sessions)[:10]))}")
@@ -94,7 +100,7 @@ def error_row(error: TensordError) -> dict[str, Any]:
 
 
 def shape_and_dtype(meta: Meta | None) -> dict[str, Any]:
-    """Both are None while the meta is pending."""
+    """The shape and the dtype of a meta; both are None while the meta is pending."""
     return {
         "shape": None if meta is None else list(meta.shape),
         "dtype": None if meta is None else meta.dtype.name,
@@ -102,7 +108,7 @@ def shape_and_dtype(meta: Meta | None) -> dict[str, Any]:
 
 
 def properties(meta: Meta | None, home: str, residency: Mapping[str, str], holders: int) -> dict[str, Any]:
-    """A tensor's properties and places; shape, dtype and bytes are None while its meta is pending."""
+    """The properties and the residency of a tensor; shape, dtype and bytes are None while its meta is pending."""
     return {
         **shape_and_dtype(meta),
         "bytes": None if meta is None else meta.nbytes,
@@ -113,11 +119,11 @@ def properties(meta: Meta | None, home: str, residency: Mapping[str, str], holde
 
 
 def state_of(error: TensordError | None, meta: Meta | None, *, ready: bool) -> dict[str, Any]:
-    """The state of a tensor: "ready", "pending" or "failed", its error, and its meta."""
+    """The state of a tensor ("ready", "pending" or "failed"), its error, and its meta."""
     state = "failed" if error is not None else "ready" if ready else "pending"
     return {"state": state, "error": error_text(error), **shape_and_dtype(meta)}
 
 
 def error_text(error: TensordError | None) -> str:
-    """The error in one text; empty for none."""
+    """The type and the message of an error; "" if there is no error."""
     return "" if error is None else f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
-"""Checks of an engine's invariants between two passes: each rule that the model's files state, on every object.
+"""Checks the invariants of an engine between two passes: each rule that the model's files state, for every object.
 
 The rules are those under "what is always true" in `model/tensor.py`, `model/device_state.py`, `model/instruction.py`
-and `scheduler/fair_queue.py`. The checker counts everything anew from the live objects, since the engine's own
-functions would repeat their mistakes. A check takes some 10 us per tensor and instruction.
+and `scheduler/fair_queue.py`. The checks count everything again from the live objects, since the engine's own functions
+would repeat their mistakes. All checks together take some 10 us per tensor and instruction.
 
 The checks run after every step of the random programs (tests/model), and in a live daemon by `tensord doctor --deep`.
 """
@@ -24,7 +24,7 @@ from ..model.tensor import Copy, Storage, VmTensor
 if TYPE_CHECKING:
     from ..engine import Engine
 
-MOST = 100  # violations told: one mistake often breaks many rules
+MOST = 100  # the most violations that are reported: one mistake often breaks many rules
 
 
 class Census:
@@ -50,14 +50,14 @@ class Census:
             self.copies |= dict.fromkeys(device.standby)
 
     def accesses(self) -> Iterator[tuple[Instruction, Copy]]:
-        """(instruction, copy) for each live access, once also where it both reads and writes."""
+        """(instruction, copy) for each live access; once if the instruction both reads and writes the copy."""
         for instruction in self.live:
             for copy in dict.fromkeys(instruction.reads + instruction.writes):
                 yield instruction, copy
 
 
 def violations(engine: Engine) -> list[str]:
-    """The rules that are broken, with the objects that break them; empty if the engine is sound."""
+    """The broken rules, each with an object that breaks it; empty if the engine is sound."""
     census = Census(engine)
     found: list[str] = []
     for check in CHECKS:
@@ -72,14 +72,14 @@ def violations(engine: Engine) -> list[str]:
 
 
 def holders_are_counted(census: Census) -> Iterator[str]:
-    """A tensor has as many holders as handles and names."""
+    """The `holders` of a tensor counts its handles and names."""
     for tensor, count in census.holders.items():
         if tensor.holders != count:
             yield f"a tensor on {tensor.home.name} counts {tensor.holders} holders and has {count}"
 
 
 def sharers_are_counted(census: Census) -> Iterator[str]:
-    """A storage has as many sharers as live tensors, and checkpoints that read it."""
+    """The `sharers` of a storage counts its live tensors, and the checkpoints that read it."""
     sharers = Counter(tensor.storage for tensor in census.holders) + Counter(census.snapshots)
     for storage, count in sharers.items():
         if storage.sharers != count:
@@ -87,7 +87,7 @@ def sharers_are_counted(census: Census) -> Iterator[str]:
 
 
 def maps_hold_current_copies(census: Census) -> Iterator[str]:
-    """A copy is current exactly while its storage's map holds it, and then of the storage's version."""
+    """A copy is current if and only if its storage's map holds it; a current copy has the storage's version."""
     mapped: set[Copy] = set()
     for storage in census.storages:
         mapped.update(storage.current())
@@ -109,7 +109,10 @@ def maps_hold_current_copies(census: Census) -> Iterator[str]:
 
 
 def uses_are_counted(census: Census) -> Iterator[str]:
-    """`uses` counts live accesses, mappings and standing by; `queued` those that a stream has."""
+    """`uses` counts the live accesses and mappings of a copy, and one for standby;
+
+    `queued` counts accesses on a stream.
+    """
     uses: Counter[Copy] = Counter()
     queued: Counter[Copy] = Counter()
     for instruction, copy in census.accesses():
@@ -124,7 +127,7 @@ def uses_are_counted(census: Census) -> Iterator[str]:
 
 
 def access_lists_are_live(census: Census) -> Iterator[str]:
-    """A copy's writer and readers are live instructions with that access; a finished access has left."""
+    """The writer and the readers of a copy are live instructions with that access: finished accesses are removed."""
     live = set(census.live)
     for copy in census.copies:
         if copy.writer is not None and (copy.writer not in live or copy not in copy.writer.writes):
@@ -135,7 +138,7 @@ def access_lists_are_live(census: Census) -> Iterator[str]:
 
 
 def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
-    """The last use of a stale copy frees its buffer."""
+    """A stale copy without uses has no buffer: its last use frees the buffer."""
     for copy in census.copies:
         if not copy.current and not copy.uses and copy.buffer is not None:
             yield f"{copy} is stale and unused, but has a buffer"
@@ -145,7 +148,8 @@ def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
 
 
 def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
-    """Where there is a tier below and memory was short, candidates are the current copies, each with its storage."""
+    """If a device has a tier below and has been short of memory, its candidates are its current copies with their
+    storages."""
     found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
     for storage in census.storages:
         for copy in storage.current():
@@ -157,7 +161,8 @@ def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
 
 
 def memory_adds_up(census: Census) -> Iterator[str]:
-    """Each allocated byte is a copy's, a kernel's temporaries' or reusable by a stream; no copies share a buffer."""
+    """Each allocated byte belongs to a copy, to a kernel's temporaries, to runs, or is reusable by a stream; no two
+    copies share a buffer."""
     owners: dict[int, Copy] = {}
     held: Counter[DeviceState] = Counter()
     for copy in census.copies:
@@ -169,37 +174,37 @@ def memory_adds_up(census: Census) -> Iterator[str]:
     for instruction in census.live:
         held[instruction.device] += instruction.scratch
         if instruction.scratch and instruction.status is not Status.DISPATCHED:
-            yield f"{instruction!r} does not run, and has {instruction.scratch} bytes set aside"
+            yield f"{instruction!r} is not running, but has {instruction.scratch} bytes of temporaries"
     for device in census.engine.tiers.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
         held[device] += sum(device.backend.blocks_left_open()) + run_bytes(device)
         if device.backend.allocated != held[device]:
-            yield f"{device.name} has allocated {device.backend.allocated} bytes, {held[device]} have an owner"
+            yield f"{device.name} has allocated {device.backend.allocated} bytes, of which {held[device]} have an owner"
 
 
 def needs_are_of_live_instructions(census: Census) -> Iterator[str]:
-    """Needs are those of live instructions, in program order, and each is in one place."""
+    """The needs of a device are those of live instructions, in program order, and each is in one list only."""
     for device in census.engine.tiers.values():
         order = [instruction.admitted for instruction in device.unreserved]
         if order != sorted(order) or any(instruction.retired for instruction in device.unreserved):
-            yield f"{device.name} expects, in this order, {list(device.unreserved)}"
+            yield f"the needs of {device.name} are retired or out of order: {list(device.unreserved)}"
         for author, theirs in device.behind.items():
             yield from wrong_behind(device, author, theirs)
 
 
 def wrong_behind(device: DeviceState, author: VmSession, theirs: Needs) -> Iterator[str]:
-    """The contradictions in a session's list of instructions that wait for other nodes."""
+    """The contradictions in a session's list of needs that wait for other nodes."""
     order = [one.admitted for one in theirs.needs]
     if not order:
-        yield f"{device.name} expects nothing behind nodes for session {author.id}"
+        yield f"{device.name} has an empty list of needs behind other nodes for session {author.id}"
     if order != sorted(order) or any(one.retired or one.author is not author or not one.remote for one in theirs.needs):
-        yield f"{device.name} expects behind nodes, in this order, {list(theirs.needs)}"
+        yield f"the needs of {device.name} behind other nodes are wrong or out of order: {list(theirs.needs)}"
     if not theirs.needs.keys().isdisjoint(device.unreserved):
-        yield f"{device.name} expects twice what {list(theirs.needs)} need"
+        yield f"{device.name} counts twice some of the needs {list(theirs.needs)}"
 
 
 def accounts_add_up(census: Census) -> Iterator[str]:
-    """A session is charged for the storages that it made."""
+    """A session is charged for the bytes of the storages that it made."""
     directory = census.engine.directory
     charged: Counter[int] = Counter()
     for storage in census.storages:
@@ -212,7 +217,8 @@ def accounts_add_up(census: Census) -> Iterator[str]:
 
 
 def shares_add_up(census: Census) -> Iterator[str]:
-    """With a ceiling, a session's share is what its storages have there, and results whose size data decide."""
+    """On a device with a ceiling, a session's share is the bytes of its storages' copies there, and the most bytes that
+    results of data-dependent size may need."""
     engine = census.engine
     held: Counter[tuple[int, str]] = Counter()
     for storage in census.storages:
@@ -226,20 +232,20 @@ def shares_add_up(census: Census) -> Iterator[str]:
         for device, nbytes in session.account.shares.items():
             found = held[id(session.account), device.name]
             if nbytes != found:
-                yield f"session {session.id} has a share of {nbytes} bytes of {device.name} and {found} there"
+                yield f"session {session.id} counts a share of {nbytes} bytes of {device.name} and has {found} there"
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
 
 
 def edges_are_counted(census: Census) -> Iterator[str]:
-    """`hard` and `soft` of an instruction count its live sources."""
+    """`hard` counts an instruction's live sources by hard edges, and `soft` has those by soft edges."""
     hard: Counter[Instruction] = Counter()
     soft: dict[Instruction, set[Instruction]] = {}
     for source in census.live:
         for dependent, is_hard in source.dependents.items():
             if dependent.retired:
-                yield f"{dependent!r} has retired before {source!r}, which it waits for"
+                yield f"{dependent!r} has retired before {source!r}, for which it waits"
             if is_hard:
                 hard[dependent] += 1
             else:
@@ -252,7 +258,7 @@ def edges_are_counted(census: Census) -> Iterator[str]:
 
 
 def nothing_is_forgotten(census: Census) -> Iterator[str]:
-    """Each instruction that may go on is in a queue: nothing else would look at it again."""
+    """Each instruction that can proceed is in a queue: otherwise it would be forgotten."""
     scheduler = census.engine.scheduler
     dispatcher = scheduler.dispatcher
     waiting = {one for device in census.engine.tiers.values() for _, one in device.waiting}
@@ -264,24 +270,25 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
         if (status is Status.DOOMED) != (status in PENDING and instruction.error is not None):
             yield f"{instruction!r} has the error {instruction.error!r}"
         elif status is Status.DOOMED and free and instruction not in doomed:
-            yield f"{instruction!r} is doomed, and nobody retires it"
+            yield f"{instruction!r} is doomed and free, but not in the queue of doomed ones"
         elif status is Status.WAITING and free and not instruction.pending:
-            yield f"{instruction!r} waits for nothing"
+            yield f"{instruction!r} has the status WAITING, but waits for nothing"
         elif status is Status.READY and instruction not in ready | waiting | in_line:
-            yield f"{instruction!r} is in no queue"
+            yield f"{instruction!r} is ready, but not in a queue"
         elif status is Status.EXECUTED and not instruction.soft and instruction not in waiting | ready:
-            yield f"{instruction!r} was executed, and nobody finishes it"
+            yield f"{instruction!r} was executed, but is not in a queue"
 
 
 def sessions_of(census: Census) -> set[VmSession]:
-    """The sessions of what lives: of clients, of those that have ended, and nobody's."""
+    """All sessions that have live instructions: those of clients, ended ones, and the system session."""
     directory = census.engine.directory
     leaving = (gone.session for gone in directory.leaving)
     return {*(one.author for one in census.live), *directory.sessions.values(), *leaving}
 
 
 def streams_are_counted(census: Census) -> Iterator[str]:
-    """`queued` of a stream, and of each session's part of it, counts what was dispatched and not reported."""
+    """`queued` of a stream, and of each session's queue on it, counts instructions that are dispatched but not
+    reported."""
     queued: Counter[object] = Counter()
     for instruction in census.live:
         if instruction.status is Status.DISPATCHED and instruction.queue is not None:
@@ -307,7 +314,7 @@ def the_living_are_listed(census: Census) -> Iterator[str]:
     by_session: Counter[object] = Counter()
     for instruction in census.live:
         if instruction.retired:
-            yield f"{instruction!r} has retired and is on the list of the living"
+            yield f"{instruction!r} has retired, but is on the list of live instructions"
         by_session[instruction.session] += 1
         for device in {copy.device for copy in instruction.reads + instruction.writes}:
             if instruction not in device.live:
@@ -322,7 +329,7 @@ def the_living_are_listed(census: Census) -> Iterator[str]:
 
 
 def name(storage: Storage) -> str:
-    """A storage, for people."""
+    """A storage as text for people."""
     return f"<storage of {storage.nbytes} bytes, copies {storage.current()}>"
 
 

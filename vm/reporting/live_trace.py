@@ -1,13 +1,13 @@
-"""A snapshot of the ring and the live instructions, taken and sent in slices.
+"""Takes a snapshot of the ring and the live instructions, and sends it in slices.
 
-A daemon may have a hundred thousand live instructions, and other sessions wait for its answers, so each step here is
-short. The live instructions are listed first, and then flattened slice by slice. Instructions that retire meanwhile are
-in the ring, whose list is copied last, at the time `taken`. So the snapshot is consistent as of `taken`, except that it
-lacks instructions that were admitted after the listing and are still live; no instruction in the snapshot waits for one
-of those. The copies that have memory (`holdings`) follow the live instructions, and the routines to which records refer
-come last.
+A daemon may have a hundred thousand live instructions, and other sessions wait while it answers, so each step here
+is short. The live instructions are listed first, and then converted slice by slice. Instructions that retire in the
+meantime are in the ring, whose list is copied last, at the time `taken`. So the snapshot is consistent as of
+`taken`, except that it lacks instructions that were admitted after the listing and are still live; no instruction in
+the snapshot waits for one of those. The copies that have memory (`holdings`) come after the live instructions, and
+the routines to which records refer come last.
 
-A slice is a list of entries; `parts` describes the entries, and turns them into records.
+A slice is a list of entries; `tracing.analysis.files.parts` describes the entries, and converts them to records.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..tracing.known_routines import KnownRoutine
 
-SLICE = 256  # entries, or edges of the same weight
+SLICE = 256  # the weight of a slice: an entry weighs 1
 CHUNK = 64  # lines of a program, or calls of a segment, in one entry
-EDGES = 1024  # flat fields of edges in one entry; further edges follow in entries of their own
+EDGES = 1024  # the most flat fields of edges in one entry; further edges follow in more entries
 _ALL = 1 << 62
-_WEIGHT = 32  # fields of edges that weigh as much as one entry
+_WEIGHT = 32  # so many fields of edges weigh as much as an entry
 
 Entry = Any  # a tuple of plain values, or the head, a dict
 
@@ -44,15 +44,18 @@ Entry = Any  # a tuple of plain values, or the head, a dict
 def trace_parts(
     engine: Engine, where: Where, since: int = 0, *, live: bool = True, routines: int = 0
 ) -> Iterator[list[Entry]]:
-    """The snapshot in slices. `since`: only records erased after that tick; `live`: include live instructions;
-    `routines`: only those of which there are news after that tick."""
+    """The snapshot in slices.
+
+    `since`: only records erased after that tick; `live`: whether to include live instructions; `routines`: only
+    routines that changed after that tick.
+    """
     return _sliced(_entries(engine, where, since, live=live, routines=routines))
 
 
 def recent_parts(engine: Engine, where: Where, since: int, most: int) -> Iterator[list[Entry]]:
-    """A sample, for what watches a machine all the time: at most so many records of those that were erased after that
-    tick, the newest, and at most so many live instructions, the oldest. The last entry says how long it took here to
-    make the sample, in nanoseconds."""
+    """A sample, for programs that watch a machine all the time: the newest `most` records that were erased after the
+    tick `since`, and the oldest `most` live instructions. The last entry says how many nanoseconds the sample took
+    to make."""
     clock, spent = engine.scheduler.clock, 0
     slices = _sliced(_recent(engine, where, since, most))
     while True:
@@ -80,7 +83,7 @@ def _sliced(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _recent(engine: Engine, where: Where, since: int, most: int) -> Iterator[Entry]:
-    """The entries of a sample. Of edges, each has as many as go with it."""
+    """The entries of a sample. Long lists of edges are cut."""
     texts = _Texts(where)
     for instruction in list(islice(engine.live.values(), most)):
         if not instruction.retired:
@@ -92,7 +95,7 @@ def _recent(engine: Engine, where: Where, since: int, most: int) -> Iterator[Ent
 
 
 def _entries(engine: Engine, where: Where, since: int, *, live: bool, routines: int) -> Iterator[Entry]:
-    """The entries; None where a slice must end although it is not full."""
+    """The entries of a snapshot. None ends a slice that is not full."""
     texts = _Texts(where)
     for instruction in list(engine.live.values()) if live else ():
         if not instruction.retired:
@@ -116,7 +119,7 @@ def _entries(engine: Engine, where: Where, since: int, *, live: bool, routines: 
 
 
 def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
-    """The runs that were several instructions, and those that are being admitted."""
+    """The runs that consist of several instructions, and those that are being admitted."""
     for _, session, *run in engine.ring.routines.runs_since(since):
         yield from texts.place(session, run[-1])
         yield ("run", session, 0, tuple(run))
@@ -127,7 +130,7 @@ def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
 
 
 def routine_entries(known: KnownRoutine, where: Where) -> Iterator[Entry]:
-    """A routine: its head, the lines of its program, its segments and their calls."""
+    """The entries of a routine: its head, the lines of its program, its segments and their calls."""
     number = known.number
     yield ("routine", number, 0, (known.session, known.name, known.digest, known.devices, known.program.digest))
     lines = lines_of(located(known.program, lambda location: where(known.session, location).line))
@@ -143,7 +146,8 @@ def routine_entries(known: KnownRoutine, where: Where) -> Iterator[Entry]:
 
 
 def located(program: Program, line: Callable[[int], str]) -> Program:
-    """The program with the lines in place of their numbers, whatever a client says there; and so its blocks."""
+    """A copy of the program with lines in place of their numbers, also in its blocks. Numbers come from clients, so an
+    invalid one becomes an empty line."""
 
     def step_at_line(step: Step) -> Step:
         where = line(step.location) if is_line(step.location) else ""
@@ -169,7 +173,7 @@ def _head(engine: Engine, since: int) -> dict[str, Any]:
 
 
 def _later(entries: deque[tuple[Any, ...]], since: int, most: int = _ALL) -> Iterable[tuple[Any, ...]]:
-    """The records that were erased after a tick, which are the last ones; at most so many of them."""
+    """The entries that were erased after a tick, at most the `most` newest. They are the last ones in the ring."""
     if not since and most >= len(entries):
         return list(entries)
     found: list[tuple[Any, ...]] = []
@@ -182,7 +186,7 @@ def _later(entries: deque[tuple[Any, ...]], since: int, most: int = _ALL) -> Ite
 
 
 class _Texts:
-    """Sends what entries share once, in front of the first: lines, names of spans, and numbered signatures."""
+    """Sends lines, names of spans and signatures once, before the first entry that refers to them by number."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -190,7 +194,7 @@ class _Texts:
         self._signatures: dict[tuple[Any, ...], int] = {}
 
     def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
-        """The entry, preceded by its line, the names of its spans and its signature if these were not sent before."""
+        """The entry, after its line, the names of its spans and its signature if these have not been sent."""
         short = len(entry) in SHORT
         yield from self.place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
         signature = entry[1][TRAIT] if short else entry[SIGNATURE]
@@ -204,7 +208,7 @@ class _Texts:
             yield from _in_pieces((*entry[:SIGNATURE], number, *entry[SIGNATURE + 1 :]))
 
     def place(self, session: int, location: int) -> Iterator[Entry]:
-        """The line and the names of the spans of a location, if these were not sent before."""
+        """The line and the names of the spans of a location, if these have not been sent."""
         line = line_of(location)
         for field, part in enumerate((line, location - line)):
             if part and (session, part) not in self._places:
@@ -215,14 +219,14 @@ class _Texts:
 
 
 def _cut(entry: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The entry, a long list of edges cut."""
+    """The entry with at most `EDGES` fields of edges."""
     if len(entry) in SHORT or len(entry[10]) <= EDGES:
         return entry
     return (*entry[:10], entry[10][:EDGES], *entry[11:])
 
 
 def _in_pieces(entry: tuple[Any, ...]) -> Iterator[Entry]:
-    """The entry, long lists of edges cut."""
+    """The entry with at most `EDGES` fields of edges, then entries with the others."""
     edges = entry[10]
     yield _cut(entry)
     for start in range(EDGES, len(edges), EDGES):

@@ -1,7 +1,8 @@
-"""The lines and spans of location numbers, also for ended sessions whose records are still in the ring.
+"""Finds the line and the spans for a location's number, also for ended sessions, whose records may still be in the
+ring.
 
-A location is a number of a session, resolved on demand. A session's tables end with the session; this file keeps the
-most recent ones, within bounds that a hostile client cannot exceed.
+A location's number belongs to a session, and is resolved on demand. The tables of the sessions that ended last are
+kept, within bounds that a hostile client cannot exceed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..model.session import VmSession
 
-ENDED = 64  # sessions
-TEXT = 64 << 20  # bytes of all their tables
+ENDED = 64  # the most ended sessions whose tables are kept
+TEXT = 64 << 20  # the most bytes of these tables
 
 
 class LocationTexts:
-    """Callable as `where(session id, location number)`."""
+    """The tables of all sessions, as a callable: `where(session id, location number)`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,9 +1,9 @@
-"""Questions of a session about the machine. The answers are plain values, made of msgpack's types.
+"""Answers the questions of sessions about the machine. The answers are plain values, made of msgpack's types.
 
 The driving thread answers, so each step of an answer is short. A long answer (a trace, a list of tensors) is an
 iterator of slices: a daemon takes one slice at a time between its turns, an embedded machine takes them all (`whole`).
-An answer changes nothing and waits for nothing, with these exceptions: `detail` selects the details to record, `drain`
-stops the opening of sessions, and `evict`, `join` and `withdraw` act.
+An answer changes nothing and waits for nothing, with these exceptions: `detail` selects which runs are timed, `drain`
+refuses new sessions, and the questions in `ACTS` act.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from ..model.session import VmSession
 
-ERRORS = 20  # recent errors in a status
-FILES = 20  # that have changed, in a status
+ERRORS = 20  # the most recent errors in a status
+FILES = 20  # the most changed files in a status
 ACTS: Final = frozenset(
     {"evict", "join", "withdraw", "record", "recorded", "unrecord"}
-)  # the questions that do something, in program order
+)  # the questions that act, in program order
 
 
 @dataclass(slots=True)
 class MachineFacts:
-    """Facts about a machine that its engine does not know. The callables are asked at each answer.
+    """Facts about a machine that its engine does not know. The callables are called for each answer.
 
-    An embedded machine has sessions without clients, none of which is the command line's own.
+    The sessions of an embedded machine have no clients, and none is a session of the command line.
     """
 
     where: Where
     process: MachineProcess
     address: str = "local"
     client: Callable[[int], ClientInfo | None] = lambda _session: None  # of the session with that id
-    looks: Callable[[int], bool] = lambda _session: False  # is that session the command line's own?
-    grace: float | None = None  # seconds that pending work has at the end of a daemon
-    kernels: str = ""  # the directory where a daemon with cuda devices keeps compiled kernels
+    looks: Callable[[int], bool] = lambda _session: False  # whether that session belongs to the command line
+    grace: float | None = None  # for how many seconds a daemon that is stopped waits for pending work
+    kernels: str = ""  # the directory with compiled kernels, of a daemon with cuda devices
     hung: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     errors: Callable[[], Sequence[TensordError]] = tuple
-    errors_by_type: Mapping[str, int] = field(default_factory=dict)  # how many there were
-    drain: Callable[[], None] | None = None  # take no new sessions from now on; None for a machine that is no daemon
+    errors_by_type: Mapping[str, int] = field(default_factory=dict)  # how many errors of each type there were
+    drain: Callable[[], None] | None = None  # refuses new sessions from now on; None if the machine is not a daemon
     members: Membership | None = None  # of the cluster; None for a machine without a node name
 
 
 class QuestionContext(NamedTuple):
-    """An engine that is asked, the session that asks, and what the machine knows besides."""
+    """The engine that is asked, the session that asks, and facts about the machine."""
 
     engine: Engine
     session: VmSession
@@ -73,12 +73,12 @@ class QuestionContext(NamedTuple):
 
 
 def answer(engine: Engine, session: VmSession, what: object, arguments: object, about: MachineFacts) -> Any:
-    """The answer to one question, or an iterator of its slices. ProtocolError for one that nobody can answer."""
+    """The answer to one question, or an iterator over its slices. ProtocolError if the question is not valid."""
     return answer_with(_ANSWERS, what, arguments, QuestionContext(engine, session, about))
 
 
 def whole(answered: Any) -> Any:
-    """An answer at once: the slices of a long one put together."""
+    """The whole answer: the slices of a long answer are joined."""
     if isinstance(answered, Iterator):
         return [entry for part in answered for entry in part]
     return answered
@@ -108,7 +108,7 @@ def _recent(asked: QuestionContext, since: object, most: object) -> Any:
 def _status(asked: QuestionContext) -> dict[str, Any]:
     engine, _, about = asked
     ring, files = engine.ring, engine.residency.files
-    changed = sorted({file.name for file in files.changed})[:FILES]  # underneath tensors that still lie in them
+    changed = sorted({file.name for file in files.changed})[:FILES]  # while tensors still use them
     clients = [client for id_ in list(engine.directory.sessions) if (client := about.client(id_)) is not None]
     return {
         "version": version(),
@@ -167,13 +167,16 @@ def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
 
 
 def _durable(engine: Engine) -> dict[str, Any] | None:
-    """The place of durable names, and why the disk is not up to date; None for a machine without durable names."""
+    """The directory of durable names, and why the disk is not up to date; None for a machine without durable names."""
     kept = engine.admission.durable.checkpoints
     return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
 
 
 def _sessions(asked: QuestionContext, freed: object = False) -> Any:
-    """`freed`: each row says what would be free if the session ended, for which all tensors are looked at."""
+    """The sessions.
+
+    `freed`: each row also says what the end of the session would free, for which all tensors are visited.
+    """
     return _freed_slices(asked) if freed else _session_rows(asked)
 
 
@@ -244,7 +247,10 @@ def _names(asked: QuestionContext, limit: object = MOST, kind: object = "") -> I
 
 
 def _invariants(asked: QuestionContext) -> dict[str, Any]:
-    """Takes time in proportion to what is there, and nobody else is served meanwhile."""
+    """Check the invariants.
+
+    The time is proportional to the number of objects, and no other session is served meanwhile.
+    """
     engine = asked.engine
     return {
         "rules": len(CHECKS),
@@ -259,7 +265,7 @@ def _detail(asked: QuestionContext, every: object, everywhere: object = False) -
     engine, session, _ = asked
     found = natural("every", every)
     if not engine.ring.enabled:
-        raise ProtocolError("detail is a part of the trace, and this machine keeps none: start it with tracing on")
+        raise ProtocolError("detail is a part of the trace, but this machine does not trace: start it with tracing on")
     if everywhere:
         engine.ring.details.ask(session, found)
     else:
@@ -268,13 +274,13 @@ def _detail(asked: QuestionContext, every: object, everywhere: object = False) -
 
 
 def _members(asked: QuestionContext) -> Iterator[list[Any]]:
-    """The nodes of the cluster, this one included; nothing where the machine is on its own."""
+    """The nodes of the cluster, this one included; empty if the machine does not belong to a cluster."""
     members = asked.about.members
     return iter(()) if members is None else members.rows()
 
 
 def _join(asked: QuestionContext, rows: object, token: object) -> int:
-    """Take the table of the cluster's members, and the secret with which they know each other."""
+    """Set the table of the cluster's members, and the secret by which they recognize each other."""
     members = asked.about.members
     if members is None:
         raise refuse_alone()
@@ -282,21 +288,21 @@ def _join(asked: QuestionContext, rows: object, token: object) -> int:
 
 
 def _drain(asked: QuestionContext) -> None:
-    """Refuse new sessions of the daemon. Open sessions go on."""
+    """Refuse new sessions of the daemon. Open sessions continue."""
     if asked.about.drain is None or not asked.session.files.may_store:
-        raise ProtocolError("a daemon is drained by its own user alone, over ipc")
+        raise ProtocolError("only the daemon's own user, over ipc, may drain it")
     asked.about.drain()
 
 
 def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
-    """Record messages and values of the given sessions, or of all, from the next batch on, with their present state."""
+    """Record messages and values of the given sessions, or of all, from the next batch on, with their current state."""
     engine, session, _ = asked
     if not isinstance(sessions, list | tuple):
-        raise ProtocolError("the sessions to be recorded are a list of their numbers")
+        raise ProtocolError("the sessions to record must be a list of numbers")
     chosen = frozenset(session_or_any(one, engine.directory.sessions) for one in sessions)
     if chosen != {session.id} and not session.files.may_store:
         raise ProtocolError(
-            "a session may record its own values; those of others are recorded by the daemon's own user, over ipc"
+            "a session may record only its own values; the daemon's own user, over ipc, may record those of others"
         )
     tap = Tap(
         engine.scheduler.clock,

@@ -150,9 +150,9 @@ class TestReport:
         for _ in range(3):
             f(x)
         reason = f.report()["values"][-1][1]
-        assert reason.partition("; in no fusion: ")[0] == "a result"
+        assert reason.partition("; not in a fusion: ")[0] == "a result"
         assert why in reason
-        assert ("in no fusion" in reason) == bool(why)
+        assert ("not in a fusion" in reason) == bool(why)
 
     def test_a_softmax_is_one_fusion(self, session):
         def softmax(x):

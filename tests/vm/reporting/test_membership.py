@@ -57,7 +57,7 @@ def test_a_table_takes_the_place_of_the_last_one(members, told):
         (rows(OTHER), TOKEN, "lacks node0"),
         (rows(OWN._replace(incarnation=1), OTHER), TOKEN, "this one is incarnation 2"),
         (rows(OWN._replace(values=""), OTHER), TOKEN, "takes values at 127.0.0.1:7701"),
-        (rows(OWN._replace(fingerprint="ab" * 32), OTHER), TOKEN, "certificate of plain TCP"),
+        (rows(OWN._replace(fingerprint="ab" * 32), OTHER), TOKEN, "has no certificate"),
         (rows(OWN, OTHER._replace(incarnation=4)), TOKEN, "node1 is in incarnation 5, not 4"),
         ([*rows(OWN), {"node": "node2"}], TOKEN, "a member is a map"),
         (rows(OWN, OTHER), "short", "the token is"),

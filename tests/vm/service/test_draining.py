@@ -26,5 +26,5 @@ def test_a_drained_daemon_refuses_new_sessions_and_serves_the_open_ones(tmp_path
 
 
 def test_a_machine_of_this_process_is_not_drained(session):
-    with pytest.raises(ProtocolError, match="by its own user alone, over ipc"):
+    with pytest.raises(ProtocolError, match="only the daemon's own user, over ipc, may drain it"):
         session._core.answers.query("drain")

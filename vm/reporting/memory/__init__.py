@@ -1,6 +1,6 @@
-"""Every byte of the pools: its purpose and its holders.
+"""The purpose and the holders of each byte in the pools.
 
-- `extents`: the contents of the pools, piece by piece; `held`: sums by holder
+- `extents`: the contents of the pools, extent by extent; `held`: sums by session, name, device or line
 - `holdings`: the largest copies that have memory now
-- `pools`: the pools themselves, and unused arenas
+- `pools`: rows about the pools, and unused arenas
 """

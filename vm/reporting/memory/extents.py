@@ -1,12 +1,13 @@
-"""Every byte of the devices' pools, in pieces: its purpose, its author, its holders and its age.
+"""The contents of the devices' pools, as extents: the purpose, author, holders and age of each byte.
 
-The pieces of a device sum up to the bytes that its pool has allocated (`tests/model` checks this after every pass).
-Most pieces are the buffers of copies; the rest belongs to running instructions, to streams, and to clients that read in
-place. The kind of a device's memory makes no difference here.
+The extents of a device add up to the bytes that its pool has allocated (`tests/model` checks this after every pass).
+Most extents are the buffers of copies; the others belong to running instructions, to streams, and to clients that
+read in place. All kinds of memory are treated alike.
 
-A storage with several holders is counted once, with all of them, after the walk over all handles; a storage with one
-holder is counted at once. A machine may have a million tensors, so the walk is sliced, and the machine goes on between
-slices. Memory that is allocated or freed meanwhile may be missed, or counted twice; `Walk.still` reports that.
+A storage with one holder is counted when the walk reaches its handle; a storage with several holders is counted
+after the walk over all handles, once, with all of its holders. A machine may have a million tensors, so the walk is
+sliced, and the machine works between slices. Memory that is allocated or freed during the walk may be missed, or
+counted twice; `Walk.still` reports that.
 
 Source of the idea: smem(8) and Linux's `Pss`, which split shared memory so that columns sum up.
 """
@@ -29,31 +30,33 @@ from .pools import IdleArenas
 if TYPE_CHECKING:
     from ...engine import Engine
 
-LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice: some 2 ms
+LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice, which takes some 2 ms
 
-# What bytes of a pool are for.
+# The purposes of an extent.
 TENSOR: Final = "tensor"  # a current copy of a storage
 VIEW: Final = "view"  # a current copy of the bytes of one view
 MAPPED: Final = "mapped"  # a copy that clients read in place, current or stale
 CHECKPOINT: Final = "checkpoint"  # a stale copy that a checkpoint writes to the disk: its instructions have that label
 STANDBY: Final = "standby"  # a stale copy that is kept until the transfer of its value has arrived
 IN_USE: Final = "in use"  # a stale copy that instructions still access
-ARENA: Final = "arena"  # what is inside of a run under way
-TEMPORARIES: Final = "temporaries"  # set aside for a kernel that runs
-STREAM: Final = "stream"  # a buffer whose users a stream has, and that only later instructions of the stream may reuse
-RUNS: Final = "runs"  # kept for runs of routines to come: graphs' own memory, and the arena of long segments
-LEFT_OPEN: Final = "left open"  # a block that a process whose session has ended may still have open
+ARENA: Final = "arena"  # the inner values of a run that is under way
+TEMPORARIES: Final = "temporaries"  # the temporary memory of a running kernel
+STREAM: Final = (
+    "stream"  # a buffer whose last users are on a stream; only later instructions of that stream may reuse it
+)
+RUNS: Final = "runs"  # kept for future runs of routines: the memory of graphs, and the arenas of long segments
+LEFT_OPEN: Final = "left open"  # a block that the process of an ended session may still have open
 VALUES: Final = frozenset({TENSOR, VIEW, MAPPED})
 SORTS: Final = (TENSOR, VIEW, MAPPED, CHECKPOINT, STANDBY, IN_USE, ARENA, TEMPORARIES, STREAM, RUNS, LEFT_OPEN)
 
 
 class PoolExtent(NamedTuple):
-    """A piece of a device's pool.
+    """An extent of a device's pool: bytes with one purpose.
 
-    `since`: when its storage was made, or its instruction dispatched, by the engine's clock; 0 if unknown. `session`
-    and `location`: the session that made it, and the number of its line; for a stale copy, whose storage is forgotten,
-    those of the instruction that keeps it. `holders`, `names`: the sessions and names that hold it. `detail`: the run
-    or the stream. `poisoned`: an error is in the place of its value; such a piece may have no bytes.
+    `since`: when its storage was made, or its instruction was dispatched, by the engine's clock; 0 if unknown.
+    `session`, `location`: the session that made it, and the number of the line; for a stale copy, which no longer
+    has a storage, those of the instruction that keeps it. `holders`, `names`: the sessions and names that hold it.
+    `detail`: the run or the stream. `poisoned`: its value is an error; such an extent may have no bytes.
     """
 
     device: str
@@ -68,8 +71,8 @@ class PoolExtent(NamedTuple):
     poisoned: bool = False
 
     @property
-    def goes_with(self) -> int:
-        """The session whose end would free it: its only holder, and of a value; else 0."""
+    def freed_with(self) -> int:
+        """The session whose end would free the extent: the only holder of a value; 0 if there is no such session."""
         alone = len(self.holders) == 1 and not self.names and self.sort in VALUES
         return self.holders[0] if alone else 0
 
@@ -77,7 +80,7 @@ class PoolExtent(NamedTuple):
 class Walk:
     """One walk over all pools.
 
-    `rounding`: by device, the bytes of buffers' blocks beyond the requested ones. `idle`: unused arenas.
+    `rounding`: by device, by how many bytes the blocks of buffers are larger than requested. `idle`: unused arenas.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -85,9 +88,11 @@ class Walk:
         self.rounding = dict.fromkeys(engine.tiers, 0)
         self.idle = IdleArenas()
         self._names: Named = {}
-        self._shared: dict[Storage, dict[int, None]] = {}  # -> the sessions that hold it
+        self._shared: dict[Storage, dict[int, None]] = {}  # storage -> the sessions that hold it
         self._stale: set[Copy] = set()
-        self._arenas: dict[int, Instruction] = {}  # owner of an arena's memory -> the run that a stream has
+        self._arenas: dict[
+            int, Instruction
+        ] = {}  # owner of an arena's memory -> the run on a stream that uses the arena
         self._began = self._state()
 
     def still(self) -> bool:
@@ -99,7 +104,7 @@ class Walk:
         return (engine.scheduler.tick, *[device.backend.allocated for device in engine.tiers.values()])
 
     def slices(self) -> Iterator[list[PoolExtent]]:
-        """All extents, in lists; after each the machine may go on."""
+        """All extents, in lists; the machine may work between two of them."""
         found: list[PoolExtent] = []
         room = LOOKED_AT
         for piece in self._pieces():
@@ -111,7 +116,7 @@ class Walk:
         yield found
 
     def _pieces(self) -> Iterator[Iterable[PoolExtent]]:
-        """The extents of one thing after the other."""
+        """The extents of one storage or instruction after the other; empty if the step has found none."""
         engine, shared = self.engine, self._shared
         for _ in self.idle.add_all(engine):
             yield ()
@@ -158,7 +163,7 @@ class Walk:
         return found
 
     def _under_way(self, instruction: Instruction) -> Iterator[PoolExtent]:
-        """The pieces that a live instruction keeps: its temporaries, its arena, stale copies that it accesses."""
+        """The extents that a live instruction keeps: its temporaries, its arena, and stale copies that it accesses."""
         since, author, line = instruction.dispatched, instruction.author.id, instruction.location
         if instruction.scratch:
             yield PoolExtent(instruction.device.name, TEMPORARIES, instruction.scratch, since, author, line, (author,))
@@ -174,7 +179,7 @@ class Walk:
                 yield PoolExtent(copy.device.name, sort, nbytes, since, author, line, (author,), detail=detail)
 
     def _mapped_by_clients(self) -> Iterator[PoolExtent]:
-        """Stale copies that clients map."""
+        """The extents of stale copies that clients map."""
         readers: dict[Copy, tuple[Storage, dict[int, None]]] = {}
         for export in self.engine.residency.releasing.exports.values():
             if not export.copy.current:
@@ -198,7 +203,7 @@ class Walk:
         for stream, buffers in device.reusable.items():
             for buffer in buffers:
                 nbytes = self._note(device, buffer)
-                # The run whose arena is the last that was bound to the buffer.
+                # The run whose arena was bound to the buffer last.
                 run = self._arenas.get(id(owner_of(buffer.raw))) if self._arenas else None
                 if run is None:
                     yield PoolExtent(device.name, STREAM, nbytes, 0, 0, 0, (), detail=stream.name)
@@ -220,7 +225,7 @@ class Walk:
 
 
 def arena_of(instruction: Instruction) -> Copy | None:
-    """The copy in whose memory a run has its inner values."""
+    """The copy whose memory is the arena of a run; None if it has no arena."""
     if isinstance(instruction, RunInstruction) and instruction.segment.recipe.arena and instruction.outputs:
         return instruction.outputs[-1].copy
     return None

@@ -1,8 +1,8 @@
-"""Sums of the pools' bytes by session, name, device or line. The rows add up to the pools.
+"""Sums up the bytes of the pools by session, name, device or line. The rows add up to the pools.
 
-The largest rows come first, then a row that sums up the rest, then an object with the total and the pools. The sums are
-those of one walk (`extents`), so they are exact in a quiet machine. Memory that is allocated or freed between two
-slices of a long walk is in a pool's `unaccounted`, which is 0 otherwise.
+The largest rows come first, then a row for the rest, then an object with the total and the pools. The sums come from
+one walk (`extents`), so they are exact if the machine is idle. Memory that is allocated or freed between two slices
+of a long walk is in a pool's `unaccounted`, which is 0 otherwise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME: Final = "name"
 DEVICE: Final = "device"
 LOCATION: Final = "location"
 
-HOLDERS_SHOWN: Final = 10  # sessions, and names, of one row
+HOLDERS_SHOWN: Final = 10  # the most sessions, and the most names, in a row
 DESCRIBED: Final = 64  # rows per slice
 
 Key: TypeAlias = tuple[Any, ...]
@@ -38,7 +38,11 @@ About: TypeAlias = Callable[[int], "str | None"]  # the name of a session; None 
 
 @dataclass(slots=True)
 class MemoryRow:
-    """The sums of one row. `oldest`, `newest`: by the engine's clock, 0 while unknown; `rest`: of how many groups."""
+    """The sums of one group.
+
+    `oldest`, `newest`: times of the engine's clock, 0 if unknown; `rest`: if the row stands for the groups that are
+    not listed, how many these are.
+    """
 
     nbytes: int = 0
     count: int = 0
@@ -71,7 +75,7 @@ class MemoryRow:
             self.names[name] = None
 
     def merge(self, other: MemoryRow) -> None:
-        """Count what another group has counted."""
+        """Add the sums of another group."""
         self.nbytes += other.nbytes
         self.count += other.count
         self.devices.update(other.devices)
@@ -85,9 +89,11 @@ class MemoryRow:
 
 
 class Sums:
-    """The sums of one walk. `held`: bytes by device; `freed`: session -> bytes by device that would be free without it.
+    """The sums of one walk.
 
-    `by`: what groups are of; `on`: the device whose bytes the groups have, "" for all.
+    `by`: by what extents are grouped; `on`: the only device that groups count, "" for all devices.
+
+    `held`: bytes by device. `freed`: session -> bytes by device that the end of the session would free.
     """
 
     def __init__(self, by: str, on: str = "") -> None:
@@ -101,7 +107,7 @@ class Sums:
         key_of, groups = KEYS[self.by], self.groups
         for extent in extents:
             self.held[extent.device] += extent.nbytes
-            alone = extent.goes_with
+            alone = extent.freed_with
             if alone and extent.nbytes:
                 self.freed.setdefault(alone, Counter())[extent.device] += extent.nbytes
             if self.on in ("", extent.device):
@@ -112,7 +118,7 @@ class Sums:
                 group.add(extent)
 
     def rows(self, limit: int, now: int, about: About) -> Iterator[list[dict[str, Any]]]:
-        """The `limit` largest groups, and one for all others, in slices of which many are empty."""
+        """The rows of the `limit` largest groups, and a row for all others, in slices, many of which are empty."""
         largest: list[tuple[int, Key, MemoryRow]] = []
         rest = MemoryRow()
         for _ in keep_largest(self.groups, limit, largest, rest):
@@ -124,7 +130,10 @@ class Sums:
             yield [row(self.by, ("",), rest, now, about)]
 
     def total(self, pools: Sequence[Mapping[str, Any]], *, still: bool) -> dict[str, Any]:
-        """The last object. `still`: nothing happened during the walk, so every byte was counted once."""
+        """The object at the end of the answer.
+
+        `still`: nothing changed during the walk, so every byte was counted once.
+        """
         return {
             "by": self.by,
             "total": sum(pool["allocated"] for pool in pools),
@@ -136,14 +145,14 @@ class Sums:
 
 
 def by_what(by: object) -> str:
-    """The subject of the rows; ProtocolError for an unknown one."""
+    """Check that a value is one of `KEYS`. ProtocolError if it is not."""
     if type(by) is not str or by not in KEYS:
         raise ProtocolError(f"memory is summed up by {', '.join(KEYS)}, not by {shown(by)}")
     return by
 
 
 def held_slices(engine: Engine, sums: Sums, limit: int, where: Where, about: About) -> Iterator[list[dict[str, Any]]]:
-    """The rows and the total of all pools, or of that of one device, in slices of which many are empty."""
+    """The rows, and the total of all pools or of one device's pool, in slices, many of which are empty."""
     walk = Walk(engine)
     for extents in walk.slices():
         sums.add(extents)
@@ -159,7 +168,7 @@ def held_slices(engine: Engine, sums: Sums, limit: int, where: Where, about: Abo
 
 
 def merge_lines(sums: Sums, where: Where) -> Iterator[None]:
-    """Merge the groups of one line, which several sessions may have under different numbers."""
+    """Merge the groups of the same line, for which several sessions may have different numbers."""
     groups, sums.groups = sums.groups, {}
     for some in batched(groups.items(), LOOKED_AT):
         for (session, location), group in some:
@@ -173,7 +182,7 @@ def merge_lines(sums: Sums, where: Where) -> Iterator[None]:
 def keep_largest(
     groups: Mapping[Key, MemoryRow], limit: int, largest: list[tuple[int, Key, MemoryRow]], rest: MemoryRow
 ) -> Iterator[None]:
-    """The `limit` largest groups, in a heap; the others in `rest`."""
+    """Put the `limit` largest groups into the heap `largest`, and the sums of the others into `rest`."""
     for some in batched(groups.items(), LOOKED_AT):
         for key, group in some:
             one = (group.nbytes, key, group)
@@ -186,7 +195,7 @@ def keep_largest(
 
 
 def row(by: str, key: Key, group: MemoryRow, now: int, about: About) -> dict[str, Any]:
-    """A group as plain values. `key`: "" for bytes that have no session, name or line, and for the rest."""
+    """A group as plain values. Its key is "" for bytes without a session, name or line, and for the rest."""
     key = () if group.rest else key
     what = "" if by != SESSION else about(key[0]) if key and key[0] else ""
     if by == DEVICE:
@@ -212,12 +221,12 @@ def row(by: str, key: Key, group: MemoryRow, now: int, about: About) -> dict[str
 
 
 def age(since: int, now: int) -> float | None:
-    """Seconds; None if unknown."""
+    """The age in seconds; None if unknown."""
     return max(0, now - since) / 1e9 if since else None
 
 
 def earlier(one: int, other: int) -> int:
-    """The earlier of two times, of which 0 is unknown."""
+    """The earlier of two times; a time of 0 is unknown."""
     return min(one, other) if one and other else one or other
 
 

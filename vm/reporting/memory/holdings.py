@@ -1,7 +1,7 @@
-"""The largest copies that have memory now, with their authors and holders.
+"""Finds the largest copies that have memory now, with their makers and names.
 
-A trace ends with them (`trace memory`), and an out-of-memory error names some. A machine may have a million tensors, so
-the search is sliced like that for tensors, and the error examines a bounded number.
+A trace contains them for `trace memory`, and an out-of-memory error names some. A machine may have a million
+tensors, so the search for a trace is sliced, and the search for an error examines a bounded number of tensors.
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 LOOKED_AT = 512  # tensors per slice
 IN_A_TRACE = 4096  # holdings of one trace
 IN_AN_ERROR = 5
-SEARCHED = 5_000  # tensors, and names, for an error: some milliseconds
-SHARE = 20  # of the time goes to such searches, one part in so many: failing allocations must not hold others up
-
-
-Row = TypeVar("Row", bound=tuple[Any, ...])  # no two are equal in what is compared
+SEARCHED = 5_000  # the most tensors, and the most names, that are examined for an error, which takes some milliseconds
+SHARE = 20  # at most 1 / SHARE of the time is spent on searches for errors: failing allocations must not delay others
+Row = TypeVar("Row", bound=tuple[Any, ...])  # no two rows may be equal in the fields that are compared
 Named: TypeAlias = dict[Storage, list[str]]
 
 
 class Held(NamedTuple):
-    """A copy of a storage, as the heap compares it: no two have the same size and id."""
+    """A copy of a storage, in a form that a heap can compare: no two have the same size and id."""
 
     nbytes: int
     id: int
@@ -43,7 +41,7 @@ class Held(NamedTuple):
 
 
 def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[list[Holding]]:
-    """The `limit` largest holdings of all devices, the largest first, in slices of which many are empty."""
+    """The `limit` largest holdings of all devices, the largest first, in slices, many of which are empty."""
     largest: list[Held] = []
     seen: set[int] = set()  # copies, by id
     everything = tensors(engine.directory)
@@ -60,16 +58,19 @@ def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[li
 
 
 class Largest:
-    """The largest holdings of each device, for errors: searched for again once the last search has paid off."""
+    """The largest holdings of each device, for errors.
+
+    A result is reused for `SHARE` times as long as its search took.
+    """
 
     def __init__(self, directory: Directory, where: Where, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._where = where
         self._clock = clock
-        self._found: dict[str, tuple[float, str]] = {}  # device -> (until when it is good enough, sentence)
+        self._found: dict[str, tuple[float, str]] = {}  # device -> (until when the sentence is reused, sentence)
 
     def on(self, device: DeviceState) -> str:
-        """`largest_on`, or what it said some moments ago."""
+        """The sentence of `largest_on`, new or reused."""
         before = self._clock()
         until, found = self._found.get(device.name, (before, ""))
         if before >= until:
@@ -87,7 +88,7 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     keep_largest(largest, found, IN_AN_ERROR)
     if not largest:
         return ""
-    more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors looked at)"
+    more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors examined)"
     names: Named = {}
     add_names(names, islice(directory.named(), SEARCHED))
     rows = [sentence(row(one, names, where)) for one in sorted(largest, reverse=True)]
@@ -95,21 +96,21 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
 
 
 def sentence(one: Holding) -> str:
-    """`4 KiB (4096 bytes) by matmul at a.py:3 in f (session 1, named 'w')`."""
+    """A holding as text: `4 KiB (4096 bytes) by matmul at a.py:3 in f (session 1, named 'w')`."""
     at = f" at {one.location}" if one.location else ""
     named = f", named {', '.join(map(repr, one.names[:2]))}" if one.names else ""
     return f"{exact_size(one.nbytes)} by {one.op or 'an unknown op'}{at} (session {one.session}{named})"
 
 
 def tensors(directory: Directory) -> Iterator[VmTensor]:
-    """Every tensor that a handle or a name holds, as of its turn; some more than once."""
+    """All tensors that a handle or a name holds; some more than once."""
     for _, _, tensor in directory.handles():
         yield tensor
     yield from [tensor for _, tensor in directory.named()]
 
 
 def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[Held]:
-    """The copies with memory of those tensors' storages that have not been `seen`."""
+    """The copies of the tensors' storages that have memory and are not in `seen`, to which they are added."""
     for tensor in some:
         storage = tensor.storage
         for copy in storage.current():
@@ -120,12 +121,15 @@ def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[Held]:
 
 
 def is_there(one: Held) -> bool:
-    """Has nobody released it since? Its objects may be another tensor's then (`memory.recycling`)."""
+    """Whether the copy still has its memory.
+
+    If it was released, its objects may serve another tensor (`memory.recycling`).
+    """
     return one.copy.buffer is not None and one.copy.id == one.id
 
 
 def keep_largest(heap: list[Row], more: Iterable[Row], limit: int) -> None:
-    """The `limit` largest of both, as a heap. (`heapq.nlargest` would sort its result again for every slice.)"""
+    """Add rows to a heap of the `limit` largest. (`heapq.nlargest` would sort its result again for every slice.)"""
     for found in more:
         if len(heap) < limit:
             heapq.heappush(heap, found)
@@ -146,6 +150,6 @@ def row(one: Held, names: Named, where: Where) -> Holding:
 
 
 def maker_of(storage: Storage, where: Where) -> tuple[int, str]:
-    """The session that made the storage, and the line of its program; 0 and "" if unknown."""
+    """The session that made a storage, and the line that made it; 0 and "" if unknown."""
     session = 0 if storage.account is None else storage.account.session
     return session, where(session, storage.location).line if storage.location else ""

@@ -1,18 +1,18 @@
-"""Rows about the devices' pools: allocated memory, cached memory, and memory that no limit counts.
+"""Rows about the devices' pools: allocated memory, cached memory, and memory that does not count towards limits.
 
 A device has, besides allocated memory, three kinds of unused memory:
 
 - `cached`: freed blocks that the pool keeps for reuse;
-- `run_arena`: the block for runs at admission, which no limit counts;
-- `idle_arenas`: blocks that the pool has released, but that replays of routines keep bound as arenas. While the pool
-  caches such a block, or a buffer uses it, the block counts there instead.
+- `run_arena`: the block for runs at admission, which does not count towards the limit;
+- `idle_arenas`: blocks that the pool has released, but that replays of routines keep as arenas. While the pool caches
+  such a block, or a buffer uses it, the block counts as cached or allocated instead.
 
 A replay that waits for the next run of its routine keeps the pages of its arena (`running.segment`), even while a
-buffer has the block.
+buffer uses the block.
 
-The pools get their blocks from the system one by one, so free memory that is not cached is not fragmented. The two
-measures of fragmentation are `rounding`, the bytes of blocks beyond the requested ones, and the largest cached block
-compared with all cached ones: a buffer can reuse one block only.
+The pools get each block from the system separately, so free memory that is not cached is not fragmented. There are two
+measures of fragmentation: `rounding`, the bytes by which blocks are larger than requested; and the largest cached block
+compared with all cached bytes, since a buffer can reuse only one block.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 
 class IdleArenas:
-    """Arenas that idle replays are bound to: by the object that owns the memory, the device, the routine's name, bytes.
+    """The arenas that idle replays keep.
 
-    `used`: owners of memory that a buffer in use lies in.
+    `found`: the object that owns an arena's memory, by id -> device, name of the routine, bytes. `used`: the owners
+    whose memory a buffer uses.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class IdleArenas:
         self.used: set[int] = set()
 
     def add_all(self, engine: Engine) -> Iterator[None]:
-        """Find them, one session's after the other."""
+        """Find the arenas of all sessions, one session per step."""
         for session in list(engine.directory.sessions.values()):
             for routine in list(session.routines.values()):
                 if isinstance(routine, SessionProgram):
@@ -57,13 +58,13 @@ class IdleArenas:
             self.add(part, name)
 
     def add_replay(self, replay: Replay, device: DeviceState, name: str) -> None:
-        """The one of a replay; several may have the same."""
+        """Note the arena of a replay; several replays may have the same arena."""
         if replay.arena is not None:
             owner = owner_of(replay.arena)
             self.found[id(owner)] = (device, name, bytes_of(owner))
 
     def on(self, device: DeviceState) -> list[dict[str, Any]]:
-        """The arenas on a device that its pool does not keep and no buffer uses, by routine, the largest first."""
+        """The arenas on a device that its pool does not cache and no buffer uses, by routine, the largest first."""
         kept = device.backend.kept_owners() if self.found else set()
         sums: dict[str, int] = {}
         for owner, (where, name, nbytes) in self.found.items():
@@ -73,14 +74,14 @@ class IdleArenas:
         return [{"routine": name, "bytes": nbytes} for name, nbytes in rows]
 
     def note(self, buffer: Buffer) -> None:
-        """A buffer is in use."""
+        """Note that a buffer is in use; if its memory is an arena, that is not idle."""
         owner = id(owner_of(buffer.raw))
         if owner in self.found:
             self.used.add(owner)
 
 
 def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) -> dict[str, Any]:
-    """A device's pool. `held`: the bytes that have a holder, by a walk over all; `rounding`: of their blocks."""
+    """The row of a device's pool. `held`: the bytes of all extents; `rounding`: of their blocks."""
     backend = device.backend
     kept = backend.kept()
     return {
@@ -98,5 +99,5 @@ def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) ->
 
 
 def run_arena(device: DeviceState) -> int:
-    """Bytes of the memory for runs at admission."""
+    """The bytes of the arena for runs at admission."""
     return 0 if device.arena is None else bytes_of(owner_of(device.arena))

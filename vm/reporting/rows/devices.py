@@ -64,23 +64,23 @@ def _running(engine: Engine, task: Any, since: int, where: Where) -> dict[str, A
 
 
 def transfers(device: DeviceState) -> dict[str, dict[str, int]]:
-    """Kind of transfer -> how many, and bytes."""
+    """Kind of transfer -> the number of transfers, and their bytes."""
     return {kind: {"count": count, "bytes": size} for kind, (count, size) in sorted(device.moved.items())}
 
 
 def cached(device: DeviceState) -> int:
-    """Bytes of freed memory kept for reuse."""
+    """The bytes of freed memory that the pool keeps for reuse."""
     return device.backend.kept().nbytes
 
 
 def lost(device: DeviceState) -> str:
-    """The reason for the loss of the device; "" while it works."""
+    """Why the device is lost; "" while it works."""
     error = device.lost or device.backend.lost
     return "" if error is None else str(error) or type(error).__name__
 
 
 def plain(value: Any) -> Any:
-    """Options and the like as msgpack's types."""
+    """Convert options and similar values to msgpack's types."""
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):

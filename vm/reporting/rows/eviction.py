@@ -1,6 +1,6 @@
-"""Eviction for users and operators: totals of a device, the most often evicted tensors, and the question `evict`.
+"""Eviction for users and operators: totals of a device, tensors that are evicted again and again, the question `evict`.
 
-`evict` is a question that acts: it plans transfers. It takes few values at a time, since other sessions wait
+`evict` is a question that acts: it plans transfers. It evicts few values at a time, since other sessions wait
 meanwhile; the command repeats the question.
 """
 
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from ...engine import Engine
     from ..memory.holdings import Named
 
-AT_ONCE = 256  # values that one question evicts: some milliseconds
-OFTEN = 3  # times that a tensor has come back before it is told
+AT_ONCE = 256  # the most values that one question evicts, which takes some milliseconds
+OFTEN = 3  # how often a tensor must have come back to be listed
 
 
 def eviction_row(device: DeviceState) -> dict[str, Any]:
-    """Values that left a device to make room, by a transfer (`evicted`) or without (`dropped`), returns, and pins."""
+    """The values that left a device to make room, by a transfer (`evicted`) or without (`dropped`); returns; pinned
+    bytes."""
     return {
         "below": "" if device.below is None else device.below.name,
         "evicted": total(device.eviction.evicted),
@@ -57,9 +58,9 @@ NO_EVICTION: Mapping[str, Any] = {
 
 
 def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the `limit` storages of which most bytes came back to a device that they had to leave, `OFTEN` at
-    least; in slices of which many are empty."""
-    found: dict[Storage, str] = {}  # and the home of one of its tensors
+    """The `limit` storages with the most bytes that came back to a device after an eviction, of those that did so at
+    least `OFTEN` times; in slices, many of which are empty."""
+    found: dict[Storage, str] = {}  # storage -> the home of one of its tensors
     everything = tensors(engine.directory)
     for chunk in batched(everything, LOOKED_AT):
         found |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
@@ -74,7 +75,7 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
 
 
 def returning_row(storage: Storage, device: str, names: Named, where: Where) -> dict[str, Any]:
-    """A storage that was evicted and came back: the number of times, and its maker."""
+    """The row of a storage that was evicted and came back: how often, and what made it."""
     session, location = maker_of(storage, where)
     return {
         "names": sorted(names.get(storage, ())),
@@ -90,13 +91,14 @@ def returning_row(storage: Storage, device: str, names: Named, where: Where) -> 
 def evict(
     engine: Engine, session: VmSession, names: object, owner: object, device: object
 ) -> dict[str, list[dict[str, Any]] | bool]:
-    """Let values leave their devices for the tiers below: those with names, or all that a session made, or all on a
-    device; of several conditions, those that meet all. What left, by device, and whether there may be more."""
+    """Evict values to the tiers below: those with the given names, those that the session `owner` made, those on a
+    device. If several are given, values must meet all. Returns what was evicted, by device, and whether there may be
+    more."""
     only = storages_named(engine, names)
     account = session_or_any(owner, engine.directory.sessions)
     name = device_or_any(device, engine.pools)
     if only is None and not account and not name:
-        raise ProtocolError("evict what? give names, a session or a device")
+        raise ProtocolError("nothing was chosen to evict: give names, a session or a device")
     left: Counter[tuple[DeviceState, str]] = Counter()
     freed: Counter[tuple[DeviceState, str]] = Counter()
     chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
@@ -113,7 +115,7 @@ def evict(
 
 
 def goes_to(storage: Storage, place: DeviceState) -> str:
-    """The tier below that has a value which has left a device; the next one, if it was valid somewhere else anyhow."""
+    """The tier below to which a value was evicted; the next one below, if the value was dropped without a transfer."""
     tiers = place.tiers
     return next((tier for tier in tiers if tier in storage.copies), tiers[0]).name
 
@@ -121,7 +123,7 @@ def goes_to(storage: Storage, place: DeviceState) -> str:
 def may_leave(
     engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
 ) -> Iterator[tuple[DeviceState, Storage]]:
-    """The values that may leave a device, each once for each device."""
+    """(device, storage) for each value that may be evicted from a device."""
     for place in engine.pools.values():
         if place.below is None or name not in {"", place.name}:
             continue
@@ -140,9 +142,9 @@ def may_leave(
 
 
 def storages_named(engine: Engine, names: object) -> dict[Storage, None] | None:
-    """The storages behind names, of tensors and of what routines capture; None without names."""
+    """The storages of published tensors, and those that published routines capture; None if no names are given."""
     if not isinstance(names, list | tuple) or not all(type(name) is str for name in names):
-        raise ProtocolError("names are a list of texts")
+        raise ProtocolError("the names must be a list of texts")
     if not names:
         return None
     found = engine.admission.names.lookup(names)

@@ -1,7 +1,7 @@
-"""The figures of a daemon's metrics, as named by the table in `interpreter/metrics`.
+"""The figures of a daemon's metrics; the table in `interpreter/metrics` names them.
 
-Prometheus asks for them as long as the daemon lives, so the answer examines no instructions, and exports only in
-slices: it costs some microseconds for each device, op and session.
+Prometheus asks for them as long as the daemon lives, so an answer does not examine instructions, and examines
+exports in slices. It costs some microseconds for each device, op and session.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ...engine import Engine
 
 SESSIONS: Final = 64  # rows per slice
-EXPORTS: Final = 512  # looked at per slice
+EXPORTS: Final = 512  # exports that are examined per slice
 
 
 class MetricsFacts(Protocol):
-    """The machine's facts besides those of its engine (`questions.MachineFacts`)."""
+    """The facts that metrics need about a machine, of those in `questions.MachineFacts`."""
 
     process: MachineProcess
     kernels: str
@@ -38,7 +38,7 @@ class MetricsFacts(Protocol):
 
 
 def metrics_slices(engine: Engine, about: MetricsFacts) -> Iterator[list[dict[str, Any]]]:
-    """The figures of the machine, and behind them a row for each session that is no look, in slices."""
+    """The figures of the machine, then a row for each session that does not belong to the command line, in slices."""
     by_device: Counter[str] = Counter()
     by_reader: Counter[int] = Counter()
     for exports in batched(list(engine.residency.releasing.exports.values()), EXPORTS):
@@ -86,7 +86,11 @@ def _machine(engine: Engine, about: MetricsFacts, exported: Counter[str], pendin
 
 
 def tally_row(tally: Tally) -> dict[str, Any]:
-    """`done`: rows of op, how many, and the times of those that were scheduled, in the order of the ops' first use."""
+    """The counts and times of ended instructions.
+
+    `done`: rows of op, count, and the times of scheduled instructions, in the order of the ops' first use; `ended`:
+    rows of op, status and count of those that did not succeed.
+    """
     return {
         "done": [[op, one.done, *times_row(one.times)] for op, one in tally.counts.items()],
         "ended": [[op, status, count] for (op, status), count in tally.ended.items()],
@@ -95,7 +99,7 @@ def tally_row(tally: Tally) -> dict[str, Any]:
 
 
 def times_row(times: Times) -> tuple[list[int], int]:
-    """The counts by bit length, without the zeros at the end, and the sum in ns."""
+    """The counts by the bit length of the time, without zeros at the end, and the sum of the times in ns."""
     counts = times.counts
     used = max((bits + 1 for bits, count in enumerate(counts) if count), default=0)
     return counts[:used], times.total

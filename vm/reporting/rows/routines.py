@@ -1,4 +1,4 @@
-"""A compiled routine: the effect of passes, its pieces, the memory of its segments, and the place of each value."""
+"""Describes a compiled routine: the effect of passes, its pieces, the memory of its segments, where each value lies."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from ...routines.running.segment import CompiledSegment
 
 
 def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[str, Any]:
-    """A routine of the session as plain values. ProtocolError if there is none with that id. `source`: with those of
-    its generated kernels."""
+    """A routine of the session as plain values.
+
+    ProtocolError if the session has no routine with that id. `source`: include the source of its generated kernels.
+    """
     routine = session.routines.get(id_)
     if isinstance(routine, TensordError):
         raise routine.reraisable()
@@ -41,8 +43,10 @@ def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[s
 
 
 def pass_rows(routine: SessionProgram, ran: SessionProgram) -> list[dict[str, Any]]:
-    """The effect of each pass, in the order of their names: how many `of` something there were before, and are now.
-    Of those in segments, for the segments that were compiled."""
+    """The effect of each pass: how many things of the kind `of` there were before it, and after it.
+
+    The rows of passes inside segments count only the segments that have been compiled.
+    """
     rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
     recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, CompiledSegment)]
     if not recipes:
@@ -64,7 +68,7 @@ def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict
 
 
 def piece_rows(session: VmSession, routine: SessionProgram, *, source: bool) -> list[dict[str, Any]]:
-    """All pieces, in order; those of the blocks of control flow below its step."""
+    """The rows of all pieces, in order. The row of a control-flow step contains the pieces of its blocks."""
     return [piece_row(session, routine, piece, source=source) for piece in routine.pieces or ()]
 
 
@@ -85,9 +89,9 @@ def piece_row(session: VmSession, routine: SessionProgram, piece: range, *, sour
         blocks = (block.routine for block in routine.nested.get(piece.start, ()))
         row["blocks"] = [piece_rows(session, block.improved or block, source=source) for block in blocks]
     elif piece.start in routine.segments:
-        row["why"] = "a step writes in place where another value lies"
+        row["why"] = "a step writes in place over memory that holds another value"
     else:
-        row["how"] = "segment, compiled at its next run"
+        row["how"] = "segment, to be compiled at its next run"
     return row
 
 
@@ -102,7 +106,7 @@ def kernel_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
 
 
 def graph_row(segment: CompiledSegment) -> dict[str, Any]:
-    """The graph of a segment's launches, or why it has none; empty where there are no graphs."""
+    """The graph of a segment's launches, or why it has none; empty for a device without graphs."""
     if segment.graph is not None:
         return segment.graph.row()
     if segment.plan.device.backend.graphs:
@@ -111,7 +115,7 @@ def graph_row(segment: CompiledSegment) -> dict[str, Any]:
 
 
 def value_rows(routine: SessionProgram) -> list[list[str]]:
-    """Memory mode and reason of each value, in order."""
+    """Where each value lies, and why, in order: "on device", "local" or "virtual"."""
     program = routine.program
     found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
     for segment in routine.segments.values():
@@ -122,20 +126,20 @@ def value_rows(routine: SessionProgram) -> list[list[str]]:
             for fusion in segment.recipe.fusions:
                 for value in fusion.virtual:
                     found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
-            tell_what_is_apart(program, segment.recipe, found)
+            add_reasons_apart(program, segment.recipe, found)
     return found
 
 
-def tell_what_is_apart(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
-    """Add to the reasons of large reductions why they belong to no fusion."""
+def add_reasons_apart(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
+    """Add to the reasons of large reductions why they are not in a fusion."""
     for step in (program.steps[n] for n in recipe.steps):
         operand = program.metas[step.operands[0]] if step.operands and step.operands[0] >= 0 else None
         if operand is not None and operand.nbytes >= LEAST and (why := why_apart(program, step)):
-            found[step.first][1] += f"; in no fusion: {why}"
+            found[step.first][1] += f"; not in a fusion: {why}"
 
 
 def reason_outside(program: Program, value: int) -> str:
-    """The reason why a value is a tensor on a device."""
+    """Why a value outside of segments lies on a device."""
     if value < len(program.parameters):
         return "a parameter"
     if value < program.inputs:
@@ -144,7 +148,7 @@ def reason_outside(program: Program, value: int) -> str:
 
 
 def inside(segment: CompiledSegment, value: int, place: BufferSlice) -> list[str]:
-    """Memory mode and reason of a value of a segment."""
+    """Where a value of a segment lies, and why."""
     recipe = segment.recipe
     if value in recipe.bases:
         where = "local" if place.slot == ARENA else "on device"

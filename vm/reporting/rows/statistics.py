@@ -51,7 +51,7 @@ def statistics(engine: Engine, session: VmSession) -> dict[str, Any]:
 
 
 def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
-    """The session's share of each device that has a ceiling."""
+    """The session's share of each device with a ceiling for a session's memory."""
     shares = session.account.shares
     return {
         name: {"bytes": shares.get(device, 0), "ceiling": device.ceiling}
@@ -61,7 +61,7 @@ def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
 
 
 def device_statistics(device: DeviceState) -> dict[str, Any]:
-    """Memory in bytes, and the length of each stream's queue."""
+    """The counters of a device: memory in bytes, and the length of each stream's queue."""
     kept = device.backend.kept()
     return {
         "allocated": device.backend.allocated,
@@ -78,7 +78,7 @@ def device_statistics(device: DeviceState) -> dict[str, Any]:
 
 
 def tensor_asked(session: VmSession, id_: int) -> VmTensor:
-    """The tensor that a question is about."""
+    """The tensor with this id. ProtocolError if the session does not have it."""
     tensor = session.tensors.get(id_)
     if tensor is None:
         raise ProtocolError(f"tensor {id_} was released")
@@ -86,7 +86,8 @@ def tensor_asked(session: VmSession, id_: int) -> VmTensor:
 
 
 def residency(tensor: VmTensor) -> dict[str, str]:
-    """Device names to "valid", "planned" or "poisoned", for its current copies, and for one that a move will make."""
+    """Device -> "valid", "planned" or "poisoned", for each current copy, and for the copy that a planned move will
+    make."""
     storage = tensor.storage
     copies = dict(storage.copies)
     key = tensor.view_key()

@@ -1,7 +1,7 @@
-"""Rows about the largest tensors of a machine, and about published names, for both engines.
+"""Rows of the largest tensors of a machine, and of published names, for both engines.
 
-An answer has only the requested number of rows, since there may be a million tensors. The search is sliced, like the
-trace: the machine goes on between two slices, so a tensor that was released meanwhile is left out.
+An answer has only the requested number of rows, since there may be a million tensors. The search is sliced: the machine
+works between two slices, so a tensor that is released in the meantime is left out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .statistics import residency
 if TYPE_CHECKING:
     from ...engine import Engine
 
-LOOKED_AT = 512  # tensors per slice: some 400 us
+LOOKED_AT = 512  # tensors per slice, which takes some 400 us
 DESCRIBED = 64  # rows per slice
 
-# (bytes, session, id, tensor); session and id differ for any two of one session
+# (bytes, session, id, tensor); no two have the same session and id
 Found = tuple[int, int, int, VmTensor]
 
 
 def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Where) -> Iterator[list[dict[str, Any]]]:
-    """The rows of the `limit` largest handles and names, largest first, in slices of which many are empty.
+    """The rows of the `limit` largest tensors, the largest first, in slices, many of which are empty.
 
-    `session`: only its handles, 0 for all and the names that nobody else holds. `on`: only tensors that live there
-    or have a copy there.
+    `session`: only the handles of a session; 0: all handles, and published tensors without handles. `on`: only tensors
+    whose home is this device, or that have a copy there.
     """
     device = engine.pools.get(on)
     largest: list[Found] = []
@@ -60,9 +60,9 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
 
 
 def name_slices(names: Mapping[str, Published[VmTensor]], limit: int, kind: str = "") -> Iterator[list[dict[str, Any]]]:
-    """The rows of the first `limit` names, in their order, in slices, of which there is at least one.
+    """The rows of the first `limit` names, sorted, in slices, of which there is at least one.
 
-    `kind`: "tensor" or "routine", only those; "" for all.
+    `kind`: "tensor" or "routine": only these names; "": all names.
     """
     chosen = iter(names_of(names, kind)[:limit])
     while True:
@@ -73,7 +73,7 @@ def name_slices(names: Mapping[str, Published[VmTensor]], limit: int, kind: str 
 
 
 def _handles(engine: Engine, session: int) -> Iterator[Found]:
-    """Every handle, and every name of a tensor without handles, as of its session's turn."""
+    """All handles, and the published tensors without handles."""
     seen: set[VmTensor] = set()
     sessions = engine.directory.sessions
     for one in [sessions[session]] if session else list(sessions.values()):
@@ -123,7 +123,7 @@ def state_row(tensor: VmTensor) -> dict[str, Any]:
 
 
 def _is_ready(tensor: VmTensor) -> bool:
-    """Would a wait for the tensor be over at once? A moved one is waited for at its home."""
+    """Whether a wait for the tensor would end at once. For a moved tensor, only copies on its home count."""
     storage = tensor.storage
     copies = storage.current()
     if type(tensor) is Moved:
@@ -146,14 +146,14 @@ ROUTINE: Final = "routine"
 
 
 def name_kind(kind: object) -> str:
-    """The kind that was asked for: "" for any. ProtocolError for one that does not exist."""
+    """Check that a value is a kind of names, or "" for all kinds. ProtocolError if it is not."""
     if type(kind) is not str or kind not in ("", TENSOR, ROUTINE):
         raise ProtocolError(f"a name stands for a {TENSOR} or a {ROUTINE}, not for {shown(kind)}")
     return kind
 
 
 def names_of(names: Mapping[str, Published[Any]], kind: str) -> list[str]:
-    """The names, sorted; only those of tensors, or of routines, unless the kind is ""."""
+    """The names of one kind, sorted; all names if the kind is ""."""
     return sorted(name for name, one in names.items() if kind in ("", kind_of(one)))
 
 
@@ -170,7 +170,7 @@ def name_row(name: str, published: Published[Any], shape_of: Callable[[Any], dic
 
 
 def routine_row(routine: PublishedRoutine) -> dict[str, Any]:
-    """A published routine: what it takes, where it runs, and how many results it has."""
+    """The row of a published routine: its parameters, its devices, and the number of its results."""
     program = routine.program
     return {
         "program": program.digest,

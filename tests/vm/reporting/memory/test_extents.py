@@ -46,14 +46,14 @@ def test_a_value_has_its_maker_its_holders_and_its_time(bare):
     assert (set(one.holders), list(one.names)) == ({maker.session.id, other.session.id}, ["w"])
     assert before < one.since <= bare.now
     assert maker.session.source.where(one.location) == "user.py:1"
-    assert one.goes_with == 0
+    assert one.freed_with == 0
 
 
 def test_what_one_session_holds_alone_goes_with_it_however_many_handles_it_has(bare):
     client = bare.client()
     client.to_device(client.upload(np.ones(8)))
     (one,) = walked(bare.engine)
-    assert one.goes_with == client.session.id
+    assert one.freed_with == client.session.id
 
 
 def test_what_two_sessions_hold_goes_with_neither(bare):
@@ -62,7 +62,7 @@ def test_what_two_sessions_hold_goes_with_neither(bare):
     other.lookup("w")
     bare.engine.admission.names.unpublish(["w"])
     (one,) = walked(bare.engine)
-    assert (one.names, len(one.holders), one.goes_with) == ((), 2, 0)
+    assert (one.names, len(one.holders), one.freed_with) == ((), 2, 0)
 
 
 def test_a_value_that_only_a_name_holds_has_its_maker_and_no_session_that_holds_it(bare):
@@ -120,7 +120,7 @@ def test_a_stale_copy_is_kept_by_what_reads_it():
     parts.op("second", reads=[x])  # on another stream
     parts.release(x)
     (one,) = of_sort(parts.engine, IN_USE)
-    assert (one.nbytes, one.holders, one.goes_with) == (64, (parts.session.id,), 0)
+    assert (one.nbytes, one.holders, one.freed_with) == (64, (parts.session.id,), 0)
     parts.drain()
     assert of_sort(parts.engine, IN_USE) == []
 
@@ -165,11 +165,11 @@ def test_a_copy_that_a_client_reads_in_place_says_so_also_when_it_is_stale():
     client = daemon.client()
     export, _ = client.export(client.upload(np.ones(SIZE // 8)))
     (current,) = walked(daemon.engine)
-    assert (current.sort, current.nbytes, current.goes_with) == (MAPPED, SIZE, client.session.id)
+    assert (current.sort, current.nbytes, current.freed_with) == (MAPPED, SIZE, client.session.id)
     (mapping,) = daemon.engine.residency.releasing.exports.values()
     forget(mapping.copy, mapping.storage)
     (stale,) = walked(daemon.engine)
-    assert (stale.sort, stale.nbytes, stale.goes_with) == (MAPPED, SIZE, client.session.id)
+    assert (stale.sort, stale.nbytes, stale.freed_with) == (MAPPED, SIZE, client.session.id)
     assert stale.since == current.since
     client.release(export)
     assert walked(daemon.engine) == []

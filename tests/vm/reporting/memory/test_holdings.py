@@ -60,7 +60,7 @@ def test_the_search_is_bounded(small, monkeypatch):
     monkeypatch.setattr(holdings, "SEARCHED", 3)
     kept = [ones(small, 1000 + number) for number in range(5)]
     with pytest.raises(
-        DeviceMemoryError, match=r"the largest there \(of the 3 tensors looked at\): 1002 bytes by upload"
+        DeviceMemoryError, match=r"the largest there \(of the 3 tensors examined\): 1002 bytes by upload"
     ):
         ones(small, 9000).numpy()
     assert len(kept) == 5

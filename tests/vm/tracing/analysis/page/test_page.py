@@ -532,7 +532,7 @@ class TestLive:
         assert live.text("#share") == ""
         sampled = {"sampled": {"shown": 6_000, "of": 102_000}, "note": "a note"}
         self.feed(live, self.view(2, 1_000_000_000, 1_500_000_000, **sampled))
-        assert live.text("#share") == "sampled: 12,000 of 204,000 a second; a note"
+        assert live.text("#share") == "sampled: 12,000 of 204,000 per second; a note"
 
     def test_a_pause_keeps_a_still_and_counts_what_comes(self, live):
         self.feed(live, self.view(1, 0, 1_000))
