@@ -177,11 +177,11 @@ class Loop:
         return bool(self.engine.finished or zmq.zmq_poll(self.polled, 0))
 
     def look(self, socket: Any) -> None:
-        listener = next((one for one in self.listeners if socket is one.socket), None)
-        if listener is None:
-            self.look_at_others()
-        else:
-            self.receive(listener)
+        for listener in self.listeners:
+            if socket is listener.socket:
+                self.receive(listener)
+                return
+        self.look_at_others()
 
     def receive(self, listener: Listener) -> bool:
         """Receive one message, if there is one. A next poll finds more at a lower cost than a second receive here."""
@@ -261,7 +261,7 @@ class Loop:
             if now >= timer.due:
                 timer.due = now + timer.period
                 timer.what()
-        self.due = min((timer.due for timer in self.timers), default=now + SLEEP)
+        self.due = min([timer.due for timer in self.timers], default=now + SLEEP)
 
     def close(self) -> None:
         """Close the descriptors that belong to no socket, after the streams' threads have ended, or hang."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
 
 from ..model.instruction import Instruction
 from ..model.linked import SessionProgram
@@ -51,6 +53,7 @@ class Details:
 
 
 CAPACITY = 1 << 14
+COPY_ID: Final = attrgetter("id")  # ids of many copies without a frame of Python for each
 STAMPS = 1 << 18  # how many times of calls inside runs are kept
 
 
@@ -113,7 +116,7 @@ def flatten(i: Instruction, erased: int) -> tuple[Any, ...]:
         kinds,
         copies,
         i.versions,
-        tuple([part for edge in i.edges for part in edge]),
+        tuple(chain.from_iterable(i.edges)),
         i.admitted,
         erased,
         (i.received, i.ready, i.dispatched, i.started, i.finished),
@@ -149,17 +152,19 @@ def bound_signature(i: Instruction) -> Signature | PlainMeta:
     A transfer has one meta for both of its ends.
     """
     plan = i.plan
+    if plan is None and not i.inputs and not i.outputs:
+        return NOTHING
     if plan is None and i.traits.copies and i.outputs:
         return plain(i.outputs[0].tensor.meta)
     inputs = tuple([plain(v.tensor.meta if isinstance(v, Binding) else type(v)) for v in i.inputs])
     outputs = tuple([plain(binding.tensor.meta) for binding in i.outputs])
     if plan is not None:
         return inputs, outputs, plan.signature[2], plan.signature[3]
-    return (inputs, outputs, "", 0) if inputs or outputs else NOTHING
+    return inputs, outputs, "", 0
 
 
 def operands_of(i: Instruction) -> tuple[str, tuple[int, ...]]:
     """The kinds of the operands ("r", "w" or "2" for each, see `flat.KINDS`), and the ids of their copies."""
     write = "2" if i.plan is not None and i.plan.op.dynamic else "w"
     kinds = "r" * len(i.reads) + write * len(i.writes)
-    return kinds, tuple([copy.id for copy in i.reads] + [copy.id for copy in i.writes])
+    return kinds, tuple(map(COPY_ID, (*i.reads, *i.writes)))

@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from ....interpreter.concurrency.bell import Bell
 from ....interpreter.errors import NodeLost, TensordError, node_lost
 from ....interpreter.types.meta import Meta
 from ...stream import LOG
@@ -59,7 +60,7 @@ class TcpLink:
         self._protocol = Protocol(_piece(bandwidth, patience), self._pairing.own)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._another_life = threading.Condition(self._lock)  # the writer waits on it while the simulated link is busy
+        self._another_life = Bell()  # wakes the writer, which sleeps while the simulated link is busy
         self._out: Connection | None = None
         self._into: Connection | None = None
         self._dead: list[Connection] = []  # cut, and still to be closed
@@ -193,7 +194,7 @@ class TcpLink:
         self._down_since = time.monotonic()
         self._drop_stale()
         self._changed.notify_all()
-        self._another_life.notify_all()
+        self._another_life.ring()
 
     def _drop_stale(self) -> None:
         """Cut the connections that no longer belong to the link."""
@@ -322,8 +323,8 @@ class TcpLink:
         """Wait as long as the simulated link takes for these bytes."""
         now = time.monotonic()
         self._free_at = max(now, self._free_at) + nbytes / self._bandwidth
-        with self._lock:
-            self._another_life.wait_for(lambda: life != self._pairing.own, self._free_at - now)
+        while life == self._pairing.own and (left := self._free_at - time.monotonic()) > 0:
+            self._another_life.sleep(left)
 
     def _bury(self) -> None:
         """Close the connections that no thread uses any more."""

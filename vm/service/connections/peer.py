@@ -154,7 +154,7 @@ class Peer:
     @property
     def has_more(self) -> bool:
         """Whether the peer has messages that are not admitted yet."""
-        return bool(self.inbox or self.packed) or self.unfolding
+        return bool(self.inbox or self.packed or self.unfolding)
 
     def may_go_on(self) -> bool:
         """Whether the peer's messages may be admitted.
