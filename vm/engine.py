@@ -51,7 +51,7 @@ from .model.instruction import Instruction
 from .model.session import ReplySink, VmSession, rest_of_run
 from .model.tally import Tally
 from .placement.residency import Residency
-from .recording.starting import Recorders
+from .recording.recorders import Recorders
 from .scheduler.fences import is_unfenced
 from .scheduler.lost_devices import abandon_lost, launched_since
 from .scheduler.scheduler import Scheduler
@@ -125,7 +125,7 @@ class Engine:
         self.held: dict[VmSession, deque[tuple[VmSession, Iterator[Sequence[Any]]]]] = {}
         self._fenced = self.scheduler.fences.streams
         self.recorders = Recorders(self.admission.take)
-        self._beginning = self.recorders.beginning
+        self._beginning = self.recorders.requested
         self._opened = 0
         self.fault: BaseException | None = None
 
@@ -159,7 +159,7 @@ class Engine:
         self._opened += 1
         session = VmSession(self._opened, reply, name, strict=strict, trusted=trusted, limits=limits)
         self.directory.sessions[session.id] = session
-        self.recorders.opened(session)
+        self.recorders.session_opened(session)
         return session
 
     def receive(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
@@ -351,7 +351,7 @@ class Engine:
         with self._step():
             self.admission.cancellation.close(session)
             self.held.pop(session, None)
-            self.recorders.closed(session)
+            self.recorders.session_closed(session)
 
     def forget_names(self) -> None:
         """Remove all names at the machine's end; else their memory and files would wait for the garbage collector."""

@@ -1,8 +1,8 @@
-"""The state of a session at some moment, as messages that would make it: lines, spans, signatures, programs, routines.
+"""The state of a session as messages that would produce it: lines, spans, signatures, programs, routines.
 
-Tensors are not included: their values are read (`Tapped.waiting`). A released program of a routine gets the id below
-that of the routine, which is the program's own id in most cases. If that id is taken, the routine is left out, and a
-note reports that.
+Tensors are not included: their values are read (`Tapped.waiting`). If the program of a routine was released, it gets
+the id just below that of the routine, which was the program's id in most cases. If that id is taken, the routine is
+left out, and a note says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..routines.programs import RECORDS
 
 
 def state_of(session: VmSession) -> Iterator[Message | str]:
-    """The messages, and a text for each part of the state that has no message."""
+    """The messages, and a note as text for each part of the state that cannot be a message."""
     for number, line in session.source.lines.items():
         yield encode_message(Location(number, line))
     for number, path in session.source.spans.items():

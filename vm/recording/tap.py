@@ -1,7 +1,7 @@
-"""The tap of one recorder: the entries that the recorder has not fetched yet, in a bounded buffer.
+"""A tap: the bounded buffer with the entries that a recorder has not fetched yet.
 
-A slow recorder delays nobody. A value that finds no room is lost, and its loss is recorded; if messages find no room,
-the recording ends with an error. The driving thread calls all methods.
+A slow recorder does not delay anything. A value for which there is no room is lost, and the loss is recorded; if
+there is no room for a message, the recording ends with an error. The driving thread calls all methods.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.codec import Encoder
 
-SLACK: Final = 1 << 25  # bytes of messages beyond the bound of values
-ENTRY: Final = 80  # bytes of overhead of an entry
-SLICE: Final = 1 << 19  # bytes of one slice of an answer
-
-TOO_SLOW: Final = "the recorder was too slow: what came later is missing"
+SLACK: Final = 1 << 25  # by how many bytes messages may exceed the bound of values
+ENTRY: Final = 80  # overhead of an entry, in bytes
+SLICE: Final = 1 << 19  # bytes in a slice of an answer
+TOO_SLOW: Final = "the recorder was too slow: all later entries are missing"
 
 
 class Tap:
     """The tap of one recorder.
 
-    `bound`: the limit of bytes that wait for the recorder. `reserved`: bytes of values that are being read; `asked`:
-    bytes of all values that were requested so far. `over`: the reason for the end of the recording, or "".
-    `everybody`: whether sessions that open later are recorded, too.
+    `bound`: the most bytes that may wait for the recorder. `reserved`: bytes of values that are being read; `asked`:
+    bytes of all values that have been requested so far. `over`: why the recording has ended, or "". `everybody`:
+    whether sessions that open later are recorded, too.
     """
 
     def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:
@@ -78,10 +77,10 @@ class Tap:
         return self._nbytes + self.reserved + nbytes <= self.bound
 
     def value(self, array: NDArray[Any], what: str) -> int:
-        """Keep a copy of a value, if there is room. Return its number."""
+        """Keep a copy of a value if there is room, else record its loss. Return its number."""
         if not self.has_room(array.nbytes):
             meta = Meta.of(array.shape, array.dtype)
-            return self.lose(f"{what}: {array.nbytes} bytes found no room, since the recorder is slow", meta)
+            return self.lose(f"{what}: there was no room for {array.nbytes} bytes, since the recorder is slow", meta)
         number = next(self._numbers)
         packed = np.ascontiguousarray(array)
         self.put(VALUE, number, name_of(packed.dtype), array.shape, packed.nbytes)
@@ -91,7 +90,7 @@ class Tap:
         return number
 
     def lose(self, why: str, meta: Meta | None = None) -> int:
-        """Note that a value with this meta is not recorded. Return its number."""
+        """Record that a value with this meta is lost. Return its number."""
         number = next(self._numbers)
         if meta is not None:
             self.put(VALUE, number, name_of(meta.dtype), meta.shape, meta.nbytes)

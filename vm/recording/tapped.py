@@ -1,12 +1,12 @@
-"""A recorded session: notes its messages where admission takes them, and its fetched values where they are sent.
+"""A recorded session: records its messages where admission takes them, and its fetched values where they are sent.
 
-Messages are noted in the order in which the messages of all sessions are admitted. The bytes of uploads are copied,
-since their memory may become a tensor's, and be written to. Values from elsewhere (tensors that were looked up,
-received or loaded, results of host calls, arrays of a GPU) are read by a FETCH behind the message that brings them,
-which the recorder inserts into the session's messages. The answers to such a FETCH, whose request numbers are beyond a
-client's, go only to the recorder.
+Messages are recorded in the order in which the messages of all sessions are admitted. The bytes of uploads are
+copied, since their memory may become a tensor's, and be written. Some values come from outside: tensors that are
+looked up, received or loaded, results of host calls, arrays of a GPU. Such a value is read by a FETCH, which is
+inserted into the session's messages after the message that brings the value. The request numbers of these FETCHes
+are above those of clients, and their answers go only to the recorder.
 
-A session that is not recorded pays for one check per batch: whether `VmSession.tap` is None.
+For a session that is not recorded, the cost is one check per batch: whether `VmSession.tap` is None.
 """
 
 from __future__ import annotations
@@ -60,22 +60,24 @@ from ..model.session import VmSession
 from .tap import Tap
 
 OWN: Final = 1 << 62  # requests of recorders are from here on
-# Messages that change no value of the session, or concern the world outside of it.
+# Messages that do not change a value of the session, or that are about things outside of it.
 LEFT_OUT: Final = frozenset({WAIT, SYNC, NAMES, QUERY, FILE, WRITE, FLUSH, RESTORE, SEND, SHARE})
-ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # messages that define tensors with values from elsewhere
+ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # messages that define tensors with values from outside
 _NEW: Final = frozenset({Role.NEW})
 
 
 class Tapped:
-    """A recorded session. `waiting`: ids whose values have to be read before the session goes on."""
+    """A recorded session. `waiting`: ids of tensors that must be read before the session continues."""
 
     def __init__(self, session: VmSession, tap: Tap) -> None:
         self.session = session
         self.tap = tap
         self.waiting: deque[int] = deque()
-        self._arrived: Sequence[int] = ()  # ids with values from elsewhere that the last message defines, if admitted
+        self._arrived: Sequence[
+            int
+        ] = ()  # ids with values from outside that the last message defines, if it is admitted
         self._fetches: set[int] = set()
-        self._reads: dict[int, int] = {}  # own requests, and the bytes that were reserved for each
+        self._reads: dict[int, int] = {}  # requests of the recorder -> the bytes that are reserved for the value
         self._own = count(OWN)
         self._reply = session.reply
         session.reply = self.reply
@@ -90,12 +92,12 @@ class Tapped:
         self._stand_aside()
 
     def _stand_aside(self) -> None:
-        """Restore the session's own reply function, if no answer for the recorder is missing."""
+        """Restore the session's own reply function, once the recorder has all of its answers."""
         if not self._reads and self.session.reply == self.reply:
             self.session.reply = self._reply
 
     def unread(self) -> int:
-        """The number of values that still have to be read."""
+        """How many values are still to be read."""
         self._settle()
         return len(self.waiting) + len(self._reads)
 
@@ -109,15 +111,18 @@ class Tapped:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def through(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """The messages of a batch, each noted as it is taken."""
+        """The messages of a batch, each recorded when it is taken."""
         return Noted(self, iter(messages))
 
     def inbox(self, inbox: deque[Message]) -> Inbox:
-        """An inbox whose messages are noted as they are taken."""
+        """An inbox whose messages are recorded when they are taken."""
         return Inbox(self, inbox)
 
     def next_read(self, *, forced: bool = True) -> Message | None:
-        """The next FETCH for the recorder. If there is no room, the value is lost with `forced`, and waits without."""
+        """The next FETCH for the recorder;
+
+        None if there is none. If there is no room for the value, it is lost if `forced`, and waits otherwise.
+        """
         self._settle()
         while self.waiting:
             id_ = self.waiting[0]
@@ -136,13 +141,13 @@ class Tapped:
                 self.tap.asked += nbytes
                 self._reads[request] = nbytes
                 return (FETCH, id_, request, 0, 0)
-            what = f"tensor {id_} of session {self.session.id}: {nbytes} bytes found no room"
+            what = f"tensor {id_} of session {self.session.id}: there was no room for {nbytes} bytes"
             lost = self.tap.lose(what, tensor.meta)
             self.tap.put(ANSWER, self.session.id, request, lost, None)
         return None
 
     def _settle(self) -> None:
-        """Queue the values from elsewhere that the last message, now admitted, has brought."""
+        """Queue the values from outside that the last message has brought, now that it is admitted."""
         arrived, self._arrived = self._arrived, ()
         self.waiting += [id_ for id_ in arrived if id_ in self.session.tensors]
 
@@ -163,7 +168,7 @@ class Tapped:
             self._fetches.add(number_of(message, Role.REQUEST))
 
     def _arrives(self, message: Any) -> bool:
-        """Whether all values that the message defines come from elsewhere."""
+        """Whether all values that the message defines come from outside."""
         if not has_kind(message):
             return False
         if message[0] in ARRIVING:
@@ -184,7 +189,10 @@ class Tapped:
         )
 
     def _plain(self, message: Any, values: list[int], arrived: list[int]) -> Any:
-        """The message without objects of this process. Uploads become values. None for the upload of a GPU array."""
+        """The message without objects of this process.
+
+        Uploaded arrays become values. None for the upload of a GPU array.
+        """
         if not has_kind(message):
             return message
         kind = message[0]
@@ -215,7 +223,7 @@ class Tapped:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def reply(self, request: int, value: Any, error: TensordError | None) -> None:
-        """Record the answer to a FETCH, and pass it to the client, unless the FETCH was the recorder's."""
+        """Record the answer to a FETCH. Pass each answer to the client, except those to the recorder's own FETCHes."""
         if request >= OWN:
             self.tap.reserved -= self._reads.pop(request, 0)
             self._answer(request, value, error)
@@ -237,7 +245,10 @@ class Tapped:
 
 
 class Noted:
-    """The messages of a batch, after the necessary reads. A message that changes no value waits for no read."""
+    """The messages of a batch, each after the reads that must come before it.
+
+    A message that does not change a value comes without reads.
+    """
 
     def __init__(self, tapped: Tapped, rest: Iterator[Message]) -> None:
         self.tapped = tapped
@@ -260,12 +271,12 @@ class Noted:
         return message
 
     def __length_hint__(self) -> int:
-        """At least one while a message is left; reads are not counted, but come before one."""
+        """At least 1 while a message is left. Reads are not counted: each comes before a message."""
         return length_hint(self.rest) + (self.held is not None)
 
 
 class Inbox:
-    """The part of an inbox that admission uses, with reads like `Noted`."""
+    """An inbox, as far as admission uses it, with reads as in `Noted`."""
 
     def __init__(self, tapped: Tapped, inbox: deque[Message]) -> None:
         self.tapped = tapped
@@ -286,7 +297,7 @@ class Inbox:
 
 
 def changes_nothing(message: Any) -> bool:
-    """Whether the message is of a kind that changes no value of its session."""
+    """Whether messages of this kind do not change a value of their session."""
     return has_kind(message) and message[0] in LEFT_OUT
 
 

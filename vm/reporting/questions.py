@@ -16,7 +16,7 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.version import version
 from ..plugins.loading import loaded
 from ..process import MachineProcess, resident_memory
-from ..recording.starting import BOUND, OTHERS_BOUND
+from ..recording.recorders import OTHERS_QUEUE_BYTES, QUEUE_BYTES
 from ..recording.tap import Tap
 from ..tracing.flat import Where
 from .answering import MOST, ClientInfo, answer_with, device_or_any, error_row, error_text, natural, session_or_any
@@ -294,7 +294,7 @@ def _drain(asked: QuestionContext) -> None:
     asked.about.drain()
 
 
-def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND) -> dict[str, Any]:
+def _record(asked: QuestionContext, sessions: object = (), bound: object = QUEUE_BYTES) -> dict[str, Any]:
     """Record messages and values of the given sessions, or of all, from the next batch on, with their current state."""
     engine, session, _ = asked
     if not isinstance(sessions, list | tuple):
@@ -306,10 +306,10 @@ def _record(asked: QuestionContext, sessions: object = (), bound: object = BOUND
         )
     tap = Tap(
         engine.scheduler.clock,
-        min(natural("bound", bound), BOUND if session.files.may_store else OTHERS_BOUND),
+        min(natural("bound", bound), QUEUE_BYTES if session.files.may_store else OTHERS_QUEUE_BYTES),
         everybody=not chosen - {0},
     )
-    engine.recorders.ask(session, tap, chosen - {0})
+    engine.recorders.request(session, tap, chosen - {0})
     return {"devices": list(engine.devices), "session": session.id, "version": version()}
 
 
@@ -340,7 +340,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "drain": _drain,
     "record": _record,
     "recorded": lambda asked: asked.engine.recorders.drain(asked.session),
-    "recording": lambda asked: {"reads": asked.engine.recorders.reads(asked.session)},
+    "recording": lambda asked: {"reads": asked.engine.recorders.unread(asked.session)},
     "unrecord": lambda asked: asked.engine.recorders.end(asked.session),
     "withdraw": lambda asked, node: asked.engine.admission.cancellation.withdraw(asked.session, node),
 }

@@ -1,4 +1,7 @@
-"""Collectives on the serial engine: their steps, one after the other, so that the results have the machine's bits."""
+"""Collectives on the serial engine.
+
+It computes the same steps as the virtual machine, so results are equal bit by bit.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ class SerialCollectives:
         self.state = state
 
     def collective(self, session: SerialSession, message: Collective) -> None:
-        """Compute the results. An error of one operand is an error of all results."""
+        """Compute the results. An error of one operand becomes an error of all results."""
         kind, ids, outputs, devices, attributes, location = message[:6]
         try:
             refuse_cancelled(session)
             check_new(session, outputs)
             if message.homes or not ids:
-                raise MetadataError(f"{kind}: the serial engine is one machine, and needs a tensor", op=kind)
+                raise MetadataError(f"{kind}: the serial engine is a single machine, and needs a tensor", op=kind)
             check_ranks(kind, len(ids), len(outputs), len(self.state.devices))
             tensors = [tensor_of(session, id_) for id_ in ids]
             devices = [own_name(name, self.state.devices) for name in devices]

@@ -1,4 +1,4 @@
-"""Checkpoints on the serial engine, which writes and reads every value at once."""
+"""Checkpoints on the serial engine, which writes and reads values while it executes the message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .values import SerialSession, SerialTensor, Value
 
 
 class Durability:
-    """The handlers of CHECKPOINT and RESTORE messages. `names` finds and binds their names."""
+    """The handlers of CHECKPOINT and RESTORE messages. `names`: finds and binds published names."""
 
     def __init__(self, state: SerialState, names: SerialNames) -> None:
         self.state = state
@@ -55,7 +55,7 @@ class Durability:
 
 
 class RestoringAtOnce(Restoring[SerialTensor]):
-    """Restores tensors with the values of the generation, at once."""
+    """Restores tensors, whose values it reads at once from the generation."""
 
     def make(self, name: str, home: str) -> SerialTensor:
         record = self.found.generation.tensors[name]

@@ -1,6 +1,6 @@
-"""Side effects of a serial machine, in the order of their chains.
+"""Side effects on the serial engine, in the order of their chains.
 
-A chain is a value that side effects read and write; it keeps the errors of the side effect that stopped it.
+A chain is a value that side effects read and write. It keeps the errors of the side effect that stopped it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SerialEffects:
         self.state = state
 
     def chain(self, session: SerialSession, message: Chain) -> None:
-        """A chain is a value that side effects read and write."""
+        """Make a chain."""
         session.chains[message.chain] = Value(())
 
     def effect(self, session: SerialSession, message: Effect) -> None:
@@ -66,7 +66,7 @@ class SerialEffects:
         session.answer(request, Value(arrays, errors) if callback is None and link.array is not None else link)
 
     def host_call(self, session: SerialSession, message: Effect) -> None:
-        """Call the function, whose results become tensors, unless an operand failed."""
+        """Call the function, unless an operand failed. Its results become tensors."""
         state, metas = self.state, []
         home: str | None = None
         try:
@@ -88,7 +88,7 @@ class SerialEffects:
     def returned(
         self, session: SerialSession, message: Effect, metas: Sequence[Meta], operands: Sequence[Value], errors: Errors
     ) -> list[Value]:
-        """The results of the function, or the errors of its operands, or its own error."""
+        """The results of the function, or in their place the errors of the operands or of the function."""
         arrays = [value.array for value in operands]
         if any(array is None for array in arrays):
             return [Value(None, errors) for _ in metas]
@@ -108,7 +108,7 @@ class SerialEffects:
             return list(function(*[array.copy() for array in arrays]))
 
     def refuse(self, session: SerialSession, error: TensordError, chain: int, request: int, location: int) -> None:
-        """Refuse a side effect, which stops its chain unless the session was cancelled."""
+        """Refuse a side effect. This stops its chain, unless the session was cancelled."""
         self.state.deny(session, error, request, location, "effect")
         link = session.chains.get(chain)
         if link is not None and not isinstance(error, CancelledError):
@@ -123,7 +123,7 @@ class SerialEffects:
         link: Value,
         location: int,
     ) -> None:
-        """Call the user's function; an exception stops the chain."""
+        """Call the user's function. An exception stops the chain."""
         self.state.ids += 1
         try:
             with SHIELD.calling:
@@ -135,7 +135,7 @@ class SerialEffects:
 
 
 def checked(metas: Sequence[Meta], arrays: Sequence[Any]) -> Sequence[Any]:
-    """The arrays; KernelError unless they have these metas."""
+    """Check that arrays have these metas. KernelError if they do not."""
     why = refusal_of(metas, arrays)
     if why:
         raise KernelError(f"{LABEL}: {why}")

@@ -1,16 +1,17 @@
-"""The serial engine: every message executed at once, in program order, on plain NumPy.
+"""The serial engine: executes every message at once, in program order, on plain NumPy.
 
 The serial engine takes the same messages as the virtual machine's engine and answers to the same reply sink, but has
-no edges, no copies, no streams and no device memory: a tensor is an array or an error. Views are arrays of their own,
-which is what "values are independent" means. The two engines share only the definitions of ops, messages and errors.
+no edges, no copies, no streams and no device memory: a tensor is an array or an error. A view is a separate array,
+so values are independent without further effort. The two engines share only the definitions of ops, messages and
+errors.
 
-A value without an array carries the errors of everything that it was to be computed from. The virtual machine raises
-the error that is known first. The serial engine raises the first in program order: errors are numbered, and the
+A value without an array has the errors of all operands from which it was to be computed. The virtual machine raises
+the error that is known first; the serial engine raises the first one in program order: errors are numbered, and the
 smallest number wins. A chain keeps the error of the side effect that stopped it.
 
-The placement of data has no effect here: there is no strict placement, no memory limit and no failing transfer.
-`effects`, `names`, `files` and `durability` handle the messages that are about those. `tests/model/oracle.py` adds what
-comparisons with the virtual machine need.
+Placement has no effect here: there is no strict placement, no memory limit, and no transfer that could fail.
+`effects`, `names`, `files` and `durability` handle the messages about side effects, names, files and checkpoints.
+`tests/model/oracle.py` extends the engine for comparisons with the virtual machine.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ from .values import (
 
 
 class SerialEngine(SerialState):
-    """Executes the messages of all sessions, one by one. `devices`: names -> names of ops without a kernel there."""
+    """Executes the messages of all sessions, one by one.
+
+    `devices`: the names of devices, each with the ops that have no kernel there.
+    """
 
     def __init__(self, devices: Mapping[str, Iterable[str]]) -> None:
         super().__init__(devices)
@@ -119,7 +123,7 @@ class SerialEngine(SerialState):
     # -- the engine's interface ------------------------------------------------------------------------------------
 
     def open_session(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
-        """Open a session. `strict` is accepted and has no effect, since no data ever moves here."""
+        """Open a session. `strict` has no effect, since data never move here."""
         del strict
         self.opened += 1
         session = self.sessions[self.opened] = self.new_session(self.opened, reply)
@@ -136,7 +140,7 @@ class SerialEngine(SerialState):
                 try:
                     message = decode_message(array)
                     self.handlers[type(message)](session, message)
-                except Exception as error:  # must not affect the rest of the batch or other sessions
+                except Exception as error:  # the error must not affect the rest of the batch or other sessions
                     self.refuse(session, array, error)
 
     def atomic(self, session: SerialSession, message: messages.Atomic) -> None:
@@ -147,10 +151,10 @@ class SerialEngine(SerialState):
             self.routines.in_group = False
 
     def refuse(self, session: SerialSession, array: Any, failure: Exception) -> None:
-        """Poison the outputs of a message whose execution raised, or deny it.
+        """Poison the outputs of a message that raised, or deny its request.
 
-        If the engine is to blame, the log says so. Messages do not depend on each other's bookkeeping here, so others
-        go on.
+        If the exception is a fault of the engine, it is logged. Later messages are still executed, since no message
+        leaves a state that others depend on.
         """
         error, location = refusal_of(array, failure), number_of(array, Role.LOCATION)
         if error is None:
@@ -163,16 +167,17 @@ class SerialEngine(SerialState):
             self.deny(session, error, number_of(array, Role.REQUEST), location, name_of(array))
 
     def schedule(self) -> bool:
-        """False: no work is ever left."""
+        """Return False: there is never any work left."""
         return False
 
     def cancel(self, session: SerialSession, why: str = CANCELLED) -> None:
-        """Refuse the session's messages until `restart`; earlier messages have been executed."""
+        """Refuse the session's messages until `restart`. All earlier messages have been executed."""
         session.generation += 1
         session.cancelled = CancelledError(why)
 
     def restart(self, session: SerialSession, generation: int) -> None:
-        """Accept the session's messages again, and side effects on its chains, unless it was cancelled again since."""
+        """Accept the session's messages and side effects again, unless the session was cancelled again in the
+        meantime."""
         if generation != session.generation:
             return
         if session.cancelled is not None:
@@ -180,7 +185,7 @@ class SerialEngine(SerialState):
         session.cancelled = None
 
     def close(self, session: SerialSession) -> None:
-        """End a session; tensors that names or other sessions hold stay."""
+        """End a session. Tensors that names or other sessions hold stay."""
         self.cancel(session, CLOSED)
         for tensor in session.tensors.values():
             tensor.holders -= 1
@@ -192,7 +197,7 @@ class SerialEngine(SerialState):
     # -- ops -------------------------------------------------------------------------------------------------------
 
     def call(self, session: SerialSession, message: messages.Call) -> None:
-        """Execute one op, and release the operands that the message releases."""
+        """Execute one op, and release the operands and results that the message releases."""
         number, inputs, outputs, released, location = message
         signature = session.signatures.get(number)
         try:
@@ -219,7 +224,7 @@ class SerialEngine(SerialState):
         outputs: Sequence[int],
         location: int,
     ) -> None:
-        """Check ids, compute, and define or overwrite the results."""
+        """Check ids, compute, and define the results or overwrite the targets."""
         self.ids += 1
         operands = [
             value if scalar else tensor_of(session, value)
@@ -250,7 +255,8 @@ class SerialEngine(SerialState):
         targets: Sequence[SerialTensor],
         location: int,
     ) -> tuple[OutputMetas, list[Value]]:
-        """The metas of the results as far as known, and the results: arrays, or errors of the operands or the op."""
+        """The metas of the results, as far as they are known, and the results: arrays, or errors of the operands or
+        the op."""
         read = [o.value for o in operands if isinstance(o, SerialTensor)]
         found = [error for value in read for error in value.errors]
         found += [error for target in targets for error in target.meta_errors]
@@ -275,14 +281,20 @@ class SerialEngine(SerialState):
         operands: Sequence[Any],
         metas: OutputMetas,
     ) -> Sequence[Any]:
-        """Arrays, with an exception in place of each result that failed alone; may raise. Tests let kernels fail."""
+        """The results: arrays, with an exception in place of each result that failed alone.
+
+        May raise. Tests override this.
+        """
         del self, session, location
         return compute(signature, operands, metas)
 
     def described(
         self, session: SerialSession, signature: SerialSignature, made: Sequence[Any], location: int
     ) -> Sequence[Any]:
-        """The op's results, with an error that names the location in place of each exception; each is reported once."""
+        """The op's results, in which each exception is replaced by an error that names the location.
+
+        Each error is reported once.
+        """
         op = signature.op
         errors = {
             id(failure): describe(session, failure, op.name, call_text(op, signature.attributes), location, self.ids)
@@ -310,7 +322,7 @@ class SerialEngine(SerialState):
         define(session, new, alias(base, device))
 
     def hint(self, session: SerialSession, message: messages.Hint) -> None:
-        """Checked, and means nothing: there is one memory."""
+        """Check a hint, which has no effect: there is only one memory."""
         try:
             name = hinted_device(message, tensor_of(session, message.id).home)
             if name == HOST:
@@ -329,7 +341,7 @@ class SerialEngine(SerialState):
                 self.routines.release(session, id_)
 
     def drop(self, session: SerialSession, id_: int) -> bool:
-        """Drop one handle; False if there is none."""
+        """Drop a tensor's handle. False if there is no tensor with this id."""
         tensor = session.tensors.pop(id_, None)
         if tensor is not None:
             tensor.holders -= 1
@@ -354,7 +366,7 @@ class SerialEngine(SerialState):
         define(session, id_, SerialTensor(Value(array), meta, device))
 
     def fetch(self, session: SerialSession, message: messages.Fetch) -> None:
-        """Answer with the value at this place in program order; an export defines a tensor with that value, too."""
+        """Answer with the current value. If the message has an export, define a tensor with the same value."""
         id_, request, location, export = message
         try:
             refuse_cancelled(session)
@@ -370,7 +382,7 @@ class SerialEngine(SerialState):
         session.answer(request, value)
 
     def share(self, session: SerialSession, message: messages.Share) -> None:
-        """Refuse: all values lie in the memory of the host. The export is poisoned."""
+        """Refuse, and poison the export: all values are in host memory."""
         error = MetadataError("the serial engine keeps all values on the host: use numpy()")
         self.reject(session, error, (message.export,), message.location, "share")
         self.deny(session, error, message.request, message.location, "share")
@@ -388,5 +400,5 @@ class SerialEngine(SerialState):
         session.answer(request, Value(None if failed else [summary(tensor) for tensor in tensors], errors))
 
     def sync(self, session: SerialSession, message: messages.Sync) -> None:
-        """Answer at once: all earlier messages have been executed. The answer counts failures since the last sync."""
+        """Answer with the number of failures since the last sync. All earlier messages have been executed."""
         session.reply(message.request, session.counts.errors_since_sync(), None)

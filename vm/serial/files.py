@@ -1,4 +1,4 @@
-"""Files on the serial engine, which reads a tensor at once when it is loaded."""
+"""Files on the serial engine, which reads a tensor when it executes the LOAD message."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SerialFiles:
             values = [tensor_of(session, id_).value for id_ in ids]
             for value, offset in zip(values, offsets, strict=True):
                 if value.array is None:
-                    raise value.first.reraisable()  # a kept traceback would keep the file open
+                    raise value.first.reraisable()  # without the traceback, which would keep the file open
                 output[0].write(np.ascontiguousarray(value.array), offset)
         except TensordError as error:
             if output is None:
@@ -85,7 +85,7 @@ class SerialFiles:
                 output[1].array, output[1].errors = None, denial(session, error, location, "save").errors
 
     def flush(self, session: SerialSession, message: Flush) -> None:
-        """Answer once everything is on the disk."""
+        """Write everything to the disk, then answer."""
         output = session.files.writing.pop(message.file, None)
         if output is None:
             raise ProtocolError(f"file {message.file} is not open for writing")
@@ -96,7 +96,10 @@ class SerialFiles:
 
 
 def read(file: OpenFile, entry: TensorEntry | tuple[str, str], device: str) -> SerialTensor:
-    """The tensor of an entry. FileError if the file has changed, MetadataError if tensord has no such tensors."""
+    """Read the tensor of an entry.
+
+    FileError if the file has changed, MetadataError if tensord does not support the tensor.
+    """
     if not isinstance(entry, TensorEntry):
         name, why = entry
         raise file.malformed(f"tensor {name!r} {why}")

@@ -1,15 +1,15 @@
-"""The serial machine: the serial engine in this process, for sessions that choose it in place of the virtual machine.
+"""The serial machine: the serial engine in this process, for sessions that choose it instead of the virtual machine.
 
 Theory of operation. There is no thread and no queue: the thread that submits a message executes it, under `lock`, and
-the answer is there when `submit` returns. So a thread never waits for anything but the lock.
+the answer has arrived when `submit` returns. So a thread waits only for the lock.
 
-Guarantees. One thread at a time touches the engine. Messages of one batch run in their order; batches of several
-threads run one after the other. Ctrl-C is kept back while a message is executed, as in the virtual machine. A callback,
-or a signal handler on the thread that executes, may neither submit nor wait: ProtocolError. Ops that a callback issues
-are sent when the batch is over (`later`). Callbacks and signal handlers may cancel: a cancellation only adds the
-session to `cancellations`. The holder of the lock processes that queue between two messages, and between two rounds of
-a loop, and checks it once more after it has released the lock. So an endless loop blocks neither a cancellation nor the
-end of its session, which cancels first.
+Guarantees. One thread at a time touches the engine. Messages of a batch are executed in order; batches of several
+threads are executed one after the other. Ctrl-C is delayed while a message is executed, as in the virtual machine. A
+callback, or a signal handler on the executing thread, gets a ProtocolError if it submits or waits. Ops that a
+callback issues are sent after the batch (`later`). Callbacks and signal handlers may cancel: that only adds the
+session to `cancellations`. The holder of the lock processes this queue between two messages and between two
+iterations of a loop, and once more after it has released the lock. So an endless loop blocks neither a cancellation
+nor the end of its session, which cancels first.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from .values import CANCELLED, CLOSED, SerialSession
 
 
 class SerialMachine:
-    """Executes each message at once. Its devices are names: every op runs on NumPy, in this process's memory.
+    """Executes each message at once. Its devices are only names: every op runs on NumPy, in this process's memory.
 
-    `devices`: as for the virtual machine, checked by the same code. Two of their options have an effect: `missing`,
-    so that handlers run as they do there, and `blas_threads`, since it changes the last bits of a matrix product.
+    `devices`: as for the virtual machine, checked by the same code. Two options of devices have an effect:
+    `missing`, so that handlers run as on the virtual machine, and `blas_threads`, which changes the last bits of a
+    matrix product.
     """
 
     def __init__(self, devices: Sequence[str | Mapping[str, object]], node: str = "") -> None:
@@ -64,7 +65,7 @@ class SerialMachine:
         self.failures = Failures(time.monotonic)
         self.lock = ShieldedLock()
         self.cancellations: deque[tuple[SerialSession, str]] = deque()
-        self.later: deque[Callable[[], object]] = deque()  # to be called when no message is being executed
+        self.later: deque[Callable[[], object]] = deque()  # to call when no message is being executed
         self.closed = False
         self._asked_blas = [threads for chosen in options.values() if (threads := getattr(chosen, "blas_threads", 0))]
         for threads in self._asked_blas:
@@ -78,7 +79,7 @@ class SerialMachine:
         return session
 
     def detach(self, session: SerialSession) -> None:
-        """End a session: its tensors are released."""
+        """End a session and release its tensors."""
         self.end(session)
         with self.inside():
             lines = self.failures.end(session.id)
@@ -86,7 +87,7 @@ class SerialMachine:
         log_lines(lines)
 
     def end(self, session: SerialSession) -> None:
-        """Stop the loops of a session that ends, and refuse its messages."""
+        """Stop the loops of a session that is about to end, and refuse its messages."""
         if not self.executes_here():
             self.cancel(session, CLOSED)
 
@@ -101,17 +102,20 @@ class SerialMachine:
             self.later.popleft()()
 
     def cancel(self, session: SerialSession, why: str = CANCELLED) -> None:
-        """Refuse the session's messages until it is restarted. Does not wait: a message that is running finishes."""
+        """Refuse the session's messages until it is restarted.
+
+        Does not wait: the message that is being executed finishes.
+        """
         self.cancellations.append((session, why))
         self.look_again()
 
     def executes_here(self) -> bool:
-        """Whether this thread is executing a message, further up its stack."""
+        """Whether this thread is executing a message, in a caller of this function."""
         return self.lock.owner == threading.get_ident()
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Lock the engine for this thread; ProtocolError if the thread is executing a message."""
+        """Lock the engine for this thread. ProtocolError if the thread is executing a message."""
         if self.executes_here():
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
         try:
@@ -127,25 +131,25 @@ class SerialMachine:
             self.engine.cancel(*self.cancellations.popleft())
 
     def look_again(self) -> None:
-        """Process cancellations that came in while the lock was held, unless some thread holds the lock again."""
+        """Process cancellations that arrived while the lock was held, unless a thread holds the lock again."""
         while self.cancellations and not self.lock.owner:
             with self.lock:
                 self.take_cancellations()
 
     def report(self, session: SerialSession, error: TensordError) -> None:
-        """Keep the newest errors, and log the due ones."""
+        """Keep an error among the recent ones, and log the errors that are due."""
         self.recent_errors.append(error)
         self.failures.add(session.id, error, session.name)
         log_lines(self.failures.due())
 
     def query(self, session: SerialSession, message: Query) -> Any:
-        """The answer to a session's question about the machine."""
+        """Answer a session's question about the machine."""
         return answer(
             SerialQuestionContext(self.engine, session, list(self.recent_errors)), message.what, message.arguments
         )
 
     def close(self) -> None:
-        """End every session. Does not wait: no work is left."""
+        """End all sessions. Does not wait, since no work is left."""
         if self.closed:
             return
         for session in list(self.engine.sessions.values()):

@@ -50,7 +50,7 @@ class SerialNames:
             self.drop(name)
 
     def lookup(self, session: SerialSession, message: Lookup) -> Any:
-        """Define handles to named tensors, or snapshots of them: all or none."""
+        """Define handles of named tensors, or of snapshots of them: all or none."""
         wanted, ids, _, snapshot = message
         found = named(wanted, self.names)
         tensors = [tensor for one in found for tensor in one.tensors]
@@ -65,7 +65,10 @@ class SerialNames:
         return lookup_answer(found, tensors, summary)
 
     def behind(self, given: Sequence[str]) -> list[str]:
-        """The bound names for the given ones: a global tensor stands for all its parts, and no name for all names."""
+        """The published names for the given ones.
+
+        The name of a global tensor stands for the names of its parts; without names, all names are returned.
+        """
         found, missing = self.families.named(given or self.names, self.names)
         if missing:
             raise unpublished(missing, self.names)
@@ -88,7 +91,7 @@ class SerialNames:
 
 
 def snapshot_of(tensor: SerialTensor) -> SerialTensor:
-    """A new tensor with the present value, and no holders yet."""
+    """A new tensor with the current value, without holders."""
     made = alias(tensor, tensor.home)
     made.holders = 0
     return made

@@ -1,7 +1,7 @@
-"""Values that a node sends to itself, on the serial engine, through a mailbox. There is no other node.
+"""Values that a node sends to itself on the serial engine, through a mailbox. There is no other node.
 
-Messages are executed one by one, so a value has to be sent before it is received. A RECV that comes first defines a
-tensor with an error, and the SEND replaces the error by the value; results that were computed from the tensor meanwhile
+Messages are executed one by one, so a value must be sent before it is received. A RECV that comes first defines a
+tensor with an error; the SEND replaces the error by the value, but results that were computed from the tensor before
 keep the error.
 """
 
@@ -23,8 +23,8 @@ Sent: TypeAlias = tuple[Meta | None, Value]
 class SerialNodeTransfers:
     """The handlers of SEND and RECV messages.
 
-    `mailbox`: values that were sent and not received yet, by transfer. `awaited`: tensors whose values were not sent
-    yet. The entries of a session end with it.
+    `mailbox`: values that have been sent but not received, by transfer. `awaited`: tensors whose values have not
+    been sent. When a session ends, its entries are removed.
     """
 
     def __init__(self, state: SerialState) -> None:
@@ -33,11 +33,13 @@ class SerialNodeTransfers:
         self.awaited: dict[bytes, tuple[SerialSession, SerialTensor]] = {}
 
     def check_node(self, node: str) -> None:
-        """MetadataError unless `node` is this node."""
+        """Raise MetadataError if `node` is not this node."""
         if not self.state.node:
             raise MetadataError(NO_NODE)
         if node != self.state.node:
-            raise MetadataError(f"the serial engine is alone: it knows no node {node!r}, only {self.state.node}")
+            raise MetadataError(
+                f"the serial engine is a single node: it does not know {node!r}, only {self.state.node}"
+            )
 
     def send(self, session: SerialSession, message: Send) -> None:
         """Put the value, or the error, into the mailbox, or into the tensor that awaits it."""
@@ -74,7 +76,7 @@ class SerialNodeTransfers:
             self.state.reject(session, error, outputs, message.location, "recv", metas, at)
             return
         found = self.mailbox.pop(message.transfer, None)
-        missing = ProtocolError("nothing was sent yet: on the serial engine a value is sent before it is received")
+        missing = ProtocolError("nothing has been sent yet: on the serial engine, send a value before you receive it")
         value = denial(session, missing, message.location, "recv") if found is None else fitting(found[1], meta)
         tensor = SerialTensor(value, meta, home)
         define(session, message.output, tensor)
@@ -82,7 +84,7 @@ class SerialNodeTransfers:
             self.awaited[message.transfer] = (session, tensor)
 
     def close(self, session: SerialSession) -> None:
-        """Drop the unfinished transfers of a session that has ended."""
+        """Remove the unfinished transfers of a session that has ended."""
         self.mailbox = {name: one for name, one in self.mailbox.items() if one[0] is not session}
         self.awaited = {name: one for name, one in self.awaited.items() if one[0] is not session}
 

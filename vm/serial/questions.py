@@ -1,7 +1,7 @@
-"""Questions of a session to a serial machine. Commands ask daemons, which are never serial.
+"""Answers the questions of a session to a serial machine. The command line asks only daemons, which are never serial.
 
-The answers have the virtual machine's layout, so that a program that reads them runs on both. Fields about streams,
-transfers, queues and memory limits are empty or zero, since a serial machine has none of these.
+The answers have the same fields as the virtual machine's, so that a program that reads them runs on both. Fields about
+streams, transfers, queues and memory limits are empty or zero, since a serial machine has none of these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERRORS_KEPT: Final = 20
 
 
 class SerialQuestionContext(NamedTuple):
-    """An engine that is asked, the session that asks, and the machine's newest errors."""
+    """The engine that is asked, the session that asks, and the machine's most recent errors."""
 
     engine: SerialEngine
     session: SerialSession
@@ -32,7 +32,7 @@ class SerialQuestionContext(NamedTuple):
 
 
 def answer(asked: SerialQuestionContext, what: object, arguments: object) -> Any:
-    """The answer to one question. ProtocolError for one that the serial machine cannot answer."""
+    """The answer to one question. ProtocolError if the serial machine cannot answer it."""
     return answer_with(_ANSWERS, what, arguments, asked)
 
 
@@ -43,7 +43,7 @@ def _trace(_asked: SerialQuestionContext, *_: object) -> Any:
 
 
 def _detail(_asked: SerialQuestionContext, every: object, _: object = False) -> int:
-    """Checked, and means nothing: there is no trace."""
+    """Check the argument, which has no effect: there is no trace."""
     return natural("every", every)
 
 
@@ -107,14 +107,14 @@ def _tensor_of(session: SerialSession, id_: object) -> SerialTensor:
 
 
 def residency(tensor: SerialTensor) -> dict[str, str]:
-    """Maps the home device to "valid", or to "poisoned" where there is an error in place of a value."""
+    """The home device -> "valid", or "poisoned" if the tensor has an error in place of a value."""
     return {tensor.home: "poisoned" if tensor.value.array is None else "valid"}
 
 
 def _memory(
     asked: SerialQuestionContext, by: object = DEVICE, limit: object = 50, device: object = ""
 ) -> list[dict[str, Any]]:
-    """A value is of the session that holds it, the first one that does; nothing tells when or where it was made."""
+    """Sums of bytes. A value counts for the first session that holds it; when and where it was made is not known."""
     engine = asked.engine
     most, on = min(natural("limit", limit), MOST), device_or_any(device, engine.devices)
     sums = Sums(by_what(by), on)
@@ -158,7 +158,7 @@ def _names(asked: SerialQuestionContext, limit: object = MOST, kind: object = ""
 
 
 def _routine(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
-    """The virtual machine's answer about a routine that is not compiled: here ops always run one by one."""
+    """Describe a routine as the virtual machine does before it is compiled, since ops always run one by one here."""
     routine = routine_of(asked.session, natural("id", id_))
     program = routine.program
     return {
@@ -176,7 +176,7 @@ def _routine(asked: SerialQuestionContext, id_: object) -> dict[str, Any]:
 
 
 def memory_by_device(engine: SerialEngine) -> dict[str, int]:
-    """Device -> bytes of the tensors that have their home there."""
+    """Device -> the bytes of the tensors whose home it is."""
     tensors = [tensor for session in engine.sessions.values() for tensor in session.tensors.values()]
     found = dict.fromkeys(engine.devices, 0)
     named = (tensor for published in engine.names.values() for tensor in published.tensors)
@@ -186,7 +186,7 @@ def memory_by_device(engine: SerialEngine) -> dict[str, int]:
 
 
 def nbytes_of(tensor: SerialTensor) -> int:
-    """Bytes of the tensor's value; 0 where there is an error in its place."""
+    """The bytes of a tensor's value; 0 if there is an error in its place."""
     array = tensor.value.array
     return 0 if array is None else int(array.nbytes)
 

@@ -1,4 +1,4 @@
-"""Runs in the serial engine, which unfolds them and executes them op by op."""
+"""Runs of routines on the serial engine, which unfolds them and executes them op by op."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class SerialRoutines:
         self.receive(session, unfolder.program(routine, ids, message.numbers))
         outputs = zip(program.returned, message.outputs, strict=True)
         rename(session, [(ids[variable], output) for variable, output in outputs])
-        if program.asks:  # ids beyond those of the results are new again
+        if program.asks:  # the ids after those of the results are free again
             session.newest = message.outputs[-1] if message.outputs else newest + program.inner
 
     def reject(self, session: SerialSession, message: Run, error: TensordError) -> None:
-        """Refuse a run: poison its results and written tensors, and refuse its side effects."""
+        """Refuse a run: poison its results and the tensors that it writes, and refuse its side effects."""
         state, routine = self.state, session.routines.get(message.routine)
         error = state.rejected(session, error, message.location, "run")
         results: Sequence[tuple[Meta | None, str | None]] = []
@@ -76,7 +76,7 @@ class SerialRoutines:
                 self.effects.refuse(session, error, number, request, message.location)
 
     def sign(self, session: SerialSession, routine: SessionProgram, position: int, number: int) -> int:
-        """Make the signature of an op of a routine under a number, or under a new one if it is 0. Return the number."""
+        """Register the signature of a step's op as `number`, or as a new number if that is 0. Return the number."""
         step = routine.program.steps[position]
         operands, targets = metas_of(routine.program, position)
         if not number:
@@ -91,7 +91,7 @@ class SerialRoutines:
 
 
 class SerialSessionRuns:
-    """The engine for the runs of one session: `unfolding.Engine`."""
+    """The engine of the runs of one session, as `unfolding.Engine` requires it."""
 
     def __init__(self, routines: SerialRoutines, session: SerialSession) -> None:
         self.routines = routines
@@ -104,13 +104,13 @@ class SerialSessionRuns:
         return iter(())
 
     def pieces(self, routine: SessionProgram) -> Sequence[range]:
-        """All steps of a program."""
+        """One piece: all steps of a program."""
         return (range(len(routine.program.steps)),)
 
     def admit(
         self, routine: SessionProgram, piece: range, ids: RunIds, numbers: Sequence[Scalar], location: int
     ) -> bool:
-        """False, since the serial engine runs only single ops."""
+        """Return False, since the serial engine runs only single ops."""
         del routine, piece, ids, numbers, location
         return False
 
@@ -118,7 +118,7 @@ class SerialSessionRuns:
         return self.routines.sign(self.session, routine, position, number)
 
     def ask(self, id_: int, label: str, location: int) -> Answer:
-        """The answer with the value, or with its errors."""
+        """The answer to a request for a value: the value, or its errors."""
         answer, session = Answer(), self.session
         try:
             refuse_cancelled(session)
@@ -130,10 +130,10 @@ class SerialSessionRuns:
         return answer
 
     def stopped(self) -> TensordError | None:
-        """The error that ends a loop; None if it goes on.
+        """The error that stops a loop before its next iteration; None if it continues.
 
-        It is the session's cancellation, perhaps by another thread, or an exception from a signal handler, or one that
-        was thrown into this thread.
+        That is the session's cancellation, perhaps by another thread, or an exception from outside: from a signal
+        handler, or thrown into this thread.
         """
         interrupt = SHIELD.breathe()
         self.routines.state.look_up()
@@ -147,7 +147,7 @@ class SerialSessionRuns:
     def fail(
         self, error: TensordError | None, answer: Answer | None, results: StepResults, op: str, location: int
     ) -> None:
-        """Poison the results and the written tensors of a step."""
+        """Poison the results of a step and the tensors that it writes."""
         state, session = self.routines.state, self.session
         if error is not None:
             errors: Errors = (state.rejected(session, error, location, op),)
@@ -162,7 +162,7 @@ class SerialSessionRuns:
 
 
 def rename(session: SerialSession, pairs: Sequence[tuple[int, int]]) -> None:
-    """Change ids of tensors, all at once: pairs of the old and the new id."""
+    """Change the ids of tensors, all at once. `pairs`: old id, new id."""
     for tensor, new in [(session.tensors.pop(old, None), new) for old, new in pairs]:
         if tensor is not None:
             define(session, new, tensor)

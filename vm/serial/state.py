@@ -1,4 +1,4 @@
-"""The shared state of the message handlers: sessions, names, devices, signatures, locations, errors and answers."""
+"""The state that all message handlers share: sessions, names, devices, signatures, locations, errors and answers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .values import Errors, SerialSession, SerialSignature, SerialTensor, Value,
 
 
 class SerialState:
-    """The state of a serial engine. `devices`: names -> names of ops without a kernel there.
+    """The state of a serial engine. `devices`: the names of devices, each with the ops that have no kernel there.
 
-    Ops, side effects and refused messages are instructions; `ids` is the number of the newest one. `failed` counts
-    errors at their origin; `report` is called with each. `look_up` is called between two rounds of a loop, and may
+    Ops, side effects and refused messages count as instructions; `ids` is the number of the newest one. `failed` counts
+    errors where they arise; `report` is called with each. `look_up` is called between two iterations of a loop, and may
     cancel sessions.
     """
 
@@ -54,26 +54,26 @@ class SerialState:
         session.source.lines.keep(message.number, message.text)
 
     def check_kernel(self, op: str, device: str) -> str:
-        """The device's full name; MetadataError if there is no such device, or the op has no kernel there."""
+        """The full name of a device. MetadataError if there is no such device, or the op has no kernel there."""
         name = self.device_of(device)
         if op in self.devices[name]:
             raise no_kernel(op, name, self.devices[name], MACHINE)
         return name
 
     def check_host(self) -> None:
-        """MetadataError if there is no cpu device."""
+        """Raise MetadataError if there is no cpu device."""
         if not any(kind_of(name) == "cpu" for name in self.devices):
             raise MetadataError("the machine has no cpu device to bring values to")
 
     def device_of(self, device: str) -> str:
-        """The full name of a device, which may lack the machine's node; MetadataError if there is no such device."""
+        """The full name of a device; the given name may lack the node. MetadataError if there is no such device."""
         name = own_name(device, self.devices)
         if name not in self.devices:
             raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
         return name
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:
-        """The handler of a kind of requests: it replies with the result of `handler`, or with its error."""
+        """A handler of requests, which replies with the result of `handler`, or with its error."""
 
         def handle(session: SerialSession, message: Any) -> None:
             try:
@@ -86,7 +86,7 @@ class SerialState:
         return handle
 
     def deny(self, session: SerialSession, error: TensordError, request: int, location: int, what: str) -> None:
-        """Answer the request with the error; report the error if there was no request."""
+        """Answer a request with an error; report the error if there is no request."""
         denied = denial(session, error, location, what)
         if request:
             session.answer(request, denied)
@@ -94,13 +94,13 @@ class SerialState:
             self.tell(session, denied.first)
 
     def tell(self, session: SerialSession, error: TensordError) -> None:
-        """Count an error and report it, once, at its origin."""
+        """Count an error and report it, once, where it arises."""
         self.failed += 1
         session.counts.errors += 1
         self.report(session, error)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Update a chain after a side effect; the chain keeps the errors of the side effect that stopped it."""
+        """Update a chain after a side effect. The chain keeps the errors of the side effect that stopped it."""
         if stopped and link.array is not None:
             link.array, link.errors = None, errors
 
@@ -114,7 +114,7 @@ class SerialState:
         metas: OutputMetas = (),
         home: str | None = None,
     ) -> None:
-        """Define the outputs of a refused message, poisoned. A cancellation leaves tensors with other holders alone."""
+        """Poison the outputs of a refused message. A cancellation does not poison tensors that have other holders."""
         if isinstance(what, SerialSignature):
             metas, home = what.outputs, what.device
         error = self.rejected(session, error, location, what if isinstance(what, str) else what.op.name)
@@ -144,5 +144,5 @@ class SerialState:
             self.poison_value(tensor, errors)
 
     def poison_value(self, tensor: SerialTensor, errors: Errors) -> None:
-        """Put errors in the place of a tensor's value, for all its holders."""
+        """Replace a tensor's value by errors, for all its holders."""
         tensor.value = Value(None, (*errors, *tensor.meta_errors))

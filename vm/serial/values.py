@@ -1,4 +1,4 @@
-"""The serial engine's values, tensors, signatures and sessions, and the execution of one op on plain NumPy."""
+"""The serial engine's values, tensors, signatures and sessions, and the execution of an op on plain NumPy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Errors: TypeAlias = tuple[TensordError, ...]
 
 
 class Value:
-    """A tensor's value, a link of a chain, or an answer: `array`, or None and the `errors` in its place."""
+    """A tensor's value, the state of a chain, or an answer: an `array`, or None and `errors` in its place."""
 
     __slots__ = ("array", "errors")
 
@@ -51,17 +51,17 @@ class Value:
 
     @property
     def first(self) -> TensordError:
-        """The first of the errors in program order."""
+        """The first error in program order."""
         return min(self.errors, key=lambda error: error.instruction or 0)
 
 
 class SerialTensor:
     """The tensor behind a handle. `holders` counts handles and names.
 
-    `meta` is None if it certainly never was known. `meta_pending`: the client did not know the meta at the call; then
-    `meta_errors` may keep it unknown for ever. A meta is write-once: such a tensor cannot be healed by a write.
-    `strides`: those of the view that the tensor is on the virtual machine, None if packed. Arrays here are packed; only
-    an op that must not copy looks at the strides.
+    `meta` is None if it was never known. `meta_pending`: the client did not know the meta at the call; then
+    `meta_errors` may keep it unknown for good. A meta is set only once, so a later write cannot repair such a
+    tensor. `strides`: if the tensor is a view on the virtual machine, the view's strides; None if it is packed.
+    Arrays here are packed; only ops that must not copy use the strides.
     """
 
     __slots__ = ("holders", "home", "meta", "meta_errors", "meta_pending", "strides", "value")
@@ -77,7 +77,7 @@ class SerialTensor:
 
 
 class SerialSignature:
-    """An op with attributes, the metas of its operands as far as known, a device, and the metas of `out=`."""
+    """An op with attributes, the metas of its operands as far as they are known, a device, and the metas of `out=`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class SerialSignature:
 
 
 class SerialSession:
-    """One client's side: ids, signatures, locations, cancellation."""
+    """The state of one client: ids, signatures, locations, cancellation."""
 
     def __init__(self, id_: int, reply: ReplySink) -> None:
         self.id = id_
@@ -115,8 +115,8 @@ class SerialSession:
         self.source = SourceTexts(self.limits.location_bytes)
         self.programs: dict[int, Program | RecordsReader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
-        self.steps = 0  # of all programs and routines
-        self.signed = PRIVATE  # the newest number of a signature that a run has made
+        self.steps = 0  # the number of steps in all programs and routines
+        self.signed = PRIVATE  # the newest number of a signature that a run has registered
 
     def answer(self, request: int, value: Value) -> None:
         """Reply with the value, or with the first of its errors."""
@@ -124,16 +124,16 @@ class SerialSession:
 
 
 def infer(signature: SerialSignature, operands: Sequence[Any], targets: Sequence[SerialTensor]) -> OutputMetas:
-    """Infer the result metas from the operands' present metas; MetadataError if these do not fit."""
+    """Infer the metas of the results from the operands' current metas. MetadataError if these do not match."""
     metas = tuple(o.meta if isinstance(o, SerialTensor) else type(o) for o in operands)
     wanted = tuple(target.meta for target in targets) if signature.in_place else None
-    if signature.pending:  # else the client has checked them
+    if signature.pending:  # otherwise the client has checked the scalars
         check_scalars(signature.op.name, operands, metas, dict(signature.attributes))
     return check_targets(signature.op, infer_once(signature.op, metas, signature.attributes), wanted)
 
 
 def compute(signature: SerialSignature, operands: Sequence[Any], metas: OutputMetas) -> Sequence[Any]:
-    """Run the op's kernel. Returns arrays, with an exception in place of each result that failed alone; may raise."""
+    """Run the op's kernel. Returns arrays, with an exception in place of each result that failed alone. May raise."""
     op, attributes = signature.op, signature.attributes
     inputs = [o.value.array if isinstance(o, SerialTensor) else o for o in operands]
     results = [np.empty(meta.shape, meta.dtype) for meta in metas if meta is not None]
@@ -145,7 +145,7 @@ def compute(signature: SerialSignature, operands: Sequence[Any], metas: OutputMe
 
 
 def strides_of(signature: SerialSignature, operands: Sequence[Any]) -> tuple[int, ...] | None:
-    """The strides of a view; None for other results. ValueError if a copy were needed, and may not be made."""
+    """The strides of a view; None for other results. ValueError if a copy would be needed but is forbidden."""
     view = signature.op.view
     if view is None or signature.pending or signature.in_place:
         return None
@@ -157,14 +157,14 @@ def strides_of(signature: SerialSignature, operands: Sequence[Any]) -> tuple[int
 
 
 def settle(made: Any, errors: Errors) -> Value:
-    """One result of a kernel: an array, or the error in its place."""
+    """The value of one result of a kernel: an array, or the error in its place."""
     return Value(None, (*errors, made)) if isinstance(made, TensordError) else Value(made, errors)
 
 
 def describe(
     session: SerialSession, error: BaseException, op: str, called: str, location: int, number: int
 ) -> TensordError:
-    """The exception of a kernel or a callback as an error with op, location and number."""
+    """Convert an exception of a kernel or a callback to an error with op, location and number."""
     where = session.source.where(location)
     if isinstance(error, TensordError):
         mine = error.reraisable()
@@ -182,14 +182,14 @@ def describe(
 
 
 def denial(session: SerialSession, error: TensordError, location: int, what: str) -> Value:
-    """The answer to a request that cannot be met."""
+    """The answer to a request that is refused: an error with op and location."""
     error = error.reraisable()
     error.op, error.location = error.op or what, error.location or session.source.where(location)
     return Value(None, (error,))
 
 
 def summary(tensor: SerialTensor) -> tuple[Any, str]:
-    """Meta and home, laid out as in the virtual machine's answers."""
+    """Meta and home of a tensor, in the form of the virtual machine's answers."""
     return (None if tensor.meta is None else (tensor.meta.shape, tensor.meta.dtype.name), tensor.home)
 
 
@@ -219,7 +219,7 @@ def tensor_of(session: SerialSession, id_: int) -> SerialTensor:
 
 
 def check_new(session: SerialSession, ids: Sequence[int]) -> None:
-    """Check that ids are new: ids rise."""
+    """Check that ids are new: larger than all earlier ones."""
     for id_ in ids:
         if id_ <= session.newest:
             raise ProtocolError(f"tensor id {id_!r} is not new")
@@ -232,6 +232,6 @@ def define(session: SerialSession, id_: int, tensor: SerialTensor) -> None:
 
 
 def refuse_cancelled(session: SerialSession) -> None:
-    """Raise the cancellation error between cancel and restart."""
+    """Raise the session's cancellation, if it was cancelled and not restarted."""
     if session.cancelled is not None:
         raise session.cancelled.reraisable()

@@ -62,7 +62,7 @@ def test_a_place_that_cannot_be_written_is_named_and_nothing_is_recorded(session
 
 
 def test_a_session_records_once_at_a_time(session, tmp_path):
-    with session.record(tmp_path / "x.rec"), pytest.raises(MetadataError, match="records already"):
+    with session.record(tmp_path / "x.rec"), pytest.raises(MetadataError, match="already recording"):
         session.record(tmp_path / "y.rec")
 
 

@@ -35,7 +35,7 @@ from tensord.interpreter.wire.messages import (
     UPLOAD,
     WAIT,
 )
-from tensord.vm.recording.starting import OTHERS_BOUND, READS
+from tensord.vm.recording.recorders import MAX_READS, OTHERS_QUEUE_BYTES
 from tensord.vm.recording.tap import SLACK, TOO_SLOW, Tap
 
 from ...behaviours.looking_inside import machine_of
@@ -147,7 +147,7 @@ class TestOneSession:
         assert [one.tap for one in engine.directory.sessions.values()] == [None]
         assert not engine.recorders.taps
         assert not engine.recorders.tapped
-        with pytest.raises(ProtocolError, match="records nothing"):
+        with pytest.raises(ProtocolError, match="this session is not recording"):
             asks(session)("recorded")
         assert session.asarray([1.0]).tolist() == [1.0]
 
@@ -183,7 +183,7 @@ class TestAllSessions:
         record(second, [own(other)])
         (note,) = of(drained(second), NOTE)
         assert "another recorder" in note[1]
-        with pytest.raises(MetadataError, match="records already"):
+        with pytest.raises(MetadataError, match="already recording"):
             record(first, [own(other)])
 
     def test_there_are_few_recorders(self, make_session):
@@ -195,7 +195,7 @@ class TestAllSessions:
         other = machine_of(sessions[4]).engine.directory.sessions[own(sessions[4])]
         other.files.may_store = False  # others do not take the machine's user's places, nor he theirs
         record(sessions[4])
-        assert machine_of(sessions[4]).engine.recorders.taps[other].bound == OTHERS_BOUND
+        assert machine_of(sessions[4]).engine.recorders.taps[other].bound == OTHERS_QUEUE_BYTES
 
 
 class TestBounds:
@@ -205,7 +205,7 @@ class TestBounds:
         assert (x.sum() + 1).item() == 1001
         found = drained(session)
         (lost,) = of(found, LOST)
-        assert "found no room" in lost[2]
+        assert "there was no room for" in lost[2]
         assert of(found, VALUE)[0][1:] == (lost[1], "float64", (1000,), 8000)
         assert [kind for kind in kinds(found) if kind == CALL]
 
@@ -227,9 +227,9 @@ class TestBounds:
         assert not of(found, LOST)
 
     def test_what_was_there_is_read_a_portion_at_a_time(self, session):
-        kept = [session.asarray(np.full(4, n)) for n in range(3 * READS)]
+        kept = [session.asarray(np.full(4, n)) for n in range(3 * MAX_READS)]
         record(session)
-        assert len(of(drained(session), IMPORT)) <= 2 * READS
+        assert len(of(drained(session), IMPORT)) <= 2 * MAX_READS
         found = drained(session) + drained(session)
         assert found
         assert asks(session)("recording") == {"reads": 0}

@@ -84,7 +84,7 @@ def test_a_cancelled_session_sends_its_error(client: Client) -> None:
 
 def test_another_node_is_refused(client: Client) -> None:
     client.send(receiving(node="node1"))
-    with pytest.raises(MetadataError, match="the serial engine is alone: it knows no node 'node1', only node0"):
+    with pytest.raises(MetadataError, match="the serial engine is a single node: it does not know 'node1', only node0"):
         client.fetch(2)
 
 

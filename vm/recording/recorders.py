@@ -2,6 +2,9 @@
 
 A recording does not begin with its request, because sessions may then be in the middle of a batch; it begins between
 the next two batches. The client has its answer by then, and everything that it sends after the answer is recorded.
+
+The driving thread calls all methods. Other threads may append to `pending`, the engine's queue, while `begin`
+changes it.
 """
 
 from __future__ import annotations
@@ -17,16 +20,16 @@ from .state import state_of
 from .tap import Tap
 from .tapped import Tapped
 
-MOST: Final = 4  # recorders of the machine's own user; other users together may have as many
-READS: Final = 64  # most tensors from before the recording that are read in one go
-PORTION: Final = 1 << 23  # most bytes of such tensors that are read in one go
-BOUND: Final = 1 << 30  # bytes of values that may wait for a recorder
-OTHERS_BOUND: Final = 1 << 26  # the same for a recorder of another user
+MAX_RECORDERS: Final = 4  # recorders of the machine's own user; other users together may have as many
+MAX_READS: Final = 64  # the most tensors from before the recording that are read in one go
+READ_BYTES: Final = 1 << 23  # the most bytes of such tensors that are read in one go
+QUEUE_BYTES: Final = 1 << 30  # the most bytes of values that may wait for a recorder
+OTHERS_QUEUE_BYTES: Final = 1 << 26  # the same for a recorder of another user
 
 Batches = deque[tuple[VmSession, Iterator[Sequence[Any]]]]
 
 
-class Beginning(NamedTuple):
+class RequestedRecording(NamedTuple):
     """A requested recording. `sessions`: ids, empty for all sessions."""
 
     tap: Tap
@@ -36,31 +39,33 @@ class Beginning(NamedTuple):
 class Recorders:
     """The recorders of a machine.
 
-    `taps`: by the session that records. `beginning`: requested recordings, which the next pass begins.
+    `take`: admits messages for a session. `taps`: by the session that records. `requested`: recordings that begin
+    between the next two batches. `tapped`: all recorded sessions.
     """
 
     def __init__(self, take: Callable[[VmSession, Iterable[Sequence[Any]]], Any]) -> None:
         self.take = take
         self.taps: dict[VmSession, Tap] = {}
-        self.beginning: deque[Beginning] = deque()
+        self.requested: deque[RequestedRecording] = deque()
         self.tapped: list[Tapped] = []
 
-    def ask(self, recorder: VmSession, tap: Tap, sessions: frozenset[int]) -> None:
-        """Let a recording begin with the next pass.
+    def request(self, recorder: VmSession, tap: Tap, sessions: frozenset[int]) -> None:
+        """Request a recording, which begins between the next two batches.
 
         MetadataError if there are too many recorders, or if this session is already recording.
         """
         if recorder in self.taps:
-            raise MetadataError("this session records already: end that recording first")
-        if sum(one.files.may_store == recorder.files.may_store for one in self.taps) >= MOST:
-            raise MetadataError(f"{MOST} recorders are at work already")
+            raise MetadataError("this session is already recording: end that recording first")
+        # `may_store` tells the machine's own user from others.
+        if sum(one.files.may_store == recorder.files.may_store for one in self.taps) >= MAX_RECORDERS:
+            raise MetadataError(f"{MAX_RECORDERS} recorders are already running: end one of them first")
         self.taps[recorder] = tap
-        self.beginning.append(Beginning(tap, sessions))
+        self.requested.append(RequestedRecording(tap, sessions))
 
     def begin(self, sessions: Mapping[int, VmSession], pending: Batches) -> None:
         """Begin the requested recordings. Called between two batches."""
-        while self.beginning:
-            tap, chosen = self.beginning.popleft()
+        while self.requested:
+            tap, chosen = self.requested.popleft()
             for session in [one for one in sessions.values() if not chosen or one.id in chosen]:
                 self.join(tap, session)
             for place, (session, rest) in enumerate(list(pending)):  # another thread may append meanwhile
@@ -73,7 +78,7 @@ class Recorders:
         if session in self.taps and (tap.everybody or self.taps[session] is not tap):
             return  # recorders are not recorded, except one that names itself
         if session.tap is not None:
-            tap.put(NOTE, f"session {session.id} is recorded by another recorder: it is left out")
+            tap.put(NOTE, f"session {session.id} is already being recorded by another recorder: it is left out")
             return
         if session.in_run():
             tap.put(NOTE, f"session {session.id} was in the middle of a run: it is left out")
@@ -88,27 +93,28 @@ class Recorders:
         tapped.waiting += sorted(session.tensors)
 
     def read_waiting(self, tap: Tap) -> None:
-        """Read some tensors from before the recording, of sessions that send no messages, as far as there is room.
+        """Read some tensors that are older than the recording, as far as there is room, of sessions that are neither
+        in a run nor flooded.
 
         The rest is read when the recorder asks for more, so that other sessions are not delayed.
         """
-        reads, until = 0, tap.asked + PORTION
+        reads, until = 0, tap.asked + READ_BYTES
         for tapped in [one for one in self.tapped if one.tap is tap]:
             session = tapped.session
-            while not (session.in_run() or session.flooded) and reads < READS and tap.asked < until:
+            while not (session.in_run() or session.flooded) and reads < MAX_READS and tap.asked < until:
                 read = tapped.next_read(forced=False)
                 if read is None:
                     break
                 reads += 1
                 self.take(session, (read,))
 
-    def opened(self, session: VmSession) -> None:
+    def session_opened(self, session: VmSession) -> None:
         """Record a new session, if a recorder wants all sessions."""
         for tap in self.taps.values():
             if tap.everybody and session.tap is None:
                 self.tapped.append(Tapped(session, tap))
 
-    def closed(self, session: VmSession) -> None:
+    def session_closed(self, session: VmSession) -> None:
         """After a session has ended: end the recording of it, and the one that it was making."""
         if session.tap is not None:
             session.tap.ended()
@@ -119,7 +125,7 @@ class Recorders:
     def tap_of(self, recorder: VmSession) -> Tap:
         tap = self.taps.get(recorder)
         if tap is None:
-            raise ProtocolError("this session records nothing: ask to record first")
+            raise ProtocolError("this session is not recording: start a recording first")
         return tap
 
     def drain(self, recorder: VmSession) -> Iterator[list[bytes]]:
@@ -129,7 +135,7 @@ class Recorders:
         return tap.drain()
 
     def end(self, recorder: VmSession) -> Iterator[list[bytes]]:
-        """End the recording that a session makes; return the rest of its entries."""
+        """End the recording that a session makes. Return the entries that it has not fetched."""
         tap = self.taps.pop(recorder, None)
         if tap is None:
             return iter(())
@@ -140,7 +146,7 @@ class Recorders:
         tap.over = tap.over or "ended"
         return tap.drain()
 
-    def reads(self, recorder: VmSession) -> int:
+    def unread(self, recorder: VmSession) -> int:
         """How many values from before the recording are still to be read for a recorder."""
         tap = self.tap_of(recorder)
         return sum(tapped.unread() for tapped in self.tapped if tapped.tap is tap)
