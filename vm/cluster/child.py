@@ -1,15 +1,15 @@
 """The daemon's process, as a child of the supervisor.
 
-Theory. The child is started through `bound`, so the kernel kills it when the supervisor's *thread* that started it
-ends; that thread runs the event loop for as long as the supervisor lives. Everything here happens on that thread: the
-loop watches three descriptors of each child.
-- a pidfd, which reports the end of the child. The exit status is then read once, and all other descriptors are closed;
-- the socket for sd_notify's messages of the child: READY, and WATCHDOG for each half of the watchdog's time;
-- a pipe with the child's output, whose lines are passed to `lines`.
-A child has a session of its own: Ctrl-C in a terminal reaches only the supervisor.
+Theory. The child is started through `bound`, so the kernel kills it when the *thread* that started it ends; that thread
+runs the supervisor's event loop as long as the supervisor lives. Everything here happens on that thread: the loop
+watches three descriptors of each child.
+- a pidfd, which reports the end of the child. Then the exit status is read, and all descriptors are closed;
+- a socket for the child's messages by sd_notify: READY, and WATCHDOG in each half of the watchdog's time;
+- a pipe with the child's output, whose lines are passed to `lines`. A child is in a separate session of the terminal,
+so Ctrl-C reaches only the supervisor.
 
-Rejected: `preexec_fn` (runs Python between fork and exec in a process with threads); Popen.wait on a thread (one more
-thread for each child); polling the daemon with connections (a busy machine would be polled most).
+Rejected: `preexec_fn` (it runs Python between fork and exec in a process with threads); Popen.wait on a thread (one
+more thread for each child); polling the daemon with connections (it costs most when the machine is busy).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ LONGEST_LINE: Final = 1 << 14
 
 
 class ChildObserver(Protocol):
-    """The calls to the owner of a child, on the loop's thread. `exited` comes last, once."""
+    """The owner of a child, which is called on the loop's thread. `exited` is called last, once."""
 
     def ready(self) -> None: ...
 
     def alive(self) -> None:
-        """The child's loop turns."""
+        """The child's loop is running."""
 
     def printed(self, line: str) -> None: ...
 
     def exited(self, status: int) -> None:
-        """The exit status, or the negative number of a signal."""
+        """The child has ended. `status`: the exit status, or the negative number of a signal."""
 
 
 class DaemonProcess(Protocol):
@@ -51,7 +51,7 @@ class DaemonProcess(Protocol):
     def pid(self) -> int: ...
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the daemon to end."""
 
     def kill(self) -> None: ...
 
@@ -63,18 +63,18 @@ class Start(Protocol):
 
 
 def start_daemon(config: Path, runtime: Path, watchdog: float, observer: ChildObserver) -> Child:
-    """`tensord serve` in a process of its own."""
+    """Start `tensord serve` as a child."""
     command = [sys.executable, "-m", "tensord.client.cli", "serve", "--config", str(config)]
     return Child(command, runtime / "notify", watchdog, observer)
 
 
 class Child:
-    """A process bound to this one. OSError if it cannot be started."""
+    """A process that ends with this one. OSError if it cannot be started."""
 
     def __init__(self, command: Sequence[str], notify: Path, watchdog: float, observer: ChildObserver) -> None:
         self._loop = asyncio.get_running_loop()
         self._observer = observer
-        self._rest = b""  # of a line that is not complete
+        self._rest = b""  # the beginning of an incomplete line
         self._notify = notify
         self._socket = bound_socket(notify)
         environment = {**os.environ, "NOTIFY_SOCKET": str(notify)}
@@ -124,7 +124,7 @@ class Child:
                     self._observer.alive()
 
     def _read(self) -> bool:
-        """Pass complete lines on. False if there is nothing more to read now."""
+        """Pass complete lines on. False if there is nothing more to read at present."""
         try:
             chunk = os.read(self._output, CHUNK)
         except BlockingIOError:
@@ -141,13 +141,13 @@ class Child:
         return True
 
     def _ended(self) -> None:
-        """The last messages and lines, then the end."""
+        """Pass on the last messages and lines, then report the end."""
         self._notified()
         while self._read():
             pass
         if self._rest:
             self._observer.printed(self._rest.decode(errors="replace"))
-        status = self._process.wait()  # does not wait: it has ended
+        status = self._process.wait()  # does not block: the process has ended
         self._close()
         self._observer.exited(status)
 
@@ -163,7 +163,7 @@ class Child:
 
 
 def bound_socket(path: Path) -> socket.socket:
-    """A datagram socket at the path, which takes the place of one that an earlier process has left."""
+    """A datagram socket at the path. It replaces a socket that an earlier process has left there."""
     path.unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""The configuration that a supervisor writes for its daemon, as TOML."""
+"""Writes the configuration of a supervisor's daemon, as TOML."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .specification import Specification
 
 
 class NodeSettings(NamedTuple):
-    """What is a node's own: its name, the host that others reach it by, its addresses, its files, its count of starts.
+    """The settings of one node: its name, the host under which others reach it, its addresses, files and incarnation.
 
-    `port`: of the daemon; `values`: the port on which it takes values of other nodes.
+    `port`: of the daemon; `values`: the port on which the daemon receives values from other nodes.
     """
 
     node: str
@@ -28,7 +28,7 @@ class NodeSettings(NamedTuple):
 
 
 def text(wanted: Specification, place: NodeSettings) -> str:
-    """The whole configuration of one start of one node's daemon."""
+    """The configuration of a node's daemon for one start, as the text of a file."""
     tables = settings(wanted, place)
     plain = [f"{name} = {_toml(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]
     for name, table in tables.items():
@@ -38,7 +38,7 @@ def text(wanted: Specification, place: NodeSettings) -> str:
 
 
 def settings(wanted: Specification, place: NodeSettings) -> dict[str, Any]:
-    """The settings by their names. What the user has set comes first, apart from what makes the node one."""
+    """The settings by name. The user's settings override the defaults, but not the settings that make this node."""
     devices = list(wanted.devices)
     if place.durable is not None:
         devices.append({"name": "store:0", "durable": str(place.durable)})
@@ -59,7 +59,7 @@ def settings(wanted: Specification, place: NodeSettings) -> dict[str, Any]:
 
 
 def bracketed(host: str) -> str:
-    """The host as addresses have it."""
+    """The host as it is written in addresses: an IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -1,4 +1,4 @@
-"""The secrets of a cluster: its token and the clients' public keys, with one version for both.
+"""The credentials of a cluster: its token and the clients' public keys, with one version for both.
 
 Only the latest version is valid.
 """
@@ -13,8 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ClusterCredentials:
-    """The secrets. `token`: proves to the other daemons that one belongs to the cluster, and is never shown.
-
+    """`token`: the secret by which daemons prove to each other that they belong to the cluster; it is never shown.
     `clients`: public keys by name.
     """
 
@@ -26,7 +25,7 @@ class ClusterCredentials:
         """The next version, which also admits this client; it replaces a client of the same name."""
         return replace(self, version=self.version + 1, clients={**self.clients, name: key})
 
-    def rotated(self) -> ClusterCredentials:
+    def with_new_token(self) -> ClusterCredentials:
         """The next version, with a new token."""
         return replace(self, version=self.version + 1, token=secrets.token_hex(16))
 
@@ -35,4 +34,5 @@ class ClusterCredentials:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ClusterCredentials:
+        """The inverse of `to_plain`. KeyError, ValueError or TypeError if the input is malformed."""
         return cls(int(plain["version"]), str(plain["token"]), dict(plain["clients"]))

@@ -1,4 +1,4 @@
-"""Errors of a cluster as a whole."""
+"""The error of a cluster as a whole."""
 
 from __future__ import annotations
 

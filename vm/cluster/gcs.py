@@ -1,10 +1,11 @@
-"""One request to Ray's control service (GCS) before Ray is imported: its reachability, its token check, its versions.
+"""Asks Ray's control service (GCS), without importing Ray: is it reachable, does it accept a token, what is its
+version?
 
-Ray itself tries to connect for 20 to 40 seconds, and does not report the obstacle. So this file makes one call that
-each of Ray's clients makes: `InternalKVGet` of the cluster's metadata. The call is one request of HTTP/2 (RFC 9113)
-with the framing of gRPC; its header fields are neither compressed nor indexed. A Ray that requires a token refuses with
-the code 16; a reply in a DATA frame means that the caller was admitted. Any other reply, perhaps of a later Ray,
-decides nothing: then Ray's own attempt decides.
+Ray itself tries to connect for 20 to 40 seconds, and does not report why it fails. So this file makes a call that
+every client of Ray makes: `InternalKVGet` of the cluster's metadata. The call is one request of HTTP/2 (RFC 9113)
+with the framing of gRPC; its header fields are neither compressed nor indexed. If Ray requires another token, it
+refuses with the code 16; a reply in a DATA frame means that the caller is admitted. After any other reply, perhaps
+of a later version of Ray, Ray's own attempt to connect decides.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from typing import Final, NamedTuple
 
 METHOD: Final = "/ray.rpc.InternalKVGcsService/InternalKVGet"
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-KEY: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"  # the key and its namespace, as protobuf has them
-LONGEST: Final = 1 << 14  # of a frame, unless its reader has allowed more
-MOST: Final = 32  # frames that are read
+KEY: Final = b"\x0a\x10CLUSTER_METADATA\x12\x07cluster"  # the key and its namespace, in protobuf
+LONGEST: Final = 1 << 14  # the longest frame, unless the reader has allowed more
+MOST: Final = 32  # the most frames that are read
 
 # Frames (RFC 9113, section 6) and their flags.
 DATA, HEADERS, SETTINGS, GOAWAY = 0, 1, 4, 7
 END_STREAM, END_HEADERS = 1, 4
-STREAM: Final = 1  # of the one request
-
-UNAUTHENTICATED: Final = b"grpc-status\x0216"  # as gRPC writes it: the length of the value, and the value
+STREAM: Final = 1  # the HTTP/2 stream of the request
+UNAUTHENTICATED: Final = b"grpc-status\x0216"  # in gRPC's form: the length of the value, then the value
 UNIMPLEMENTED: Final = b"grpc-status\x0212"
 
 
@@ -40,19 +40,19 @@ class CallOutcome(StrEnum):
 
     ADMITTED = "admitted"
     REFUSED = "refused"  # the token is missing or wrong
-    FOREIGN = "foreign"  # something else than Ray's GCS listens there
+    FOREIGN = "foreign"  # something other than Ray's GCS listens there
     UNKNOWN = "unknown"
 
 
 class GcsReply(NamedTuple):
-    """An answer, and the versions that Ray has told with it: of "ray" and "python", as far as it has."""
+    """The outcome of a call, and the versions of "ray" and "python", if the reply has them."""
 
     answer: CallOutcome
     versions: Mapping[str, str] = MappingProxyType({})
 
 
 def call(host: str, port: int, token: str, seconds: float) -> GcsReply:
-    """Whether Ray's GCS lets in a caller with that token, "" for none. OSError if nobody listens or answers."""
+    """Ask whether Ray's GCS admits a caller with a token ("": without one). OSError if nothing listens or answers."""
     deadline = time.monotonic() + seconds
     with socket.create_connection((host, port), seconds) as connection:
         connection.sendall(request(f"{host}:{port}", token))
@@ -60,7 +60,7 @@ def call(host: str, port: int, token: str, seconds: float) -> GcsReply:
 
 
 def request(authority: str, token: str) -> bytes:
-    """The whole of what is sent."""
+    """The bytes of the whole request."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -80,7 +80,7 @@ def request(authority: str, token: str) -> bytes:
 
 
 def judged(received: Iterator[tuple[int, int, int, bytes]]) -> GcsReply:
-    """The outcome that the reply's frames show."""
+    """The outcome that follows from the reply's frames."""
     first = next(received, None)
     if first is None or first[0] != SETTINGS:
         return GcsReply(CallOutcome.FOREIGN)
@@ -102,7 +102,8 @@ def _refusal(fields: bytes) -> CallOutcome:
 
 
 def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, int, int, bytes]]:
-    """The kind, flags, stream and payload of each frame, until the other side ends, or sends what is no frame."""
+    """The kind, flags, stream and payload of each frame, until the other side ends, or sends something else than
+    frames."""
     for _ in range(MOST):
         head = _read(connection, 9, deadline)
         size = int.from_bytes(head[:3])
@@ -112,7 +113,7 @@ def frames(connection: socket.socket, deadline: float) -> Iterator[tuple[int, in
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """So many bytes, or fewer if the other side ends before; TimeoutError at the deadline."""
+    """Read `size` bytes, or fewer if the other side ends before. TimeoutError at the deadline."""
     found = b""
     while len(found) < size:
         rest = deadline - time.monotonic()
@@ -131,7 +132,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """A string literal of HPACK (RFC 7541, section 5.2), without Huffman's code."""
+    """A string literal of HPACK (RFC 7541, section 5.2), without Huffman coding."""
     raw = text.encode()
     if len(raw) < 0x7F:
         return bytes((len(raw),)) + raw

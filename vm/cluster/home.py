@@ -1,7 +1,7 @@
-"""A node's files on its disk, readable by its own user only: keys, the allow list, its ports, the count of its starts.
+"""A node's files on disk, readable only by its user: keys, the list of allowed clients, ports, the count of starts.
 
-Secret keys are made here and never leave the node. Files are replaced as a whole, so if the supervisor is killed while
-it writes, the old file remains.
+Secret keys are made here and never leave the node. Files are always replaced as a whole, so if the supervisor is killed
+while it writes, the old file remains.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SERVER: Final = "server"
 
 
 class Home:
-    """A node's directory, which is made with mode 0700."""
+    """The directory of a node, which is made with mode 0700."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class Home:
 
     @property
     def secret(self) -> Path:
-        """The daemon's secret key, made where there is none."""
+        """The file with the daemon's secret key, which is made on first use."""
         public, secret = paths(self.keys, SERVER)
         if not (public.exists() and secret.exists()):
             self._new_pair()
@@ -45,7 +45,7 @@ class Home:
         return read_public(self.secret.with_suffix(".key")).decode()
 
     def rotate(self) -> None:
-        """Let the next start make a new pair of keys."""
+        """Make a new pair of keys, which the next start uses."""
         self._new_pair()
 
     def _new_pair(self) -> None:
@@ -56,13 +56,13 @@ class Home:
     # -- who may connect -------------------------------------------------------------------------------------------
 
     def credentials(self) -> ClusterCredentials | None:
-        """The credentials in this directory; None if there are none, or they are damaged."""
+        """The stored credentials; None if there are none, or they are damaged."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return ClusterCredentials.from_plain(json.loads(self._credentials.read_text()))
         return None
 
     def let_in(self, credentials: ClusterCredentials) -> None:
-        """Keep these, and let in their clients and nobody else; the daemon reads the list again."""
+        """Store credentials, and admit only their clients. The daemon reads the list again."""
         write_whole(self._credentials, json.dumps(credentials.to_plain()), mode=0o600)
         lines = [f"{key} {name}\n" for name, key in credentials.clients.items()]
         write_whole(self.allow, "".join(lines), mode=0o600)
@@ -70,7 +70,7 @@ class Home:
     # -- numbers that outlive a supervisor -------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Any]:
-        """`incarnation`: the last one; `ports`: those of the last start. Empty if nothing is kept, or it is damaged."""
+        """The `incarnation` and the `ports` of the last start; empty if none are stored, or they are damaged."""
         with suppress(OSError, ValueError):
             found = json.loads(self._kept.read_text())
             if type(found.get("incarnation")) is int and isinstance(found.get("ports"), list):
@@ -82,7 +82,7 @@ class Home:
 
 
 def private(directory: Path) -> Path:
-    """Make a directory that is for this user alone, whatever the umask, and so each missing one above it."""
+    """Make a directory that only this user can access, whatever the umask, and also each missing parent."""
     if not directory.exists():
         private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

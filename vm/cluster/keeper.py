@@ -1,11 +1,12 @@
-"""Keeps one node's daemon running: applies the lifecycle to a process.
+"""Keeps a node's daemon running: applies the lifecycle to a process.
 
-Theory. Everything happens on one thread, that of the supervisor's event loop; there is no lock. The lifecycle is pure;
-this file passes events to it, and performs its actions. The present state has one timer, for the limit of a start, a
-pause or a drain. A process reports to its own start (`_Reports`), so late reports of an earlier process have no effect.
+Theory. Everything happens on the thread of the supervisor's event loop, so there is no lock. The lifecycle is pure;
+this file passes events to it, and performs its actions. The current state has one timer: the limit of a start, a
+pause or a drain. Each start has its own receiver of reports (`_Reports`), so late reports of an earlier process have
+no effect.
 
-A failure to start (no port, no directory, no process) counts as a start that has ended, so it is repeated after the
-same pauses, and reported in the same place.
+A failure to start (no port, no directory, no process) counts as a start that has ended, so the start is repeated
+after the same pauses, and the failure is reported in the same way.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from .lifecycle import Action, DaemonEvent, DaemonProcessState, Lifecycle, Patie
 from .members import LEFT, LOST, UP
 from .specification import Specification
 
-LINES: Final = 400  # of the daemon's log that are kept
-SHOWN: Final = 5  # of them, where a failure is told
-END: Final = 10.0  # seconds beyond the grace period for a daemon to end
+LINES: Final = 400  # the lines of the daemon's log that are kept
+SHOWN: Final = 5  # how many of them are shown with a failure
+END: Final = 10.0  # seconds in addition to the grace period, until a daemon must have ended
 
 
 class Timer(Protocol):
@@ -34,7 +35,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Time, and calls at a time: an event loop, or a test's."""
+    """The time, and calls at a later time: an event loop, or the clock of a test."""
 
     def time(self) -> float: ...
 
@@ -42,7 +43,10 @@ class Clock(Protocol):
 
 
 class Keeper:
-    """One node's daemon, restarted whenever it ends. `changed` is called after each change of `entry` or `state`."""
+    """Keeps one node's daemon: restarts it whenever it ends.
+
+    `changed` is called after each change of `entry` or `state`.
+    """
 
     def __init__(
         self,
@@ -57,8 +61,10 @@ class Keeper:
         changed: Callable[[], None] = lambda: None,
         echo: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`take_port`: has a port, if it is free. `usual`: an address on which the daemon listens, too. `echo`: is
-        given each line of the log."""
+        """`take_port`: locks a port if it is free.
+
+        `usual`: one more address on which the daemon listens. `echo`: called with each line of the daemon's log.
+        """
         self.node, self.host, self.wanted = node, host, wanted
         self.home = Home(wanted.home(node))
         self.runtime = private(wanted.runtime(node))
@@ -66,11 +72,11 @@ class Keeper:
         self.usual, self.take_port, self.changed, self.echo = usual, take_port, changed, echo
         self.lifecycle = Lifecycle(Patience(end=wanted.grace + END))
         self.lines: deque[tuple[int, str]] = deque(maxlen=LINES)
-        self.printed = 0  # lines so far
-        self.starts = 0  # of this supervisor
+        self.printed = 0  # the number of lines so far
+        self.starts = 0  # how often this supervisor has started the daemon
         self.closed = False
         self.served_since: float | None = None
-        self.failure = ""  # of the last start that failed
+        self.failure = ""  # why the last failed start failed
         self.devices: list[str] = []
         self.key = self.values = self.fingerprint = ""
         self.ports: tuple[int, ...] = tuple(self.home.kept().get("ports", ()))
@@ -88,12 +94,12 @@ class Keeper:
         return self._clock.time()
 
     def begin(self, *, after: int = 0) -> None:
-        """Start the daemon for the first time. `after`: the last incarnation that others know of."""
+        """Start the daemon for the first time. `after`: the last incarnation of this node that other nodes know."""
         self.incarnation = max(self.incarnation, after)
         self.take(DaemonEvent.STARTED)
 
     def take(self, event: DaemonEvent) -> None:
-        """Make the step for an event; IllegalStep if the state has none."""
+        """Take the step for an event. IllegalStep if the current state has no such step."""
         action = self.lifecycle.take(event, self.now())
         if self._timer is not None:
             self._timer.cancel()
@@ -116,7 +122,7 @@ class Keeper:
         return None if when is None else self._clock.call_at(when, callback)
 
     def close(self) -> None:
-        """Kill the daemon, and start no other: the supervisor ends."""
+        """Kill the daemon and do not restart it: the supervisor ends."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -126,7 +132,7 @@ class Keeper:
     # -- a start ---------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start a process, with a new incarnation. What goes wrong becomes the end of this start, on the next turn."""
+        """Start a process with a new incarnation. If that fails, the start ends on the loop's next turn."""
         self.starts += 1
         self.incarnation += 1
         reports = _Reports(self, self.starts)
@@ -152,7 +158,7 @@ class Keeper:
 
     @property
     def tcp(self) -> str:
-        """The address that other machines use."""
+        """The address for other machines."""
         return f"tcp://{configuration.bracketed(self.host)}:{self.ports[0]}" if self.ports else ""
 
     # -- what a process reports ------------------------------------------------------------------------------------
@@ -166,11 +172,11 @@ class Keeper:
         self._heard = self.now()
 
     def look(self) -> None:
-        """Whether the daemon's loop has turned lately. Call this now and then."""
+        """Restart the daemon if its loop has not run for the watchdog's time. Call this at intervals."""
         silent = self.now() - self._heard
         if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(DaemonEvent.HUNG):
-            self.note(f"supervisor: the daemon has not turned for {silent:.0f} s, and is killed")
-            self.failure = f"its loop did not turn for {silent:.0f} s"
+            self.note(f"supervisor: the daemon's loop has not run for {silent:.0f} s: the daemon is killed")
+            self.failure = f"its loop did not run for {silent:.0f} s"
             self.take(DaemonEvent.HUNG)
 
     def exited(self, status: int) -> None:
@@ -185,13 +191,13 @@ class Keeper:
         self.take(DaemonEvent.EXITED)
 
     def _explained(self, status: int) -> str:
-        """The reason for a daemon's end, from the line with the start's error in its output."""
+        """How a daemon ended, and why, if its output has a line with an error."""
         said = [line for _, line in self.lines if line.startswith(("tensord: ", "supervisor: cannot"))]
         last = said[-1].partition(": ")[2] if said else ""
         return f"{ended_by(status)}{f': {last}' if last else ''}"
 
     def note(self, line: str) -> None:
-        """Keep a line of the log, and pass it on."""
+        """Add a line to the log, and pass it on."""
         self.printed += 1
         self.lines.append((self.printed, line))
         self.echo(line)
@@ -199,14 +205,14 @@ class Keeper:
     # -- what others are told --------------------------------------------------------------------------------------
 
     def described(self, own: dict[str, Any]) -> None:
-        """The daemon's own fields of its entry, while it serves."""
+        """Set the fields of the entry that the daemon has reported about itself."""
         self.devices = list(own["devices"])
         self.values, self.fingerprint = own["values"], own["fingerprint"]
         self.failure = ""
         self.changed()
 
     def entry(self) -> dict[str, Any]:
-        """This node's entry in the table of members. It is up once the daemon has said what it has."""
+        """This node's entry in the table of members. It is up once the daemon has reported its devices."""
         serves = self.state in (DaemonProcessState.SERVING, DaemonProcessState.DRAINING) and bool(self.devices)
         state = UP if serves else LEFT if self.state is DaemonProcessState.STOPPED else LOST
         return {
@@ -221,7 +227,7 @@ class Keeper:
         }
 
     def row(self) -> dict[str, Any]:
-        """This node's line in `cluster status`."""
+        """This node's row in `cluster status`."""
         process, now, entry = self._process, self.now(), self.entry()
         return {
             **entry,
@@ -243,7 +249,7 @@ class Keeper:
 
 
 class _Reports:
-    """The reports of a process to its keeper, which ignores those of earlier processes."""
+    """Passes the reports of one process to the keeper, as long as no later process was started."""
 
     def __init__(self, keeper: Keeper, number: int) -> None:
         self._keeper, self._number = keeper, number

@@ -1,12 +1,12 @@
-"""The states of a daemon under supervision: a pure core. Events and times go in, actions come out.
+"""The states of a daemon under supervision, as a pure state machine: events and times go in, actions come out.
 
-Rules. A daemon that ends without a request is started again: at once the first time, then after pauses that double up
-to `LONGEST`. A daemon that served for `STEADY` seconds begins a new count. After `LOOP` failures in a row the daemon is
-*failing*: it is still started, at most once in `LONGEST` seconds, and its state is reported. A daemon that hangs, or
-was asked to end, is killed if it has not ended in time.
+Rules. A daemon that ends without a request is restarted: the first time at once, then after pauses that double up to
+`LONGEST`. If the daemon has served for `STEADY` seconds, the count of failures begins anew. After `LOOP` failures in
+a row the daemon is *failing*: it is still restarted, at most once in `LONGEST` seconds, and its state is reported. A
+daemon that hangs is killed, and so is one that was asked to end and has not done so in time.
 
-The table below holds every legal step. Any other raises `IllegalStep`, with the story of the last steps, and changes
-nothing.
+The table below contains every legal step. Any other step raises `IllegalStep`, with the story of the last steps, and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class DaemonProcessState(StrEnum):
     NEW = "new"  # not started yet
     STARTING = "starting"
     SERVING = "serving"
-    DRAINING = "draining"  # takes no new sessions
-    RESTARTING = "restarting"  # asked to end, and to be started at once
-    KILLED = "killed"  # it was killed, and its end is not known yet
-    WAITING = "waiting"  # it has ended, and is started after a pause
-    STOPPING = "stopping"  # asked to end, for good
+    DRAINING = "draining"  # refuses new sessions
+    RESTARTING = "restarting"  # was asked to end, and is restarted at once
+    KILLED = "killed"  # was killed, but has not been seen to end
+    WAITING = "waiting"  # has ended, and is restarted after a pause
+    STOPPING = "stopping"  # was asked to end for good
     STOPPED = "stopped"
 
 
 class DaemonEvent(StrEnum):
-    """An event of the daemon, or a request for it."""
+    """An event of the daemon, or a request for the daemon."""
 
     STARTED = "started"
     READY = "ready"
     EXITED = "exited"
     HUNG = "hung"
-    DUE = "due"  # the state's time is over
+    DUE = "due"  # the time limit of the state has passed
     EMPTIED = "emptied"  # the last session of a draining daemon has ended
     DRAIN = "drain"
     RESTART = "restart"
@@ -47,10 +47,10 @@ class DaemonEvent(StrEnum):
 
 
 class Action(StrEnum):
-    """An action on entering a state."""
+    """The action when a state is entered."""
 
     START = "start"
-    REFUSE = "refuse"  # new sessions
+    REFUSE = "refuse"  # refuse new sessions
     TERMINATE = "terminate"
     KILL = "kill"
     NOTHING = "nothing"
@@ -106,15 +106,15 @@ FAILED: Final = frozenset(
         (DaemonProcessState.SERVING, DaemonEvent.EXITED),
     }
 )
-FIRST: Final = 0.5  # seconds of the first pause: that before the second attempt in a row
-LONGEST: Final = 30.0
+FIRST: Final = 0.5  # the first pause, in seconds: the one before the second restart in a row
+LONGEST: Final = 30.0  # the longest pause
 STEADY: Final = 60.0
 LOOP: Final = 3
-STORY: Final = 12  # steps that are kept
+STORY: Final = 12  # how many steps the story has
 
 
 class Patience(NamedTuple):
-    """Seconds that a daemon has: to get ready, to end when asked to, and for its sessions to end while it drains."""
+    """How many seconds a daemon has to get ready, to end on request, and to wait for its sessions while it drains."""
 
     start: float = 60.0
     end: float = 15.0
@@ -122,13 +122,13 @@ class Patience(NamedTuple):
 
 
 class IllegalStep(Exception):  # noqa: N818 - names what it is
-    """An event that the present state has no step for."""
+    """The current state has no step for the event."""
 
 
 class Lifecycle:
-    """One daemon's state. `due`: when an `DaemonEvent.DUE` is to be given; None for never.
+    """The state of one daemon. `due`: when the event DUE must be given; None for never.
 
-    `failures`: starts in a row that ended by themselves before they were steady.
+    `failures`: how many starts in a row have ended without a request before they were steady.
     """
 
     def __init__(self, patience: Patience) -> None:
@@ -141,14 +141,14 @@ class Lifecycle:
 
     @property
     def failing(self) -> bool:
-        """Whether the daemon has ended so often in a row that an operator has to act."""
+        """Whether the daemon has failed so often in a row that an operator should act."""
         return self.failures >= LOOP
 
     def allows(self, event: DaemonEvent) -> bool:
         return (self.state, event) in TABLE
 
     def take(self, event: DaemonEvent, now: float) -> Action:
-        """Make the step for an event, and say what has to be done. IllegalStep if there is none."""
+        """Take the step for an event. Returns the action to perform. IllegalStep if there is no such step."""
         before = self.state
         after = TABLE.get((before, event))
         if after is None:
@@ -161,24 +161,24 @@ class Lifecycle:
         return action
 
     def drain_for(self, seconds: float) -> None:
-        """Set the time for sessions to end in the next drain."""
+        """Set how many seconds the next drain waits for sessions to end."""
         self.patience = self.patience._replace(drain=seconds)
 
     def _count(self, before: DaemonProcessState, event: DaemonEvent, now: float) -> None:
-        """Count what is a failure, and forget failures that are long past."""
+        """Count a failure; forget earlier failures if the daemon has been steady."""
         if before is DaemonProcessState.SERVING and now - self.since >= STEADY:
             self.failures = 0
         if event is DaemonEvent.HUNG or (before, event) in FAILED:
             self.failures += 1
 
     def _action(self, before: DaemonProcessState, after: DaemonProcessState) -> Action:
-        if before is after:  # it was asked to end, and did not
+        if before is after:  # the daemon was asked to end, but did not
             return Action.KILL
         if (
             before in (DaemonProcessState.RESTARTING, DaemonProcessState.KILLED)
             and after is DaemonProcessState.STOPPING
         ):
-            return Action.NOTHING  # it was asked, or killed, already
+            return Action.NOTHING  # the daemon was already asked to end, or killed
         return ACTIONS.get(after, Action.NOTHING)
 
     def _deadline(self, state: DaemonProcessState, now: float) -> float | None:
@@ -192,5 +192,5 @@ class Lifecycle:
         return None if seconds is None else now + seconds
 
     def pause(self) -> float:
-        """The seconds before the next attempt."""
+        """How many seconds pass before the next attempt."""
         return 0.0 if self.failures <= 1 else min(FIRST * 2.0 ** (self.failures - 2), LONGEST)

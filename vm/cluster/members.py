@@ -1,7 +1,7 @@
-"""A supervisor's knowledge of all nodes of its cluster: the table that the supervisor sends to its daemon by `join`.
+"""The members of a cluster, as one supervisor knows them: the table that the supervisor sends to its daemon by `join`.
 
-News of a node come from that node's supervisor, as an entry, or from Ray, as a loss. A later incarnation replaces an
-earlier one, never the other way round, so late news change nothing.
+A node's entry comes from that node's supervisor; its loss is reported by Ray. A later incarnation replaces an
+earlier one, but never the other way round, so late messages change nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ class Members:
         self.version = 0
 
     def heard(self, entry: Entry) -> bool:
-        """Take a node's entry; False if it is older than what is known, or the same."""
+        """Store a node's entry. False if it is older than the known entry, or equal to it."""
         known = self.entries.get(entry["node"])
         if known is not None and (entry["incarnation"] < known["incarnation"] or known == entry):
             return False
         return self._set(entry)
 
     def lost(self, node: str) -> bool:
-        """Nobody answers for a node any more; False if that changes nothing. A node that has left stays so."""
+        """Mark a node as lost, since its supervisor no longer answers.
+
+        False if that changes nothing: a node that has left stays that way.
+        """
         known = self.entries.get(node)
         return known is not None and known["state"] == UP and self._set({**known, "state": LOST})
 
     def forget(self, node: str) -> bool:
-        """Drop the entry of a node that is no member any more."""
+        """Remove the entry of a node that is no longer a member."""
         if self.entries.pop(node, None) is None:
             return False
         self.version += 1

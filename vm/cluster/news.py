@@ -1,4 +1,4 @@
-"""A signal for changes, for which coroutines wait. Several changes may have happened when a coroutine resumes."""
+"""A signal for changes, on which coroutines wait. When a coroutine resumes, several changes may have happened."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 
 class News:
-    """A number that grows with each change. For one event loop."""
+    """A version number, which grows with each change. For use on one event loop."""
 
     def __init__(self) -> None:
         self.version = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
     def ring(self) -> None:
-        """Something has changed."""
+        """Report a change."""
         self.version += 1
         waiting, self._waiting = self._waiting, set()
         for one in waiting:
@@ -22,7 +22,7 @@ class News:
                 one.set_result(None)
 
     async def after(self, version: int, seconds: float | None = None) -> int:
-        """The version, once it is another one than that, or once so many seconds have passed."""
+        """Wait until the version differs from `version`, or until `seconds` have passed. Returns the version."""
         if self.version == version:
             one: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.add(one)

@@ -1,7 +1,7 @@
-"""Ports for a daemon: the ones that it had before where they are free, else the first free ones of a range.
+"""Chooses ports for a daemon: those that it had before, if they are free, else the first free ones of a range.
 
-Several nodes may be on one machine. So a supervisor locks the ports that it has chosen, in this user's runtime
-directory, for as long as it lives: a daemon that is being started again has none of its ports open.
+Several nodes may be on one machine, and a daemon that is being restarted has no port open. So a supervisor locks the
+ports that it has chosen, by files in this user's runtime directory, as long as it lives.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ _TAKEN: Final = frozenset({errno.EADDRINUSE, errno.EACCES})
 
 
 class NoPort(MetadataError):  # noqa: N818 - names what is the case
-    """Too few ports of the range are free."""
+    """Too few ports in a range are free."""
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """`7700-7709` as the first and the last port; MetadataError for anything else, and for one port alone."""
+    """Parse a range of at least two ports, such as `7700-7709`, into the first and the last port.
+
+    MetadataError if that fails.
+    """
     first, _, last = text.partition("-")
     with suppress(ValueError):
         low, high = int(first), int(last)
         if 1 <= low < high <= 0xFFFF:
             return low, high
-    raise MetadataError(f"{text!r} is no range of ports: a node needs two of them, written as 7700-7709")
+    raise MetadataError(f"{text!r} is not a range of ports: a node needs at least two, written as 7700-7709")
 
 
 def choose(count: int, before: Sequence[int], among: tuple[int, int], take: Callable[[int], bool]) -> tuple[int, ...]:
-    """So many ports that could be taken: those `before` as far as they can, then others of the range. NoPort if there
-    are too few."""
+    """Take `count` ports: those in `before` if they are free, then others of the range `among`. NoPort if too few are
+    free. `take`: locks a port, and returns whether that was possible."""
     low, high = among
     found: list[int] = []
     for port in dict.fromkeys((*before, *range(low, high + 1))):
@@ -47,14 +50,14 @@ def choose(count: int, before: Sequence[int], among: tuple[int, int], take: Call
             found.append(port)
     if len(found) < count:
         raise NoPort(
-            f"{len(found)} of the {count} ports that a node needs are free among {low}-{high}: end what has them, or "
-            "name another range (--ports)"
+            f"{len(found)} of the {count} ports that a node needs are free in {low}-{high}: free more of them, or "
+            "choose another range (--ports)"
         )
     return tuple(found)
 
 
 def can_listen(host: str, port: int) -> bool:
-    """Could a daemon listen there now? OSError if the host is not this machine's."""
+    """Whether a daemon could listen on this port now. OSError if the host does not belong to this machine."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -68,12 +71,12 @@ def can_listen(host: str, port: int) -> bool:
 
 
 def of_this_machine() -> Locks:
-    """The locks of all supervisors of this user here."""
+    """The locks of all supervisors of this user on this machine."""
     return Locks(runtime_directory() / "cluster" / "locks")
 
 
 class Locks:
-    """Names that this process holds on a machine for its lifetime. Each is locked by a file in a directory."""
+    """Locks that this process holds until it ends, by name. Each is a lock on a file in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = private(directory)
@@ -93,7 +96,7 @@ class Locks:
         return True
 
     def is_taken(self, name: str) -> bool:
-        """Whether another process holds the name at this moment."""
+        """Whether another process holds the lock of this name at the moment."""
         if name in self._held:
             return False
         found = not self.take(name)
@@ -105,7 +108,7 @@ class Locks:
         os.close(self._held.pop(name))
 
     def take_port(self, host: str, port: int) -> bool:
-        """Lock a port that is free for a daemon to listen on."""
+        """Lock a port, if a daemon could listen on it. Returns whether it could."""
         name = f"port-{port}"
         if not self.take(name):
             return False

@@ -1,4 +1,5 @@
-"""What `cluster up` wants of every node: plain values, which travel to the supervisors and stay with them."""
+"""The operator's settings for all nodes of a cluster: plain values, which are sent to the supervisors and stay with
+them."""
 
 from __future__ import annotations
 
@@ -13,18 +14,19 @@ from ...interpreter.errors import MetadataError
 from ...interpreter.wire.addresses import runtime_directory
 from .ports import DEFAULT
 
-CLUSTER: Final = "tensord"  # the usual name of a cluster
+CLUSTER: Final = "tensord"  # the default name of a cluster
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """What is the same on all nodes.
+    """The settings that are the same on all nodes.
 
-    `devices`: as in the daemon's configuration, without a node's name. `ports`: the first and the last of those that
-    daemons may use. `directory`: where nodes keep keys and durable names. `settings`: of each daemon, beside those that
-    the supervisor makes. `encryption`: between daemons. `durable`: have a directory of durable names. `watchdog`:
-    seconds in which a daemon's loop has to turn, 0 for ever. `grace`: of a daemon that is asked to end.
+    `devices`: as in the daemon's configuration, without the name of a node. `ports`: the first and the last port
+    that daemons may use. `directory`: where nodes keep keys and durable names. `settings`: of each daemon, in
+    addition to those that the supervisor makes. `encryption`: between daemons. `durable`: whether nodes have durable
+    names. `watchdog`: after how many seconds without a turn of its loop a daemon is killed; 0: never. `grace`: how
+    many seconds a daemon that is asked to end waits for pending work.
     """
 
     cluster: str = CLUSTER
@@ -52,7 +54,7 @@ class Specification:
         return base / self.cluster / node
 
     def lock(self, node: str) -> str:
-        """The name of the lock that a node's supervisor has on its machine."""
+        """The name of the lock that a node's supervisor holds on its machine."""
         return f"node-{self.cluster}-{node}"
 
     def runtime(self, node: str) -> Path:
@@ -61,27 +63,32 @@ class Specification:
 
 
 def state_directory() -> Path:
-    """The directory of this user's state, as the XDG specification has it."""
+    """The directory of this user's state, as the XDG specification defines it."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "tensord"
 
 
 def check_name(name: str) -> str:
-    """The name of a cluster; MetadataError if it is none."""
+    """Check the name of a cluster. MetadataError if it is not valid."""
     if not _NAME.fullmatch(name):
-        raise MetadataError(f"{name!r} is no name for a cluster: small letters, digits, '_' and '-', 32 at most")
+        raise MetadataError(
+            f"{name!r} is not a valid cluster name: use up to 32 lower-case letters, digits, '_' and '-'"
+        )
     return name
 
 
 def gpus_of(devices: tuple[Any, ...]) -> int:
-    """How many GPUs a node with these devices needs. MetadataError if their numbers leave one out: Ray decides which
-    GPUs of a host a node has, and the daemon sees those alone, from cuda:0 on."""
+    """How many GPUs a node with these devices needs.
+
+    MetadataError if their numbers have a gap: Ray assigns GPUs of a host to a node, and the daemon sees only those,
+    numbered from cuda:0 on.
+    """
     names = [one if isinstance(one, str) else str(one.get("name", "")) for one in devices]
     found = {name for name in names if name.startswith("cuda:")}
     for number in range(len(found)):
         if f"cuda:{number}" not in found:
             raise MetadataError(
-                f"{max(found)} without cuda:{number}: name the GPUs of a node from cuda:0 on, as Ray hands them out"
+                f"{max(found)} without cuda:{number}: number the GPUs of a node from cuda:0 on, as Ray assigns them"
             )
     return len(found)
 
@@ -91,6 +98,6 @@ def node_name(index: int) -> str:
 
 
 def index_of(node: str) -> int:
-    """The place of a node in the order of names: node2 comes before node10."""
+    """The sort key of a node's name: node2 comes before node10."""
     digits = node.removeprefix("node")
     return int(digits) if digits.isdecimal() else 1 << 30

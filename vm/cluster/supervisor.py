@@ -1,19 +1,19 @@
-"""One node's supervisor: keeps the daemon running, knows the other nodes, and tells the daemon about them.
+"""The supervisor of one node: keeps the daemon running, knows the other nodes, and tells the daemon about them.
 
-Theory. One event loop, and on its thread everything but the questions to the daemon, which are blocking calls on
-threads of the loop's executor. Four tasks run for as long as the supervisor lives:
-- *tell*: asks a daemon that has begun to serve what it is, and acts `join` on it whenever the table has changed. Only
-  this task talks about members, so no older table comes after a newer one;
-- *meet*: which nodes there are, and one task for each other node that follows that node's entry;
-- *look*: does the daemon's loop turn, does a draining daemon still have sessions, what are its figures;
-- the *keeper*'s timers (keeper.py).
+Theory. Everything runs on the thread of one event loop, except questions to the daemon, which are blocking calls on
+threads of the loop's executor. Three tasks and the keeper's timers (keeper.py) run as long as the supervisor lives:
+- *tell*: asks a daemon that has begun to serve for its own entry, and sends it the table by `join` whenever the table
+  has changed. Only this task sends tables, so an older table cannot arrive after a newer one;
+- *meet*: finds the other nodes, and keeps one task for each, which follows that node's entry;
+- *look*: checks whether the daemon's loop runs and whether a draining daemon still has sessions, and reads its figures.
 
-Guarantees. A change of one node's entry reaches every other daemon after one message and one act. A supervisor that is
-gone counts as a lost node at once; its entry is the old one until its successor's, which has a later incarnation. What
-a task does not expect is logged and tried again after a pause.
+Guarantees. A change of one node's entry reaches every other daemon after one message between supervisors and one
+`join`. If a supervisor ends, its node counts as lost at once; its old entry stays until its successor's entry, which
+has a later incarnation. If a task fails unexpectedly, that is logged, and the task is repeated after a pause.
 
-Rejected: a directory of members in one actor (its end, or its node's, stops all news until it is back); each supervisor
-asking all others now and then (late, and as many messages when nothing happens); Ray's internal key-value store.
+Rejected: a directory of members in one actor (when it or its node ends, no changes arrive until it is back); each
+supervisor polling all others (changes arrive late, and there are as many messages when nothing happens); Ray's
+internal key-value store.
 """
 
 from __future__ import annotations
@@ -36,37 +36,40 @@ from .news import News
 from .ports import Locks
 from .specification import Specification
 
-PAUSE: Final = 0.2  # seconds before something that has failed is tried again
-MEETING: Final = 5.0  # seconds between two looks at which nodes there are
-LOOKING: Final = 1.0
-HOLD: Final = 20.0  # seconds for which a question about changes is held back at the most
+PAUSE: Final = 0.2  # seconds before a failed task is repeated
+MEETING: Final = 5.0  # seconds between two queries for the nodes of the cluster
+LOOKING: Final = 1.0  # seconds between two looks at the daemon
+HOLD: Final = 20.0  # the most seconds for which the answer to a question about changes is delayed
 PATIENCE: Final = 5.0  # seconds for the daemon to answer
-PLACE: Final = 3.0  # seconds for another supervisor of this node to end
-FIGURES: Final = 5.0  # seconds between two looks at the daemon's figures
+PLACE: Final = 3.0  # seconds for a previous supervisor of this node to end
+FIGURES: Final = 5.0  # seconds between two readings of the daemon's figures
 
 Ask: TypeAlias = Callable[..., Any]  # ask(address, what, *arguments) -> the daemon's answer; blocks
 Observe: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any] | None], None]
 
 
 class PeerLost(Exception):  # noqa: N818 - names what has happened
-    """Nobody answers for that node."""
+    """The supervisor of a node does not answer."""
 
 
 class PeerSupervisors(Protocol):
     """The other supervisors of the cluster."""
 
     async def names(self) -> frozenset[str]:
-        """The nodes that there are, this one included."""
+        """All nodes of the cluster, this one included."""
 
     async def follow(self, node: str, since: int) -> tuple[int, Entry]:
-        """A node's entry and its version, once that is another one than `since`. PeerLost if nobody answers."""
+        """Wait until the version of a node's entry differs from `since`.
+
+        Returns version and entry. PeerLost if the node's supervisor does not answer.
+        """
 
     async def known(self, node: str, of: str) -> Mapping[str, Any]:
-        """What a node's supervisor knows of the node `of`, and the credentials that it has. PeerLost."""
+        """What a node's supervisor knows about the node `of`, and its credentials. PeerLost if it does not answer."""
 
 
 class Supervisor:
-    """The supervisor of one node. To be made and used on the thread of a running event loop."""
+    """The supervisor of one node. It must be made and used on the thread of a running event loop."""
 
     def __init__(
         self,
@@ -84,8 +87,10 @@ class Supervisor:
         observe: Observe = lambda _row, _status: None,
         echo: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`observe`: is given the row and the daemon's status, None while it has none, now and then. `echo`: is given
-        each line of the daemon's log."""
+        """`observe`: called at intervals with the row and the daemon's status, None if the daemon does not answer.
+
+        `echo`: called with each line of the daemon's log.
+        """
         self.node = node
         self.credentials = credentials
         self.members = Members()
@@ -95,8 +100,8 @@ class Supervisor:
         self._following: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._entry: dict[str, Any] = {}
-        self._version = 0  # of the own entry
-        self._drained = 0  # the incarnation that was told to take no new sessions
+        self._version = 0  # of this node's entry
+        self._drained = 0  # the incarnation that was asked to refuse new sessions
         self._looked = 0.0
         self._locks = locks
         self.keeper = Keeper(
@@ -112,8 +117,11 @@ class Supervisor:
         )
 
     async def begin(self, *, after: int = 0, anew: bool = True) -> None:
-        """Start the daemon, whose last incarnation was `after`. If it begins `anew`, perhaps on another machine, the
-        others first say what they remember of this node."""
+        """Start the daemon, whose last incarnation was `after`.
+
+        If the supervisor was restarted (`anew`), perhaps on another machine, it first asks the others what they
+        remember about this node.
+        """
         await self._take_place()
         remembered = await self._remembered() if anew else []
         kept = self.keeper.home.credentials()
@@ -123,7 +131,7 @@ class Supervisor:
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
 
     async def _take_place(self) -> None:
-        """Lock the node's directories for this supervisor; the previous one may be about to end."""
+        """Lock the node's directories for this supervisor. Waits, since a previous supervisor may be about to end."""
         loop = asyncio.get_running_loop()
         late = loop.time() + PLACE
         while not self._locks.take(self.keeper.wanted.lock(self.node)):
@@ -136,7 +144,7 @@ class Supervisor:
         self.keeper.failure = ""
 
     async def _remembered(self) -> list[Mapping[str, Any]]:
-        """The other supervisors' knowledge of this node."""
+        """What the other supervisors know about this node."""
         try:
             others = await self._peers.names() - {self.node}
         except PeerLost:
@@ -146,25 +154,25 @@ class Supervisor:
         return [one for one in found if isinstance(one, Mapping)]
 
     async def _again(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Repeat an action for ever, also after errors, with a pause. Unexpected errors are reported."""
+        """Repeat a task without end, after errors with a pause. Unexpected errors are logged."""
         while True:
             try:
                 await task()
             except (TensordError, PeerLost, TimeoutError):
                 await asyncio.sleep(PAUSE)
             except Exception:
-                log.exception("a supervisor's task has failed, and is tried again", node=self.node)
+                log.exception("a supervisor's task has failed, and is repeated", node=self.node)
                 await asyncio.sleep(PAUSE)
 
     def close(self) -> None:
-        """End the daemon at once; the supervisor ends."""
+        """Kill the daemon, and end the supervisor."""
         for task in (*self._tasks, *self._following.values()):
             task.cancel()
         self.keeper.close()
         self._locks.close()
 
     def give_up(self) -> None:
-        """Kill the daemon, and say that the node is lost to whoever follows it."""
+        """Kill the daemon, and tell the supervisors that follow this node that it is lost."""
         self.keeper.close()
         self._entry = {**self._entry, "state": LOST}
         self._version += 1
@@ -173,7 +181,7 @@ class Supervisor:
     # -- what changes here -----------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """The keeper's state or entry has changed."""
+        """Pass on a change of the keeper's state or entry."""
         entry = self.keeper.entry()
         if entry != self._entry:
             self._entry = entry
@@ -190,7 +198,7 @@ class Supervisor:
             self._news.ring()
 
     def admit(self, credentials: ClusterCredentials) -> None:
-        """Take these credentials, unless later ones are here."""
+        """Use these credentials, unless later ones are known."""
         if credentials.version >= self.credentials.version:
             self.credentials = credentials
             self.keeper.home.let_in(credentials)
@@ -203,7 +211,7 @@ class Supervisor:
         return await asyncio.to_thread(self._ask, self.keeper.address, what, *arguments)
 
     async def _tell(self) -> None:
-        """Keep the daemon's table as it is here."""
+        """Keep the daemon's table of members equal to this one."""
         reported: tuple[int, int, int] | None = None
         while True:
             seen = self._news.version
@@ -219,7 +227,7 @@ class Supervisor:
             await self._news.after(seen)
 
     async def _describe(self) -> None:
-        """Ask a daemon that has just begun to serve what it is."""
+        """Ask a daemon that has just begun to serve for its own entry."""
         incarnation = self.keeper.incarnation
         entries = await self.asked("members")
         if self.keeper.incarnation == incarnation and self.keeper.served_since is not None:
@@ -228,7 +236,7 @@ class Supervisor:
     # -- the other nodes -------------------------------------------------------------------------------------------
 
     async def _meet(self) -> None:
-        """Follow each other node that there is."""
+        """Follow each other node of the cluster."""
         self._met.clear()
         names = await self._peers.names() - {self.node}
         for node in names - self._following.keys():
@@ -240,11 +248,11 @@ class Supervisor:
             await asyncio.wait_for(self._met.wait(), MEETING)
 
     def met(self) -> None:
-        """The nodes that there are have changed."""
+        """Look for new nodes: the set of nodes has changed."""
         self._met.set()
 
     async def _follow(self, node: str) -> None:
-        """Take each new entry of a node. A node whose supervisor does not answer is lost, until that answers again."""
+        """Store each new entry of a node. If the node's supervisor does not answer, the node is lost until it does."""
         since = -1
         while True:
             try:
@@ -261,7 +269,7 @@ class Supervisor:
     # -- looks at the daemon ---------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Once: is the daemon alive, is it empty, what are its figures?"""
+        """Check once whether the daemon is alive and whether it has sessions, and read its figures."""
         await asyncio.sleep(LOOKING)
         self.keeper.look()
         draining = self.keeper.state is DaemonProcessState.DRAINING
@@ -274,11 +282,12 @@ class Supervisor:
             await self._read_figures(draining)
 
     async def _read_figures(self, draining: bool) -> None:
-        """Pass the daemon's figures on, or that it has none; end it if it drains and is empty."""
+        """Pass the daemon's figures on, or None if it does not answer; end the daemon if it is draining and has no
+        sessions."""
         try:
             status = await self.asked("status") if self.keeper.devices else None
         except (TensordError, TimeoutError):
-            status = None  # it has just ended, or is busy
+            status = None  # the daemon has just ended, or is busy
         self._observe(self.keeper.row(), status)
         empty = status is not None and not status["sessions"]
         if draining and empty and self.keeper.lifecycle.allows(DaemonEvent.EMPTIED):
@@ -287,19 +296,21 @@ class Supervisor:
     # -- for others ------------------------------------------------------------------------------------------------
 
     async def follow(self, since: int) -> tuple[int, dict[str, Any]]:
-        """The own entry and its version, once that is another one than `since`, or after a while. Empty before there
-        is one: the supervisor has not begun."""
+        """Wait until the version of this node's entry differs from `since`, or for `HOLD` seconds.
+
+        Returns version and entry; the entry is empty if the supervisor has not begun.
+        """
         deadline = asyncio.get_running_loop().time() + HOLD
         while self._version in (since, 0) and (rest := deadline - asyncio.get_running_loop().time()) > 0:
             await self._news.after(self._news.version, rest)
         return self._version, self._entry
 
     def hear(self, entry: Entry) -> None:
-        """Take another node's entry, from an operator who has seen it leave."""
+        """Store another node's entry, which an operator has received from that node before it left."""
         self._heard(self.members.heard(entry))
 
     def known(self, of: str) -> dict[str, Any]:
-        """What is known of a node, and the credentials."""
+        """What this supervisor knows about a node, and the credentials."""
         entry = self.members.entries.get(of)
         return {
             "incarnation": 0 if entry is None else entry["incarnation"],
@@ -307,7 +318,7 @@ class Supervisor:
         }
 
     def row(self) -> dict[str, Any]:
-        """This node's line in `cluster status`, and what it says about the others."""
+        """This node's row in `cluster status`, with what it knows about the others."""
         return {
             **self.keeper.row(),
             "version": version(),
@@ -317,20 +328,23 @@ class Supervisor:
         }
 
     async def reached(self, states: frozenset[str], seconds: float) -> dict[str, Any]:
-        """The row, once its state is one of these, or after so many seconds."""
+        """Wait until the state is one of these, or for so many seconds. Returns the row."""
         deadline = asyncio.get_running_loop().time() + seconds
         while (row := self.row())["state"] not in states and (rest := deadline - asyncio.get_running_loop().time()) > 0:
             await self._news.after(self._news.version, rest)
         return row
 
     async def log(self, after: int, seconds: float) -> list[tuple[int, str]]:
-        """The lines of the daemon's log behind that one, with their numbers; waits so long for the first of them."""
+        """The lines of the daemon's log after the line with number `after`, with their numbers.
+
+        Waits for the first of them for at most `seconds`.
+        """
         if self.keeper.printed <= after:
             await self._lines.after(self._lines.version, seconds)
         return [one for one in self.keeper.lines if one[0] > after]
 
     def wish(self, event: DaemonEvent) -> None:
-        """Carry out an operator's request for the daemon; MetadataError if the request is not possible now."""
+        """Carry out an operator's request for the daemon. MetadataError if that is not possible now."""
         try:
             self.keeper.take(event)
         except IllegalStep:

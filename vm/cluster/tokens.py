@@ -1,4 +1,4 @@
-"""What keeps Ray from connecting, settled before Ray tries: is a token needed, is it right, are versions the same?"""
+"""Checks, before Ray connects, what could prevent that: is a token needed, is it right, are the versions equal?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START: Final = (
     "start one with `ray start --head`, name another with --ray or $RAY_ADDRESS, or try "
     "`tensord cluster up --simulate 2`"
 )
-OWN: Final = ("RAY_USE_TLS", "RAY_ENABLE_K8S_TOKEN_AUTH")  # with which a Ray is reached by Ray's own code alone
+OWN: Final = ("RAY_USE_TLS", "RAY_ENABLE_K8S_TOKEN_AUTH")  # with one of these, only Ray's own code can connect
 GET: Final = (
     f"`ray get-auth-token` prints it on the cluster's head; set it as ${TOKEN}, or write it to ~/.ray/auth_token"
 )
@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 def place_of(address: str) -> tuple[str, int] | None:
-    """The host and the port of a Ray cluster; None for other addresses."""
+    """The host and the port of a Ray cluster's address; None if it has another form."""
     host, _, port = address.rpartition(":")
     if not host or "://" in address or not (port.isdecimal() and 0 < int(port) < 1 << 16):
         return None
@@ -40,16 +40,20 @@ def place_of(address: str) -> tuple[str, int] | None:
 
 
 def settle(address: str, environment: MutableMapping[str, str], ray: str) -> None:
-    """Have Ray use its token if the Ray cluster there asks for one. NoDaemon if no Ray is there; ClusterError if the
-    token is missing or wrong, or the cluster has another version than this process, whose Ray is `ray`."""
+    """Make Ray use its token, if the Ray cluster at the address asks for one.
+
+    `ray`: the version of Ray in this process.
+
+    NoDaemon if no Ray is there; ClusterError if the token is missing or wrong, or if the versions differ.
+    """
     place = place_of(address)
     if place is None or _is_for_ray_alone(environment):
         return
     reply = _asked(address, place, "")
     if reply.answer is CallOutcome.FOREIGN:
         raise ClusterError(
-            f"what listens at {address} is no Ray cluster: name the address that `ray start --head` has printed, whose "
-            "port is 6379 unless another was chosen"
+            f"what listens at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
+            "port is 6379 by default"
         )
     if reply.answer is CallOutcome.REFUSED:
         found = _own_token(address, environment)
@@ -61,7 +65,7 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
 
 
 def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """ClusterError unless Ray is the same, and Python but for its last number."""
+    """Raise ClusterError unless the versions of Ray are equal, and those of Python except for the last number."""
     differ = [
         f"{name} {version} there and {here[name]} here"
         for name, version in there.items()
@@ -73,12 +77,12 @@ def check_versions(address: str, there: Mapping[str, str], here: Mapping[str, st
 
 
 def _counted(name: str, version: str) -> str:
-    """The part of a version that has to be equal."""
+    """The part of a version that must be equal."""
     return version.rpartition(".")[0] if name == "python" else version
 
 
 def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
-    """Does the Ray cluster there refuse callers without a token? Where that cannot be found out, as the mode says."""
+    """Whether the Ray cluster refuses callers without a token. If that cannot be found out, $RAY_AUTH_MODE decides."""
     place = place_of(address)
     answer = CallOutcome.UNKNOWN
     if place is not None and not _is_for_ray_alone(environment):
@@ -89,13 +93,14 @@ def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
 
 
 def check_token(nodes: Iterable[Mapping[str, Any]], *, asks: bool) -> None:
-    """ClusterError for a Ray that anybody who reaches it may command, beyond this machine. `asks`: for a token."""
+    """Raise ClusterError if Ray can be reached from other machines and anyone may use it. `asks`: whether it asks for a
+    token."""
     beyond = [one["NodeManagerAddress"] for one in nodes if one["Alive"] and not is_loopback(one["NodeManagerAddress"])]
     if beyond and not asks:
         raise ClusterError(
-            f"Ray listens beyond this machine (at {beyond[0]}) and asks for no token, so whoever reaches it runs code "
-            "as this user: make a token with `RAY_AUTH_MODE=token ray get-auth-token --generate`, copy "
-            "~/.ray/auth_token to every node, and start Ray anew with RAY_AUTH_MODE=token on each"
+            f"other machines can reach Ray (at {beyond[0]}), and it asks for no token, so anyone who reaches it can "
+            "run code as this user: make a token with `RAY_AUTH_MODE=token ray get-auth-token --generate`, copy "
+            "~/.ray/auth_token to every node, and restart Ray with RAY_AUTH_MODE=token on each"
         )
 
 
@@ -118,18 +123,18 @@ def _asked(address: str, place: tuple[str, int], token: str) -> GcsReply:
 
 
 def _own_token(address: str, environment: Mapping[str, str]) -> Token:
-    """The token with which Ray would connect; ClusterError if there is none, or Ray would not use it."""
+    """The token with which Ray would connect. ClusterError if there is none, or if Ray would not use it."""
     mode = environment.get(MODE, "").lower()
     if mode not in ("", "token"):
-        raise ClusterError(f"Ray at {address} asks for a token, and {MODE} is {mode!r} here: set {MODE}=token")
+        raise ClusterError(f"Ray at {address} asks for a token, but {MODE} is {mode!r} here: set {MODE}=token")
     found = find(environment)
     if found is None:
-        raise ClusterError(f"Ray at {address} asks for a token, and there is none here: {GET}")
+        raise ClusterError(f"Ray at {address} asks for a token, but there is none here: {GET}")
     return found
 
 
 def find(environment: Mapping[str, str]) -> Token | None:
-    """The token of this user, where Ray looks for it, in Ray's order; None if there is none."""
+    """The token of this user, from the places where Ray looks for it, in the same order; None if there is none."""
     if environment.get(TOKEN):
         return Token(environment[TOKEN].strip(), f"${TOKEN}")
     named = environment.get(FILE)

@@ -95,7 +95,9 @@ def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float
         from ....vm.cluster.on_ray import operations
 
         where, client = directory or usual_directory(name), user_name()
-        operations.admit(name, lambda known: known.rotated().with_client(client, own_key(where, client, new=True)))
+        operations.admit(
+            name, lambda known: known.with_new_token().with_client(client, own_key(where, client, new=True))
+        )
         rows = operations.restart(name, (), timeout, on_progress, rotate=True)
     write_nodes_keys(where, rows.values())
     tell_rows(name, rows)

@@ -108,7 +108,7 @@ def tcp_daemon(tmp_path_factory):
 
 def test_over_tcp_others_are_not_recorded_but_a_session_itself_is(tcp_daemon, tmp_path, recorded, played):
     with tcp_daemon.connect() as session:
-        with pytest.raises(ProtocolError, match="by the daemon's own user, over ipc"):
+        with pytest.raises(ProtocolError, match="the daemon's own user, over ipc, may record"):
             ValueRecorder(session._core.answers.query, tmp_path / "x.rec")
         with recorded(session):
             work(session)

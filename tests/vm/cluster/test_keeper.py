@@ -100,7 +100,7 @@ def test_without_ports_the_start_fails_is_told_and_is_tried_again(make, start, c
     keeper.begin()
     clock.advance(0.0)
     assert not start.started
-    assert "1 of the 2 ports that a node needs are free among 7700-7701" in keeper.row()["wrong"]
+    assert "1 of the 2 ports that a node needs are free in 7700-7701" in keeper.row()["wrong"]
     taken.clear()
     clock.advance(60.0)
     assert start.started

@@ -150,7 +150,7 @@ def test_a_node_that_starts_on_another_machine_counts_on_and_has_the_latest_cred
         first = await cluster.start("node0")
         await cluster.start("node1")
         await cluster.until(lambda: cluster.sees("node0", node0=("up", 1), node1=("up", 1)))
-        first.admit(KEYS.with_client("bob", "b" * 40).rotated())
+        first.admit(KEYS.with_client("bob", "b" * 40).with_new_token())
         cluster.peers.lose("node1")
         await cluster.until(lambda: cluster.daemon.seen("node0")["node1"][0] == "lost")
         cluster.all[1].close()
@@ -168,7 +168,7 @@ def test_new_credentials_reach_the_daemon_and_outlive_the_supervisor(run):
     async def scenario(cluster):
         one = await cluster.start("node0")
         await cluster.until(lambda: cluster.daemon.tokens)
-        rotated = KEYS.rotated()
+        rotated = KEYS.with_new_token()
         one.admit(rotated)
         await cluster.until(lambda: cluster.daemon.tokens[-1] == rotated.token)
         one.admit(KEYS)  # older ones change nothing

@@ -53,7 +53,7 @@ def test_a_ray_without_tokens_is_asked_once_and_nothing_changes(gcs):
 @pytest.mark.usefixtures("gcs")
 def test_a_missing_token_is_told_with_where_to_get_it():
     told = refused({"RAY_AUTH_MODE": "token"})
-    assert told.startswith(f"Ray at {ADDRESS} asks for a token, and there is none here: `ray get-auth-token` prints it")
+    assert told.startswith(f"Ray at {ADDRESS} asks for a token, but there is none here: `ray get-auth-token` prints it")
     assert refused({}) == told
 
 
@@ -83,7 +83,7 @@ def test_the_right_token_is_used_wherever_it_lies(tmp_path):
 
 def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.FOREIGN))
-    assert "what listens at 127.0.0.1:6379 is no Ray cluster" in refused({})
+    assert "what listens at 127.0.0.1:6379 is not a Ray cluster" in refused({})
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.UNKNOWN))
     tokens.settle(ADDRESS, {}, HERE)
     assert tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})
@@ -118,7 +118,9 @@ def nodes(*hosts):
 def test_beyond_loopback_a_ray_has_to_ask_for_a_token():
     tokens.check_token(nodes("127.0.0.1", "::1", "localhost", "10.0.0.9"), asks=False)
     tokens.check_token(nodes("127.0.0.1", "10.0.0.1"), asks=True)
-    with pytest.raises(ClusterError, match=r"\(at 10.0.0.1\) and asks for no token, .* RAY_AUTH_MODE=token on each"):
+    with pytest.raises(
+        ClusterError, match=r"\(at 10.0.0.1\), and it asks for no token, .* RAY_AUTH_MODE=token on each"
+    ):
         tokens.check_token(nodes("127.0.0.1", "10.0.0.1"), asks=False)
 
 

@@ -54,11 +54,11 @@ def test_a_table_takes_the_place_of_the_last_one(members, told):
 @pytest.mark.parametrize(
     ("table", "token", "why"),
     [
-        (rows(OTHER), TOKEN, "lacks node0"),
-        (rows(OWN._replace(incarnation=1), OTHER), TOKEN, "this one is incarnation 2"),
-        (rows(OWN._replace(values=""), OTHER), TOKEN, "takes values at 127.0.0.1:7701"),
+        (rows(OTHER), TOKEN, "does not contain node0"),
+        (rows(OWN._replace(incarnation=1), OTHER), TOKEN, "this one has incarnation 2"),
+        (rows(OWN._replace(values=""), OTHER), TOKEN, "receives values at 127.0.0.1:7701"),
         (rows(OWN._replace(fingerprint="ab" * 32), OTHER), TOKEN, "has no certificate"),
-        (rows(OWN, OTHER._replace(incarnation=4)), TOKEN, "node1 is in incarnation 5, not 4"),
+        (rows(OWN, OTHER._replace(incarnation=4)), TOKEN, "node1 has incarnation 5, not 4"),
         ([*rows(OWN), {"node": "node2"}], TOKEN, "a member is a map"),
         (rows(OWN, OTHER), "short", "the token is"),
         ("rows", TOKEN, "members are a list"),
@@ -74,6 +74,6 @@ def test_a_table_that_is_wrong_anywhere_changes_nothing(members, table, token, w
 
 
 def test_strangers_tell_nothing(members, told):
-    with pytest.raises(ProtocolError, match="the daemon's own user alone"):
+    with pytest.raises(ProtocolError, match="only the daemon's own user"):
         members.join(session(may=False), rows(OWN, OTHER), TOKEN)
     assert not told

@@ -55,7 +55,7 @@ def test_a_value_arrives_as_it_was_sent(client: Client) -> None:
 
 def test_a_value_that_is_received_first_is_there_once_it_was_sent(client: Client) -> None:
     client.send(receiving())
-    with pytest.raises(ProtocolError, match="a value is sent before it is received"):
+    with pytest.raises(ProtocolError, match="send a value before you receive it"):
         client.fetch(2)
     client.send(sending())
     assert client.fetch(2) == [1.0, 2.0]

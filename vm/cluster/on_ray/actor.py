@@ -1,11 +1,11 @@
-"""The supervisor as an actor of Ray: its methods for Ray, its requests to Ray, and its end with the raylet.
+"""The supervisor as an actor of Ray: its remote methods, its calls to other actors, and its end with the raylet.
 
-Ray runs an actor with coroutines as methods on one event loop, `__init__` included, on a thread that lives as long as
-the actor. Ray restarts an actor whose process or node has ended, with the original arguments.
+If an actor has coroutines as methods, Ray runs it on one event loop, `__init__` included, on a thread that lives as
+long as the actor. If the process or the node of an actor ends, Ray restarts the actor with the original arguments.
 
-The raylet is this process's parent. When the raylet ends, Ray has given up the node, or soon will: a daemon that went
-on would be a second owner of the node's durable names. So the supervisor kills the daemon at once, sends the other
-supervisors a last message (its calls go from process to process, without the raylet), and ends.
+The raylet is the parent of this process. When the raylet ends, Ray has given up the node, or soon will; a daemon that
+continued would be a second owner of the node's durable names. So the supervisor kills the daemon at once, sends a last
+message to the other supervisors (calls go directly from process to process, without the raylet), and ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..specification import Specification
 from ..supervisor import Ask, PeerLost, Supervisor
 from .metrics import Gauges
 
-LAST_WORDS: Final = 0.3  # seconds
+LAST_WORDS: Final = 0.3  # how many seconds the last message has to be sent
 USUAL: Final = "usual"  # the lock of the default address
 
 
@@ -61,7 +61,7 @@ class RayPeers:
             if node not in self._handles:
                 self._handles[node] = await asyncio.to_thread(ray.get_actor, node, self._namespace)
             return await getattr(self._handles[node], method).remote(*arguments)
-        except (RayError, ValueError) as error:  # ValueError: there is no actor of that name
+        except (RayError, ValueError) as error:  # ValueError: no actor has that name
             self._handles.pop(node, None)
             raise PeerLost(str(error)) from None
 
@@ -79,8 +79,11 @@ class SupervisorActor:
         after: int,
         ask: Ask,
     ) -> None:
-        """`group`, `bundle`: where it was placed. `after`: the last incarnation of a node of that name. `ask`: how the
-        daemon is asked, which is the client's to know."""
+        """`group`, `bundle`: where the actor is placed.
+
+        `after`: the last incarnation of a node with that name. `ask`: asks a daemon; the client passes it, since
+        `vm` does not know how clients connect.
+        """
         context = ray.get_runtime_context()
         self.about = {
             "group": group,
@@ -88,7 +91,7 @@ class SupervisorActor:
             "ray_node": context.get_node_id(),
             "supervisor": os.getpid(),
             "ray": ray.__version__,
-            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),  # as Ray has set it, for the daemon, too
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),  # set by Ray, and inherited by the daemon
         }
         specification = Specification.from_plain(wanted)
         self.wanted = dict(wanted)
@@ -137,18 +140,18 @@ class SupervisorActor:
     # -- for operators ---------------------------------------------------------------------------------------------
 
     async def met(self) -> None:
-        """The nodes that there are have changed."""
+        """Look for new nodes: the set of nodes has changed."""
         self.supervisor.met()
 
     async def row(self) -> dict[str, Any]:
-        """The node's line in `cluster status`."""
+        """The node's row in `cluster status`."""
         return self.supervisor.row() | self.about
 
     async def reached(self, states: list[str], seconds: float) -> dict[str, Any]:
         return await self.supervisor.reached(frozenset(states), seconds) | self.about
 
     async def specification(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The common settings of all nodes, and the credentials, for a node that is added."""
+        """The settings that all nodes share, and the credentials, for a node that is added."""
         return self.wanted, self.supervisor.credentials.to_plain()
 
     async def admit(self, credentials: Mapping[str, Any]) -> None:
@@ -158,11 +161,11 @@ class SupervisorActor:
         return await self.supervisor.log(after, seconds)
 
     async def status(self) -> Any:
-        """What the daemon says of itself."""
+        """The daemon's status."""
         return await self.supervisor.asked("status")
 
     async def reach(self, host: str, port: int, seconds: float) -> float:
-        """Seconds to connect from this node to a port of another one; OSError if it cannot be reached."""
+        """How many seconds this node takes to connect to a port of another node. OSError if it cannot be reached."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), seconds)
@@ -177,7 +180,7 @@ class SupervisorActor:
         return time.time()
 
     async def wish(self, event: str, seconds: float | None = None) -> None:
-        """Drain, restart or stop the daemon; `seconds` that a drain lasts at the most."""
+        """Drain, restart or stop the daemon. `seconds`: how long a drain lasts at most."""
         if seconds is not None:
             self.supervisor.keeper.lifecycle.drain_for(seconds)
         self.supervisor.wish(DaemonEvent(event))
@@ -188,13 +191,16 @@ class SupervisorActor:
         self.supervisor.wish(DaemonEvent.RESTART)
 
     async def stopped(self, seconds: float) -> bool:
-        """Has the daemon ended for good within so many seconds?"""
+        """Whether the daemon ends for good within so many seconds."""
         row = await self.supervisor.reached(frozenset({DaemonProcessState.STOPPED}), seconds)
         return bool(row["state"] == DaemonProcessState.STOPPED)
 
 
 def usual_address(locks: Locks) -> str:
-    """The address where this user's clients look first, if it is to be had here: one node of a machine has it."""
+    """The address that this user's clients try first, if it is free;
+
+    "" otherwise. One node of a machine can have it.
+    """
     if not locks.take(USUAL):
         return ""
     if pid_of(default_address()) is None:
@@ -204,6 +210,6 @@ def usual_address(locks: Locks) -> str:
 
 
 def to_the_workers_log(line: str) -> None:
-    """Print a line of the daemon's log where Ray keeps this worker's log."""
+    """Print a line of the daemon's log to stderr, which Ray stores as this worker's log."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""A cluster of supervisors, for an operator's process: finds, lists and asks them. Ray's errors become tensord's."""
+"""Finds, lists and asks the supervisors of a cluster, from an operator's process. Ray's errors become tensord's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..specification import index_of
 from ..tokens import START, asks_for_token, check_token
 
 ANSWER: Final = 5.0  # seconds for a supervisor to answer
-MOMENT: Final = 0.5  # seconds for one that others have as lost
+MOMENT: Final = 0.5  # seconds for a supervisor that others consider lost
 QUIET: Final = {
     "log_to_driver": False,
     "logging_level": "CRITICAL",
@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 @contextmanager
 def connected(address: str, namespace: str) -> Iterator[None]:
-    """A connection to the Ray cluster that runs; a ClusterError says why there is none."""
+    """Connect to a running Ray cluster for a `with` block. ClusterError, which says why, if that is impossible."""
     if ray.is_initialized():
         yield
         return
@@ -43,9 +43,9 @@ def connected(address: str, namespace: str) -> Iterator[None]:
     except RuntimeError as error:
         if "ersion mismatch" in str(error):
             raise ClusterError(f"{first_line(error, 3)}: install the same versions on all nodes") from None
-        raise ClusterError(f"Ray at {address} takes no connection: {first_line(error)}") from None
+        raise ClusterError(f"Ray at {address} does not accept a connection: {first_line(error)}") from None
     except (RayError, ValueError, OSError) as error:
-        raise ClusterError(f"Ray at {address} takes no connection: {first_line(error)}") from None
+        raise ClusterError(f"Ray at {address} does not accept a connection: {first_line(error)}") from None
     silence()
     try:
         check_token(ray.nodes(), asks=asks_for_token(ray.get_runtime_context().gcs_address, os.environ))
@@ -55,15 +55,15 @@ def connected(address: str, namespace: str) -> Iterator[None]:
 
 
 def silence() -> None:
-    """Keep Ray from printing events of the cluster into a command's output."""
-    with suppress(ImportError):  # a detail of Ray's, without which there is only more to read
+    """Keep Ray from printing events of the cluster among a command's output."""
+    with suppress(ImportError):  # an internal of Ray; without it there is only more output
         from ray._private import worker
 
-        worker._worker_logs_enabled = False  # noqa: SLF001 - `log_to_driver` leaves the ends of raylets to be printed
+        worker._worker_logs_enabled = False  # noqa: SLF001 - despite `log_to_driver`, the ends of raylets would be printed
 
 
 def first_line(error: BaseException, lines: int = 1) -> str:
-    """The beginning of what an error says, on one line."""
+    """The beginning of an error's message, on one line."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(said[:lines])[:300] or type(error).__name__
 
@@ -72,19 +72,19 @@ def first_line(error: BaseException, lines: int = 1) -> str:
 
 
 def supervisors() -> dict[str, Any]:
-    """The actors by the names of their nodes, in order. Empty if there is no cluster of that name."""
+    """The actors by node name, in order. Empty if there is no cluster with that name."""
     names = sorted(ray.util.list_named_actors(), key=index_of)
     found = {}
     for name in names:
         try:
             found[name] = ray.get_actor(name)
-        except ValueError:  # it has ended meanwhile
+        except ValueError:  # the actor has ended in the meantime
             continue
     return found
 
 
 def running(namespace: str) -> dict[str, Any]:
-    """The supervisors of a cluster that is up; ClusterError if there is none."""
+    """The supervisors of a cluster that is up. ClusterError if no cluster is up."""
     found = supervisors()
     if not found:
         raise ClusterError(f"no cluster {namespace!r} is up on this Ray cluster: tensord cluster up")
@@ -92,7 +92,7 @@ def running(namespace: str) -> dict[str, Any]:
 
 
 def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
-    """Those of these nodes, or all of them; ClusterError for one that there is not."""
+    """The supervisors of these nodes, or all if none are named. ClusterError if a node does not exist."""
     found = running(namespace)
     for node in nodes:
         if node not in found:
@@ -101,8 +101,8 @@ def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def answers(asked: Mapping[str, Any], seconds: float = ANSWER, lost: Container[str] = ()) -> dict[str, Any]:
-    """What several supervisors answer, by node; in the place of an answer, the error that came instead. The `lost` have
-    a moment alone."""
+    """The answers of several supervisors by node; if one does not answer, its error. Those that are `lost` have only
+    `MOMENT` seconds."""
     sure = [reference for node, reference in asked.items() if node not in lost]
     _await(sure, len(sure), seconds)
     if len(sure) < len(asked):
@@ -111,8 +111,10 @@ def answers(asked: Mapping[str, Any], seconds: float = ANSWER, lost: Container[s
 
 
 def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of each supervisor, or the error that came instead. Nobody waits for those that the first one to answer
-    has as lost."""
+    """The row of each supervisor, or its error.
+
+    If the first one that answers considers others lost, they are hardly waited for.
+    """
     asked = {node: one.row.remote() for node, one in handles.items()}
     first = _await(list(asked.values()), 1, ANSWER)
     row = _answer(first[0]) if first else {}
@@ -121,7 +123,7 @@ def rows_of(handles: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _await(references: Sequence[Any], count: int, seconds: float) -> list[Any]:
-    """Wait for so many of these; those that there are."""
+    """Wait until `count` of the answers are ready, or until the time has passed. Returns those that are ready."""
     ready: list[Any] = ray.wait(references, num_returns=count, timeout=seconds)[0] if references else []
     return ready
 
@@ -134,21 +136,21 @@ def _answer(reference: Any) -> Any:
 
 
 def said(error: BaseException) -> str:
-    """A short reason why a supervisor has not answered."""
+    """Why a supervisor has not answered, in short."""
     cause = error.cause if isinstance(error, RayTaskError) else error
     if isinstance(cause, TensordError):
         return cause.message
     if isinstance(error, GetTimeoutError):
         return "its supervisor does not answer"
     if isinstance(error, ActorUnavailableError):
-        return "its supervisor is being started again, or waits for a node of Ray"
+        return "its supervisor is being restarted, or waits for a node of Ray"
     if isinstance(error, ActorDiedError):
         return f"its supervisor could not be started: {explained(error)}"
     return first_line(cause if isinstance(cause, BaseException) else error)
 
 
 def explained(error: BaseException) -> str:
-    """The last line of a long report of Ray's, which names the exception, and a hint where the cause is known."""
+    """The last line of a long report by Ray, which names the exception, and a hint if the cause is known."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
     if any("ModuleNotFoundError" in line and "tensord" in line for line in lines):
@@ -157,7 +159,7 @@ def explained(error: BaseException) -> str:
 
 
 def ask(handle: Any, method: str, *arguments: Any, seconds: float = ANSWER) -> Any:
-    """One supervisor's answer; ClusterError if there is none."""
+    """The answer of one supervisor. ClusterError if it does not answer."""
     try:
         return ray.get(getattr(handle, method).remote(*arguments), timeout=seconds)
     except RayError as error:

@@ -1,4 +1,4 @@
-"""A node's figures as gauges of Ray, so that the dashboard and Prometheus show them beside Ray's own."""
+"""Publishes a node's figures as gauges of Ray, so that the dashboard and Prometheus show them beside Ray's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..figures import OF_A_DAEMON, OF_A_DEVICE, OF_A_NODE, figures
 
 
 class Gauges:
-    """The gauges of one node, with the node and, where there is one, the device as tags."""
+    """The gauges of one node. Their tags are the node and, for figures of devices, the device."""
 
     def __init__(self, node: str) -> None:
         self._tags = {"node": node}
@@ -21,6 +21,6 @@ class Gauges:
             self._gauges[name] = Gauge(name, one.text, tag_keys=("node", "device"))
 
     def observe(self, row: Mapping[str, Any], status: Mapping[str, Any] | None) -> None:
-        """Set all gauges from a supervisor's row and, while its daemon answers, from the daemon's status."""
+        """Set all gauges from a supervisor's row and, if the daemon answers, the daemon's status."""
         for name, device, value in figures(row, status):
             self._gauges[name].set(value, tags={**self._tags, **({"device": device} if device else {})})

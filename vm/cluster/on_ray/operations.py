@@ -1,7 +1,7 @@
-"""Operations on a cluster: bring it up, add nodes, take nodes away, restart daemons, rotate keys.
+"""Operations on a cluster: bring it up, add and remove nodes, restart daemons, rotate keys.
 
 Each operation reports its progress by `on_progress(node, what)`. It ends when all nodes are in the wanted state, or
-with a ClusterError that names the other nodes.
+raises a ClusterError that names the other nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ OnProgress: TypeAlias = Callable[[str, str], None]
 
 POLL: Final = 0.1
 WATCH: Final = 1.0
-FAILURES: Final = 2  # starts of a new node that may fail: a port may have been taken just then
-ENDING: Final = 15.0  # seconds beyond the grace period
+FAILURES: Final = 2  # so many failed starts mean that a node does not start; one may fail because a port was just taken
+ENDING: Final = 15.0  # seconds in addition to the grace period
 
 
 def up(
@@ -43,14 +43,14 @@ def up(
     timeout: float,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
-    """A cluster of so many nodes, None for all that Ray has; their rows by name."""
+    """Bring up a cluster. `nodes`: how many, None: one on each node of Ray. Returns their rows by name."""
     there = supervisors()
     if there:
         raise ClusterError(
-            f"the cluster {wanted.cluster!r} is up already, with {', '.join(there)}: `tensord cluster add` adds nodes, "
+            f"the cluster {wanted.cluster!r} is already up, with {', '.join(there)}: `tensord cluster add` adds nodes, "
             "`tensord cluster down` ends it"
         )
-    placing.remove_groups(wanted.cluster)  # of an `up` that was killed
+    placing.remove_groups(wanted.cluster)  # which an `up` that was killed may have left
     count = nodes or sum(one["Alive"] for one in ray.nodes())
     return add(wanted, credentials, query, nodes=count, cpus=cpus, wait=wait, timeout=timeout, on_progress=on_progress)
 
@@ -66,9 +66,9 @@ def add(
     timeout: float,
     on_progress: OnProgress,
 ) -> dict[str, Any]:
-    """So many nodes more, with a supervisor each; their rows by name, once their daemons serve.
+    """Add nodes, each with a supervisor. Returns their rows by name, once their daemons serve.
 
-    If one does not come up, or the caller is interrupted, those that were added are taken away again.
+    If one does not come up, or the caller is interrupted, all added nodes are removed again.
     """
     there = supervisors()
     rows = list(filter(_is_row, rows_of(there).values()))
@@ -91,8 +91,10 @@ def add(
 def _bundles(
     wanted: Specification, count: int, cpus: float, wait: float, rows: Sequence[Mapping[str, Any]] | None
 ) -> list[Bundle]:
-    """Bundles for so many nodes: those that are free, and a group for the rest. `rows`: of the nodes that there are;
-    None where some did not say in which bundle they are."""
+    """Bundles for `count` nodes: free ones, and a new group for the rest.
+
+    `rows`: of the existing nodes; None if it is not known in which bundles all of them are.
+    """
     used = [Bundle(row["group"], row["bundle"]) for row in rows or ()]
     free = [] if rows is None else placing.unused(wanted.cluster, used)[:count]
     rest = count - len(free)
@@ -118,7 +120,7 @@ def _start(
     cpus: float,
     after: int,
 ) -> Any:
-    """A supervisor in a bundle, which Ray starts again whenever it ends."""
+    """Start a supervisor in a bundle. Ray restarts it whenever it ends."""
     options = {
         "name": node,
         "lifetime": "detached",
@@ -133,7 +135,7 @@ def _start(
 
 
 def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) -> dict[str, Any]:
-    """The rows of all, once every daemon serves; ClusterError for the first that does not come up."""
+    """Wait until every daemon serves. Returns their rows. ClusterError for the first node that does not come up."""
     deadline = time.monotonic() + timeout
     rows: dict[str, Any] = {}
     asked = {node: one.row.remote() for node, one in made.items()}
@@ -159,7 +161,7 @@ def _await_up(made: Mapping[str, Any], timeout: float, on_progress: OnProgress) 
 
 
 def _row_of(node: str, reference: Any) -> dict[str, Any]:
-    """The row of a node that comes up; ClusterError if it will not."""
+    """The row of a node that is starting. ClusterError if it will not come up."""
     (row,) = answers({node: reference}).values()
     if isinstance(row, BaseException):
         raise ClusterError(f"{node}: {said(row)}")
@@ -176,12 +178,12 @@ def _row_of(node: str, reference: Any) -> dict[str, Any]:
 
 
 def _introduce(handles: Mapping[str, Any]) -> None:
-    """Let every supervisor look for the other ones."""
+    """Let every supervisor look for the others."""
     answers({node: one.met.remote() for node, one in handles.items()})
 
 
 def _remove(made: Mapping[str, Any], namespace: str) -> None:
-    """Take supervisors away at once, with their daemons; give back what no other supervisor needs."""
+    """Kill supervisors, and with them their daemons; give back the placement groups that no other supervisor needs."""
     for one in made.values():
         ray.kill(one, no_restart=True)
     rest = {node: one for node, one in supervisors().items() if node not in made}
@@ -194,7 +196,7 @@ def _remove(made: Mapping[str, Any], namespace: str) -> None:
 
 
 def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[str]:
-    """End these nodes, or all: each daemon has its grace period. Their names."""
+    """End these nodes, or all; each daemon has its grace period. Returns their names."""
     leaving = chosen(namespace, nodes)
     there = rows_of(leaving)
     wrong = {node: said(row) for node, row in there.items() if not _is_row(row)}
@@ -206,7 +208,10 @@ def down(namespace: str, nodes: Sequence[str], on_progress: OnProgress) -> list[
 
 
 def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnProgress) -> list[str]:
-    """Let nodes refuse new sessions; end each node when its sessions have ended, or after a time."""
+    """Let nodes refuse new sessions; end each node when its sessions have ended, or after `seconds`.
+
+    Returns their names.
+    """
     leaving = chosen(namespace, nodes)
     for node, error in _wish(leaving, DaemonEvent.DRAIN, seconds).items():
         if error:
@@ -217,7 +222,7 @@ def drain(namespace: str, nodes: Sequence[str], seconds: float, on_progress: OnP
 
 
 def _wish(handles: Mapping[str, Any], event: DaemonEvent, seconds: float | None = None) -> dict[str, str]:
-    """Ask several supervisors for the same; for each node what is in the way, "" for nothing."""
+    """Send the same request to several supervisors. Returns for each node why that failed; "" if it did not."""
     answered = answers({node: one.wish.remote(str(event), seconds) for node, one in handles.items()})
     return {node: said(one) if isinstance(one, BaseException) else "" for node, one in answered.items()}
 
@@ -225,7 +230,7 @@ def _wish(handles: Mapping[str, Any], event: DaemonEvent, seconds: float | None 
 def _leave(
     leaving: Mapping[str, Any], ending: Sequence[str], namespace: str, seconds: float, on_progress: OnProgress
 ) -> None:
-    """Wait until those daemons have ended that do, tell the nodes that stay, and take the supervisors away."""
+    """Wait until the daemons of the `ending` nodes have ended, tell the nodes that stay, and remove the supervisors."""
     orderly = {node: leaving[node] for node in ending}
     grace = _grace(orderly)
     ended = answers({node: one.stopped.remote(seconds + grace) for node, one in orderly.items()}, seconds + grace + 5)
@@ -241,19 +246,19 @@ def _leave(
 
 
 def _grace(handles: Mapping[str, Any]) -> float:
-    """The longest grace period of these."""
+    """The longest grace period of these nodes."""
     found = answers({node: one.specification.remote() for node, one in handles.items()})
     return max((one[0]["grace"] for one in found.values() if _is_row(one)), default=0.0)
 
 
 def end(namespace: str) -> None:
-    """End what there is, as `down` does."""
+    """End the cluster, if it is up."""
     if supervisors():
         down(namespace, (), lambda _node, _what: None)
 
 
 def await_end() -> None:
-    """Wait until an operator has taken the cluster down, or interrupts."""
+    """Wait until the cluster is down, or until the operator interrupts."""
     with suppress(KeyboardInterrupt):
         while supervisors():
             time.sleep(WATCH)
@@ -265,8 +270,10 @@ def await_end() -> None:
 def restart(
     namespace: str, nodes: Sequence[str], timeout: float, on_progress: OnProgress, *, rotate: bool = False
 ) -> dict[str, Any]:
-    """Restart these daemons, or all, one by one; each with a new pair of keys if `rotate`. ClusterError for the first
-    that does not come back; those behind it are left alone."""
+    """Restart these daemons, or all, one by one; with new pairs of keys if `rotate`.
+
+    ClusterError for the first that does not come back; the daemons after it are not restarted.
+    """
     rows = {}
     for node, handle in chosen(namespace, nodes).items():
         before = ask(handle, "row")["incarnation"]
@@ -290,28 +297,28 @@ def _await_back(node: str, handle: Any, before: int, timeout: float) -> dict[str
             break
         time.sleep(POLL)
     raise ClusterError(
-        f"{node} has not come back within {timeout:g} s: {row['wrong'] or row['state']}; the nodes behind it were left "
-        "alone"
+        f"{node} has not come back within {timeout:g} s: {row['wrong'] or row['state']}; the nodes after it were not "
+        "restarted"
     )
 
 
 def admit(namespace: str, change: Callable[[ClusterCredentials], ClusterCredentials]) -> ClusterCredentials:
-    """Change the credentials on all nodes; ClusterError that names those that were not told."""
+    """Change the credentials on all nodes. ClusterError that names the nodes which could not be changed."""
     handles = running(namespace)
     found = answers({node: one.specification.remote() for node, one in handles.items()})
     known = [ClusterCredentials.from_plain(one[1]) for one in found.values() if _is_row(one)]
     if not known:
         raise ClusterError("no supervisor answers: tensord cluster status")
     changed = change(max(known, key=lambda one: one.version))
-    on_progress = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
-    missing = [node for node, answer in on_progress.items() if not _is_row(answer)]
+    admitted = answers({node: one.admit.remote(changed.to_plain()) for node, one in handles.items()})
+    missing = [node for node, answer in admitted.items() if not _is_row(answer)]
     if missing:
-        raise ClusterError(f"{', '.join(missing)} did not answer, and may know the old keys until it is back")
+        raise ClusterError(f"{', '.join(missing)} did not answer, and may use the old keys until it answers again")
     return changed
 
 
 def specification(namespace: str) -> tuple[Specification, ClusterCredentials]:
-    """The common settings of the nodes of a cluster that is up, and its credentials."""
+    """The settings that the nodes of a cluster share, and its credentials."""
     for answer in answers({node: one.specification.remote() for node, one in running(namespace).items()}).values():
         if _is_row(answer):
             return Specification.from_plain(answer[0]), ClusterCredentials.from_plain(answer[1])
@@ -319,7 +326,10 @@ def specification(namespace: str) -> tuple[Specification, ClusterCredentials]:
 
 
 def status(namespace: str) -> list[dict[str, Any]]:
-    """A row for each node. One whose supervisor does not answer is lost, and the others say what it was."""
+    """A row for each node.
+
+    If a supervisor does not answer, its node counts as lost, and the row is what others remember.
+    """
     handles = running(namespace)
     found = rows_of(handles)
     remembered = {entry["node"]: entry for row in found.values() if _is_row(row) for entry in row["members"]}

@@ -1,8 +1,9 @@
-"""Placement of supervisors: bundles of placement groups, which Ray spreads over its nodes, one for each node of ours.
+"""Places supervisors in bundles of placement groups, which Ray spreads over its nodes; each node of a cluster has a
+bundle.
 
-A group has a bundle for each node of one request (STRICT_SPREAD); nodes that are added later get a group of their own,
-away from the Ray nodes that are taken. A bundle whose node has left is reused first. Placement is always explicit, and
-`placement_group_capture_child_tasks` stays off, so that Ray never runs users' tasks in these bundles.
+A group has a bundle for each node of one request (STRICT_SPREAD). Nodes that are added later get another group, on
+Ray nodes that have no node of the cluster. A bundle whose node has left is reused first. Placement is always
+explicit, and `placement_group_capture_child_tasks` stays off, so Ray never runs users' tasks in these bundles.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from ..errors import ClusterError
 from ..specification import node_name
 
 REMOVED: Final = "REMOVED"
-LABEL: Final = "ray.io/node-id"  # Ray labels each of its nodes with that
+LABEL: Final = "ray.io/node-id"  # Ray gives each of its nodes this label
 
 
 class Bundle(NamedTuple):
-    """A bundle by the name of its group and its place there."""
+    """A bundle: the name of its group, and its number there."""
 
     group: str
     number: int
 
 
 def bundle_of(cpus: float, gpus: int) -> dict[str, float]:
-    """The resources of Ray that one node takes."""
+    """The resources of Ray that one node needs."""
     return {"CPU": cpus, **({"GPU": float(gpus)} if gpus else {})}
 
 
 def check_nodes(
     count: int, bundle: Mapping[str, float], nodes: Iterable[Mapping[str, Any]], taken: Iterable[str]
 ) -> None:
-    """ClusterError unless there are so many free nodes of Ray with these resources; it says which lack what."""
+    """Raise ClusterError, which says what is lacking where, unless Ray has `count` free nodes with these resources."""
     occupied = set(taken)
     free = [one for one in nodes if one["Alive"] and one["NodeID"] not in occupied]
     if len(free) < count:
-        also = f", {len(occupied)} have one already" if occupied else ""
+        also = f", {len(occupied)} are already in use" if occupied else ""
         raise ClusterError(
             f"too few nodes of Ray: {count} wanted, {len(free)} free{also}: start more with `ray start "
             "--address=...`, ask for fewer (--nodes), or wait for them (--wait)"
@@ -52,8 +53,8 @@ def check_nodes(
             for one, name in lacking
         )
         raise ClusterError(
-            f"too few nodes have what the devices need, {described(bundle)} each: {who}; name other devices "
-            "(--device), fewer CPUs (--cpus) or fewer nodes (--nodes), or state more to `ray start` (--num-gpus)"
+            f"too few nodes have what the devices need, {described(bundle)} each: {who}; choose other devices "
+            "(--device), fewer CPUs (--cpus) or fewer nodes (--nodes), or give `ray start` larger numbers (--num-gpus)"
         )
 
 
@@ -62,7 +63,7 @@ def described(bundle: Mapping[str, float]) -> str:
 
 
 def place(namespace: str, count: int, bundle: Mapping[str, float], taken: Sequence[str], seconds: float) -> str:
-    """Have Ray make a group of so many bundles; its name. ClusterError, and no group, if there is no room."""
+    """Let Ray make a group of `count` bundles. Returns its name. ClusterError, and no group, if there is no room."""
     name = f"{namespace}/{next(number for number in range(1 << 20) if not is_group(f'{namespace}/{number}'))}"
     away = [{LABEL: f"!in({','.join(taken)})"}] * count if taken else None
     made = placement_group(
@@ -73,7 +74,7 @@ def place(namespace: str, count: int, bundle: Mapping[str, float], taken: Sequen
     remove_placement_group(made)
     raise ClusterError(
         f"Ray has no room for {count} nodes with {described(bundle)} each within {seconds:g} s: `ray status` shows "
-        "what is taken; end what has it, take less (--cpus), or wait longer (--wait)"
+        "what is in use; end some of it, ask for less (--cpus), or wait longer (--wait)"
     )
 
 
@@ -89,27 +90,27 @@ def group_named(name: str) -> PlacementGroup | None:
 
 
 def strategy(bundle: Bundle) -> PlacementGroupSchedulingStrategy:
-    """Into that bundle, and nothing else with it."""
+    """The strategy that schedules an actor in this bundle, and none of its tasks."""
     found = get_placement_group(bundle.group)
     return PlacementGroupSchedulingStrategy(found, bundle.number, placement_group_capture_child_tasks=False)
 
 
 def groups(namespace: str) -> dict[str, int]:
-    """The groups of a cluster, with how many bundles each has."""
+    """The groups of a cluster, each with its number of bundles."""
     rows = ray.util.placement_group_table().values()
     ours = [row for row in rows if row["name"].startswith(f"{namespace}/") and row["state"] != REMOVED]
     return {row["name"]: len(row["bundles"]) for row in ours}
 
 
 def unused(namespace: str, used: Iterable[Bundle]) -> list[Bundle]:
-    """Bundles in which no supervisor is."""
+    """The bundles without a supervisor."""
     there = [Bundle(name, index) for name, count in groups(namespace).items() for index in range(count)]
     taken = set(used)
     return [one for one in there if one not in taken]
 
 
 def remove_groups(namespace: str, used: Iterable[Bundle] = ()) -> None:
-    """Give back the groups in which no supervisor is."""
+    """Give back the groups that have none of the `used` bundles."""
     needed = {one.group for one in used}
     for name in groups(namespace):
         found = group_named(name)
@@ -118,7 +119,7 @@ def remove_groups(namespace: str, used: Iterable[Bundle] = ()) -> None:
 
 
 def free_names(count: int, taken: Iterable[str]) -> list[str]:
-    """The first names of nodes that no node has."""
+    """The first `count` node names that are not taken."""
     others = set(taken)
     names = (node_name(index) for index in range(len(others) + count))
     return [name for name in names if name not in others][:count]

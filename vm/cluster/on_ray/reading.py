@@ -1,4 +1,4 @@
-"""Queries of a running cluster: logs, the daemons' figures, the nodes' connections to each other, and their clocks."""
+"""Reads from a running cluster: logs, the daemons' figures, the nodes' connections to each other, and their clocks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import ray
 from ..configuration import bracketed
 from .cluster import ANSWER, answers, chosen, running, said
 
-HELD: Final = 10.0  # seconds for which a supervisor holds a question about new lines
-CONNECT: Final = 3.0  # seconds for a connection between two nodes
-ROUNDS: Final = 5  # of a clock's reading, of which the quickest counts
+HELD: Final = 10.0  # how many seconds a supervisor waits for new lines before it answers
+CONNECT: Final = 3.0  # the time limit for a connection between two nodes, in seconds
+ROUNDS: Final = 5  # how often a clock is read; the reading with the shortest round trip counts
 
 
 def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> Iterator[tuple[str, str]]:
-    """The last lines of each node's log; with `follow` new ones, too, for ever. ClusterError if there is no cluster."""
+    """The last `count` lines of each node's log; with `follow` also new lines, without end.
+
+    ClusterError without a cluster.
+    """
     handles = chosen(namespace, nodes)
     last = dict.fromkeys(handles, 0)
     for node, found in answers({node: one.log.remote(0, 0.0) for node, one in handles.items()}).items():
@@ -41,13 +44,13 @@ def lines(namespace: str, nodes: Sequence[str], count: int, *, follow: bool) -> 
 
 
 def statuses(namespace: str) -> dict[str, Mapping[str, Any]]:
-    """The status of each daemon; nothing for one that does not answer."""
+    """The status of each daemon that answers."""
     found = answers({node: one.status.remote() for node, one in running(namespace).items()})
     return {node: row for node, row in found.items() if not isinstance(row, BaseException)}
 
 
 def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], float | str]:
-    """For each two nodes and each port: how long a connection takes, or why there is none."""
+    """For each pair of nodes and each port: how long a connection takes, or why it fails."""
     handles = running(namespace)
     asked = {}
     for here in rows:
@@ -57,17 +60,17 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
                     host, _, port = place.rpartition(":")
                     reach = handles[here["node"]].reach
                     asked[here["node"], there["node"], place] = reach.remote(host.strip("[]"), int(port), CONNECT)
-    found = answers(asked, CONNECT + ANSWER)  # type: ignore[arg-type]  # any key does
+    found = answers(asked, CONNECT + ANSWER)  # type: ignore[arg-type]  # keys may be of any type
     return {key: said(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
 
 
 def places(row: Mapping[str, Any]) -> list[str]:
-    """The addresses of a node, for clients and for values from other nodes."""
+    """The addresses of a node: for clients, and for values from other nodes."""
     return [place for place in (row["address"].removeprefix("tcp://"), row["values"]) if place]
 
 
 def scraped() -> list[str]:
-    """The addresses at which Ray offers metrics to Prometheus, HOST:PORT for each of its nodes; none without agents."""
+    """The addresses (HOST:PORT) at which Prometheus can scrape Ray's nodes; empty if Ray runs without agents."""
     alive = [one for one in ray.nodes() if one["Alive"]]
     return [
         f"{bracketed(one['NodeManagerAddress'])}:{one['MetricsExportPort']}"
@@ -77,7 +80,7 @@ def scraped() -> list[str]:
 
 
 def clocks(namespace: str) -> dict[str, tuple[float, float]]:
-    """The lead of each node's clock over this one's, with its error: half of the shortest round trip."""
+    """By how many seconds each node's clock is ahead of this one, and the error: half of the shortest round trip."""
     return {node: offset(handle) for node, handle in running(namespace).items()}
 
 

@@ -1,7 +1,7 @@
-"""A Ray cluster of simulated nodes on this machine, for trials and tests. It ends with the process that made it.
+"""Makes a Ray cluster of simulated nodes on this machine, for trials and tests. It ends with the process that made it.
 
-It is Ray's own cluster for tests: each node is a raylet of its own. If this process is killed, a reaper that Ray starts
-beside each raylet ends the raylet. If the variable below were unset, Ray would listen on all interfaces.
+It is Ray's own cluster for tests: each node is a raylet. If this process is killed, each raylet is ended by a reaper
+that Ray starts beside it. Without RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, Ray would listen on all interfaces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Final
 
 LOOPBACK: Final = "127.0.0.1"
-STORE: Final = 80 << 20  # bytes of each node's object store, which is not used
+STORE: Final = 80 << 20  # bytes of each node's object store, which tensord does not use
 ENVIRONMENT: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -37,9 +37,11 @@ def node_options(cpus: float = 2) -> dict[str, Any]:
 
 
 def start(count: int) -> Any:
-    """A `ray.cluster_utils.Cluster` of so many nodes."""
+    """Start a `ray.cluster_utils.Cluster` of `count` nodes."""
     os.environ.update(ENVIRONMENT)
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # else it tells of an earlier cluster amid the progress
+    logging.getLogger("ray").setLevel(
+        logging.CRITICAL
+    )  # otherwise a message about an earlier cluster appears amid the progress
     from ray.cluster_utils import Cluster
 
     options = node_options()
@@ -56,7 +58,7 @@ def start(count: int) -> Any:
 
 @contextmanager
 def simulated(count: int) -> Iterator[str]:
-    """The address of a Ray cluster of so many nodes."""
+    """A Ray cluster of `count` nodes for a `with` block, as its address."""
     made = start(count)
     try:
         yield str(made.address)
@@ -66,7 +68,7 @@ def simulated(count: int) -> Iterator[str]:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt meanwhile."""
+    """Let SIGTERM raise KeyboardInterrupt inside a `with` block."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

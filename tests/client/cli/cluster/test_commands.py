@@ -59,9 +59,9 @@ def test_simulated_nodes_share_the_memory_of_the_machine():
 def test_settings_with_which_no_daemon_starts_are_refused_before_ray_is_asked(tmp_path):
     with pytest.raises(TensordError, match="there is no device 'simx:0'"):
         wanted(devices=("simx:0",))
-    with pytest.raises(MetadataError, match="cuda:1 without cuda:0: name the GPUs of a node from cuda:0 on"):
+    with pytest.raises(MetadataError, match="cuda:1 without cuda:0: number the GPUs of a node from cuda:0 on"):
         wanted(devices=("cuda:1",))
-    with pytest.raises(MetadataError, match="is no range of ports"):
+    with pytest.raises(MetadataError, match="is not a range of ports"):
         wanted(ports="everything")
     file = tmp_path / "tensord.toml"
     file.write_text('node = "me"\n')
@@ -99,7 +99,7 @@ def test_the_versions_of_ray_are_those_of_the_extra():
 def test_a_cluster_has_a_name_that_directories_can_have(capsys):
     with pytest.raises(SystemExit):
         main(["cluster", "status", "--name", "../x"])
-    assert "'../x' is no name for a cluster" in capsys.readouterr().err
+    assert "'../x' is not a valid cluster name" in capsys.readouterr().err
 
 
 def test_a_clients_directory_has_what_it_connects_with(tmp_path):

@@ -128,7 +128,7 @@ def figures_are_among_rays_metrics(nodes):
 
 def a_second_up_says_that_there_is_one(nodes):
     ended = nodes.run("up")
-    assert ended.stderr.startswith("tensord: the cluster 'tensord' is up already, with node0, node1")
+    assert ended.stderr.startswith("tensord: the cluster 'tensord' is already up, with node0, node1")
     ended = nodes.run("restart", "--node", "node7")
     assert ended.stderr == "tensord: there is no node 'node7'; nodes: node0, node1\n"
 
