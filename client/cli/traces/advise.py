@@ -1,4 +1,4 @@
-"""`tensord trace advise`: avoidable costs in a trace, their lines, and what to do about them."""
+"""`tensord trace advise`: finds avoidable costs in a trace, their lines, and how to avoid them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INDENT = 2
 def advise(file: Path | None, *, address: str | None, chooses: Filter, limit: int) -> None:
     """Find avoidable costs: which lines cause them, how much time they take, and how to avoid them.
 
-    Transfers, uploads, small ops, waits, evictions, sessions that hold up others, kernels that are compiled meanwhile.
+    Transfers, uploads, small ops, waits, evictions, sessions that delay others, kernels compiled in the middle of work.
 
     Example: tensord trace advise run.trace --location train.py
     """

@@ -1,4 +1,4 @@
-"""`tensord trace bisect`: the first op of a recording whose result differs between two machines."""
+"""`tensord trace bisect`: finds the first op of a recording whose result differs between two machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @MAP
 @WITHIN
 @click.option(
-    "--at", type=click.IntRange(min=1), default=None, help="Look at this step, instead of the first that differs."
+    "--at", type=click.IntRange(min=1), default=None, help="Compare this step, instead of the first that differs."
 )
 @click.option("--save", type=options.FILE, help="Write the op's operands and both results here, as NumPy's .npz.")
 @PLUGINS
@@ -42,7 +42,8 @@ def bisect(
 ) -> None:
     """Find the first op of a recording whose result differs between two machines.
 
-    Two lists of devices, the two engines, or daemons of two versions. Exits with 1 if there is one.
+    The machines may be two lists of devices, the two engines, or daemons of two versions. Exits with 1 if a result
+    differs.
 
     Example: tensord trace bisect bug.rec --first sim:0 --second serial
     """
@@ -90,7 +91,7 @@ def _lines(
         return [head, *shown, f"  {'saved':11} {save}: operands and both results"]
     mapped = "".join(f" --map {one}" for one in mapping)
     command = f"tensord trace bisect {file} --first {texts[0]} --second {texts[1]}{mapped} --at {finding.step.number}"
-    return [head, *shown, "to look further, save its operands and both results:", f"  {command} --save first.npz"]
+    return [head, *shown, "to examine it, save its operands and both results:", f"  {command} --save first.npz"]
 
 
 def _largest(finding: ValueDifference) -> str:
@@ -112,7 +113,7 @@ def _shape(one: ComparedOperand) -> str:
 
 
 def _save(found: FirstDifference, path: Path) -> None:
-    """Write operands and results: `operand_0_first`, `result_first` and so on."""
+    """Write the operands and results of both machines, named `operand_0_first`, `result_first` and so on."""
     import io
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""`tensord trace dag`: the graph of dependences as a picture or a page."""
+"""`tensord trace dag`: draws the graph of dependences as a picture or a page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.trace import Trace
 
-_PATIENCE = 120  # seconds that Graphviz may take
-
-RENDERED: Final = ("svg", "png")  # by Graphviz
+_PATIENCE = 120  # the time limit for Graphviz, in seconds
+RENDERED: Final = ("svg", "png")  # the formats that Graphviz draws
 FORMATS: Final = ("dot", "mermaid", "json", "html", *RENDERED)
 _AMOUNT: Final = click.IntRange(min=0)
 
@@ -35,20 +34,20 @@ _AMOUNT: Final = click.IntRange(min=0)
 @selects
 @click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be given several times.")
 @click.option("--around", type=int, help="Only the instructions near this one.")
-@click.option("--upstream", type=int, help="Only this instruction and those that it depends on.")
+@click.option("--upstream", type=int, help="Only this instruction and those on which it depends.")
 @click.option("--downstream", type=int, help="Only this instruction and those that depend on it.")
 @click.option(
     "--depth",
     type=_AMOUNT,
     help="How many edges to follow. Default: 2 for --around, no limit for --upstream and --downstream.",
 )
-@click.option("--first", type=_AMOUNT, help="Only the first instructions, this many.")
-@click.option("--last", type=_AMOUNT, help="Only the last instructions, this many.")
+@click.option("--first", type=_AMOUNT, help="Only this many instructions, the first ones.")
+@click.option("--last", type=_AMOUNT, help="Only this many instructions, the last ones.")
 @click.option("--releases", is_flag=True, help="Show ReleaseTensor instructions as well.")
 @click.option(
     "--fold/--no-fold",
     default=None,
-    help="Draw groups as one node each: chains, or those of --fold-by. Default: only for large graphs.",
+    help="Draw each chain, or each group of --fold-by, as one node. Default: only for large graphs.",
 )
 @click.option(
     "--fold-by", type=click.Choice(("chain", "run", "line", "span")), help="Draw each of these groups as one node."
@@ -70,11 +69,11 @@ def dag(
     inside: bool,
     no_legend: bool,
     as_json: bool,
-    **part: Any,  # as Graph.select takes it
+    **part: Any,  # the arguments of Graph.select
 ) -> None:
     """Draw the logical DAG.
 
-    dot and mermaid are texts for other tools, svg and png need Graphviz, html is a page that zooms and searches.
+    dot and mermaid are texts for other tools, svg and png need Graphviz, html is a page with zoom and search.
 
     Example: tensord trace dag run.trace --upstream 4711 --depth 3 --format html -o dag.html
     """
@@ -86,7 +85,7 @@ def dag(
     if fold is False and fold_by is not None:
         raise click.BadParameter("--no-fold and --fold-by exclude each other: give one of them")
     if wanted in RENDERED:
-        graphviz(wanted)  # raises if it is missing, before the trace is loaded
+        graphviz(wanted)  # raises before the trace is loaded if Graphviz is missing
     trace = load(file, address)
     named = {id_ for id_ in (*part["ids"], part["around"], part["upstream"], part["downstream"]) if id_ is not None}
     graph = trace.graph()
@@ -100,7 +99,7 @@ def dag(
 
 
 def _opened(trace: Trace, graph: Graph) -> Graph:
-    """The graph with the steps inside of runs; prints a hint if there are none."""
+    """The graph with runs replaced by their steps. Prints a hint if there are none."""
     from ....vm.tracing.analysis.inside.steps import Opener
 
     opened = graph.opened(Opener(trace))
@@ -127,14 +126,14 @@ def _write(graph: Graph, wanted: str, output: Path | None, node: str, *, legend:
     if len(picture.nodes) > CROWDED:
         click.echo(
             f"tensord: {len(picture.nodes)} nodes are hard to draw and to read. "
-            "Fold them: --fold-by line; narrow them down: --around ID --depth 3, --session N, --id ID, --op NAME, "
-            "--last 200; or --format html.",
+            "Fold them (--fold-by line), choose some (--around ID --depth 3, --session N, --id ID, --op NAME, "
+            "--last 200), or write a page (--format html).",
             err=True,
         )
 
 
 def graphviz(output_format: str) -> str:
-    """Graphviz's program. ProtocolError if it is not installed."""
+    """The path of Graphviz's program `dot`. ProtocolError if it is not installed."""
     program = which("dot")
     if program is None:
         raise ProtocolError(
@@ -145,7 +144,7 @@ def graphviz(output_format: str) -> str:
 
 
 def render(program: str, dot: str, output_format: str) -> bytes:
-    """Graphviz's picture of a graph. ProtocolError if Graphviz fails."""
+    """Draw a graph with Graphviz. ProtocolError if Graphviz fails."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Graphviz
             [program, f"-T{output_format}"], input=dot.encode(), capture_output=True, check=True, timeout=_PATIENCE

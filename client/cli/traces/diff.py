@@ -1,4 +1,4 @@
-"""`tensord trace diff`: the changes from one trace to another."""
+"""`tensord trace diff`: shows the changes from one trace to another."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 
 class Sessions(click.ParamType[tuple[int, int]]):
-    """A session of both traces, `3`, or one of the first and one of the second, `3:5`."""
+    """The sessions to compare: `3` in both traces, or `3:5`, session 3 of the first and 5 of the second."""
 
     name = "id|a:b"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """The two sessions; BadParameter for other texts."""
+        """The two sessions. BadParameter if the text is neither form."""
         before, _, after = value.partition(":")
         if not (before.isdecimal() and (after or before).isdecimal()) or value.endswith(":"):
-            self.fail(f"{value!r} is neither a session, such as 3, nor one of A and one of B, such as 3:5", param, ctx)
+            self.fail(
+                f"{value!r} is neither a session, such as 3, nor a session of A and one of B, such as 3:5", param, ctx
+            )
         return int(before), int(after or before)
 
 
@@ -47,7 +49,7 @@ class Sessions(click.ParamType[tuple[int, int]]):
 def diff(before: Path, after: Path, *, sessions: tuple[int, int] | None, chooses: Filter, limit: int) -> None:
     """Compare two traces by op and line: slower, called more often, new, or gone.
 
-    A line is found again by its function, its place there and its ops, also after an edit.
+    A line is recognized after an edit, by its function, its position there and its ops.
 
     Example: tensord trace diff before.trace after.trace --op matmul
     """
@@ -61,8 +63,10 @@ def diff(before: Path, after: Path, *, sessions: tuple[int, int] | None, chooses
 
 
 def _changes(files: tuple[Path, Path], sessions: tuple[int | None, int | None], chooses: Filter) -> list[Change]:
-    """The changes that the options select. Lines are matched by everything that the sessions have issued, and a line
-    may be in either trace."""
+    """The changes that the options select.
+
+    All records of the sessions are used to match lines. --location may name a line of either trace.
+    """
     from ....vm.tracing.analysis.recorded.device_times import on_devices
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.sums.diff import diff as compare
@@ -86,28 +90,31 @@ def _show(changes: Sequence[Change], limit: int) -> None:
         SPEED,
         attrgetter("slower"),
         limit,
-        "what got slower per call, by most in all of its calls first; what got faster, by most last:",
+        "slower or faster per call, by the time of all calls; the largest slowdown first:",
     )
     _show_changes(
         [change for change in both if change.more],
         COUNTS,
         attrgetter("more"),
         limit,
-        "what was called more often, by most time first; what was called less often, by most last:",
+        "called more or less often, by the time that this makes; the largest increase first:",
     )
-    for kind, title, side in (("new", "what is new:", "after"), ("gone", "what is gone:", "before")):
+    for kind, title, side in (
+        ("new", "only in the second trace:", "after"),
+        ("gone", "only in the first trace:", "before"),
+    ):
         found = [change for change in changes if change.kind == kind]
         _show_changes(found, _sums(side), attrgetter(f"{side}.total"), limit, title)
 
 
 def _location(change: Change) -> str:
-    """The present line; and the former one, if it differs."""
+    """The line in the second trace, and the line in the first if it differs."""
     moved = change.kind == "both" and change.was != change.location
     return f"{change.location} (was {_short(change.was, change.location)})" if moved else change.location or change.was
 
 
 def _short(was: str, location: str) -> str:
-    """`:9` of a line that has only moved."""
+    """The line's former number, such as `:9`, if only the number has changed; else the whole former location."""
     numbers = re.findall(r"(?::|, line )\d+", was)
     same = re.sub(r"\d+", "", was) == re.sub(r"\d+", "", location)
     return ", ".join(numbers) if same and len(numbers) == 1 else was
@@ -127,7 +134,7 @@ def _times(change: Change) -> str:
 def _show_changes(
     changes: Sequence[Change], columns: Sequence[Column], by: Callable[[Change], float], limit: int, title: str
 ) -> None:
-    """The changes, worst first; with a limit only the largest ones."""
+    """Print the changes, the worst first; with a limit, only the largest ones."""
     ordered = sorted(changes, key=lambda change: abs(by(change)), reverse=True)
     shown = sorted(ordered[: limit or None], key=by, reverse=True)
     more = len(changes) - len(shown)
@@ -140,7 +147,7 @@ def _show_changes(
 
 
 def _signed(amount: int, text: Callable[[int], str]) -> str:
-    """`+3 ms`, `-3 ms`; empty for 0."""
+    """An amount with its sign, such as `+3 ms`; empty for 0."""
     return f"{'-' if amount < 0 else '+'}{text(abs(amount))}" if amount else ""
 
 
@@ -161,7 +168,7 @@ COUNTS: Final = (
 
 
 def _sums(side: str) -> Sequence[Column]:
-    """The columns of a table of ops that only one of the traces has."""
+    """The columns of the table of ops that are in only one of the traces."""
     row = attrgetter(side)
     return (
         Column("calls>", lambda change: count(row(change).count)),

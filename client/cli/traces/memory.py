@@ -1,4 +1,4 @@
-"""`tensord trace memory`: memory over time, the peak of each device, and the holders of memory at the peak."""
+"""`tensord trace memory`: shows each device's peak of memory and what occupied it, and draws memory over time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.recorded.filter import Filter
     from ....vm.tracing.analysis.sums.memory import DeviceMemory
 
-BY: Final = ("copy", "op", "location", "span", "session", "name")  # grouping of a table; `copy` lists single copies
+BY: Final = ("copy", "op", "location", "span", "session", "name")  # how a table is grouped; `copy`: not at all
 
 
 @click.command()
@@ -66,11 +66,14 @@ def memory(
         for one in found:
             _show(one, by, limit, extent(every)[0], now=None if chooses else trace.memory.used.get(one.device))
         if not found:
-            click.echo("no memory was in use" if not chooses else "no such record made a copy in memory")
+            click.echo("no memory was in use" if not chooses else "none of the chosen records made a copy in memory")
 
 
 def draw(found: Sequence[DeviceMemory], output: Path) -> None:
-    """Draw memory over time, in the format that the file's ending names. ProtocolError for other endings."""
+    """Draw memory over time into a file.
+
+    Its suffix decides the format; ProtocolError if it is neither .svg nor .png.
+    """
     from ....interpreter.whole_file import write_whole
     from ....vm.tracing.analysis.sums.memory_picture import to_svg
 
@@ -79,11 +82,11 @@ def draw(found: Sequence[DeviceMemory], output: Path) -> None:
     elif output.suffix == ".png":
         write_whole(output, to_png(found))
     else:
-        raise ProtocolError(f"{output}: pictures are .svg or .png")
+        raise ProtocolError(f"{output}: the file's name must end in .svg or .png")
 
 
 def to_png(found: Sequence[DeviceMemory]) -> bytes:
-    """The picture as a PNG, drawn by matplotlib. ProtocolError without matplotlib."""
+    """The picture as a PNG, drawn by matplotlib. ProtocolError if matplotlib is not installed."""
     from io import BytesIO
 
     from ....vm.tracing.analysis.sums.memory import extent
@@ -148,7 +151,7 @@ def _show_holders(one: DeviceMemory, by: str, limit: int) -> None:
         Column("bytes>", lambda holder: size(holder.nbytes)),
         Column("of the peak>", lambda holder: f"{holder.nbytes / one.peak:.0%}"),
     )
-    caption = "names are those that tensors had when the trace was taken" if by == "name" else ""
+    caption = "these are the tensors' names when the trace was taken" if by == "name" else ""
     print_table(columns, holders[: limit or None], caption=caption)
 
 

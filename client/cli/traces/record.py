@@ -1,7 +1,8 @@
-"""`tensord trace dump` and `trace record`: save the work of a running daemon as a trace file.
+"""`tensord trace dump` and `trace record`: save what a running daemon does in a trace file.
 
-The daemon keeps the last 16,384 finished instructions. `dump` saves those; `record` polls for newly finished ones, so
-that a file can hold more. Instructions that the daemon drops between two polls are lost and counted.
+The daemon keeps the last 16,384 finished instructions. `dump` saves these; `record` polls for newly finished ones,
+so its file can hold more. Instructions that the daemon drops between two polls are lost, and their number is
+recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(text: str) -> float | None:
-    """The duration in seconds; None if the text is not a duration."""
+    """Parse a duration, to seconds. None if the text is not a duration."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", text.strip())
     return None if found is None else float(found[1]) * _UNITS[found[2] or "s"]
 
@@ -46,20 +47,21 @@ class Seconds(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The duration in seconds; BadParameter for other texts."""
+        """The duration in seconds. BadParameter if the text is not a duration."""
         found = seconds(value)
         if found is None:
-            self.fail(f"{value!r} is no duration; write it like 10s, 500ms or 2min", param, ctx)
+            self.fail(f"{value!r} is not a duration; write it like 10s, 500ms or 2min", param, ctx)
         return found
 
 
 class Since(click.ParamType["float | int"]):
-    """The beginning of a dump: a float is seconds before it is taken (`10s`), an integer an instruction (`4711`)."""
+    """The beginning of a dump: a float is a number of seconds before the dump (`10s`), an integer is an instruction
+    (`4711`)."""
 
     name = "time|id"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float | int:
-        """The number; BadParameter unless the text is a duration with a unit, or an id."""
+        """The number. BadParameter if the text is neither a duration with a unit nor an id."""
         if value.removeprefix("#").isdecimal():
             return int(value.removeprefix("#"))
         found = seconds(value)
@@ -76,7 +78,7 @@ class Since(click.ParamType["float | int"]):
 @click.option(
     "--since",
     type=Since(),
-    help="Only instructions that ended in this last time, such as 10s; or all from this instruction on.",
+    help="Only instructions that ended in the last 10s, for example; or those from this instruction on.",
 )
 @options.address
 @all_nodes
@@ -84,7 +86,8 @@ class Since(click.ParamType["float | int"]):
 def dump(output: Path, session: int | None, since: float | None, address: str | None) -> None:
     """Save the daemon's recent trace, or a part of it.
 
-    The ring holds the last 16,384 finished instructions, unless configured otherwise; the live ones are saved, too.
+    The daemon keeps the last 16,384 finished instructions, unless configured otherwise. Live instructions are saved,
+    too.
 
     Example: tensord trace dump -o run.trace --since 10s
     """
@@ -132,27 +135,27 @@ def _part(trace: Trace, session: int | None, since: float | None) -> Trace:
     type=ByteSize(),
     default=1 << 30,
     show_default="1GiB",
-    help="The largest size of a recording with values; the recording ends there.",
+    help="The largest size of a recording with values; it ends when the file has this size.",
 )
 @click.option(
     "--without",
     multiple=True,
     metavar="NAME",
-    help="Leave out the values of tensors of this name or line; a pattern such as 'weights/*'.",
+    help="Leave out the values of tensors with this name or from this line, or a pattern such as 'weights/*'.",
 )
 @options.as_json
 def record(output: Path, address: str | None, length: float | None, detail: int | None, **chosen: Any) -> None:
     """Record what the daemon does, until Ctrl-C.
 
-    Or until the given time is over. The file is complete however the recording ends.
+    With --for, the recording ends after that time. The file is complete however the recording ends.
 
     Example: tensord trace record -o run.trace --for 10s
     """
     if output.exists() and not output.is_file():
-        raise ProtocolError(f"{output} is no regular file; record into one, or use `tensord trace dump`")
+        raise ProtocolError(f"{output} is not a regular file; record into one, or use `tensord trace dump`")
     values = ValueOptions(**chosen)
     if not values.values and (values.sessions or values.without):
-        raise click.BadParameter("--session and --without are about values: give --values, too")
+        raise click.BadParameter("--session and --without need --values")
     with connected(address) as session, _stop_signals() as stop:
         written = partial_of(output) if values.values else output
         recorder = TraceRecorder(session, written, show=not in_json())

@@ -1,4 +1,4 @@
-"""`tensord trace record --values`: messages and values with the records, in a file that warns that it holds data."""
+"""`tensord trace record --values`: records messages and values with the records, and warns that the file holds data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class ByteSize(click.ParamType[int]):
-    """A number of bytes: `64MiB`, `1GiB`."""
+    """A number of bytes, such as `64MiB` or `1GiB`."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes; BadParameter for other texts."""
+        """The number of bytes. BadParameter if the text is not a size."""
         if isinstance(value, int):
             return value
         from ....streams.options import parse_size
@@ -39,7 +39,7 @@ class ByteSize(click.ParamType[int]):
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """The options of the command that say which values to record."""
+    """The options of the command about values: whether to record them, of which sessions, how many bytes, which not."""
 
     values: bool
     sessions: Sequence[int]
@@ -51,7 +51,7 @@ class ValueOptions:
 def recording_values(
     session: Any, recorder: TraceRecorder, output: Path, chosen: ValueOptions
 ) -> Iterator[ValueRecorder | None]:
-    """Record values to `output` while the block runs, and append the trace, which the recorder writes."""
+    """Record values to `output` in a `with` block, then append the trace that the recorder has written."""
     if not chosen.values:
         yield None
         return
@@ -64,7 +64,7 @@ def recording_values(
         )
         recorder.values = values
         if not in_json():
-            click.echo(f"{output} will hold data: what sessions have, upload and fetch", err=True)
+            click.echo(f"{output} will contain data: the values that sessions have, upload and fetch", err=True)
         try:
             yield values
             values.end()
@@ -79,14 +79,14 @@ def recording_values(
 
 
 def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
-    """The values for `--json`."""
+    """Facts about the recorded values, for `--json`."""
     if values is None:
         return {}
     return {"values": values.values, "values_lost": values.lost, "notes": values.file.notes, "full": values.full}
 
 
 def tell_values(output: Path, values: ValueRecorder | None) -> None:
-    """Tell the user what a recording holds."""
+    """Print what a recording contains."""
     if values is None:
         return
     for note in dict.fromkeys(values.file.notes):
@@ -96,7 +96,7 @@ def tell_values(output: Path, values: ValueRecorder | None) -> None:
 
 
 def tell_what_it_holds(file: Path) -> None:
-    """Tell the user if a file holds data."""
+    """Print what a file contains, if it is a recording with values."""
     from ....interpreter.recordings.chunks import MARK
     from ....interpreter.recordings.reader import RecordingReader
 

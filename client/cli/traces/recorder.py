@@ -1,4 +1,4 @@
-"""Records the work of a daemon: polls for newly finished instructions, and writes their records to a file."""
+"""Records what a daemon does: polls for newly finished instructions, and writes their records to a file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _NEVER = 1 << 62  # a tick that no machine reaches
 
 
 class Stop:
-    """Set by the first signal; the second signal raises KeyboardInterrupt."""
+    """A signal handler: the first signal sets `asked`, the second one raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def __call__(self, *_: object) -> None:
-        """The signal handler."""
+        """Handle a signal."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
 
     def sleep(self, duration: float) -> None:
-        """Sleep for `duration` seconds, or until asked to stop."""
+        """Sleep for `duration` seconds, or until a signal comes."""
         until = time.monotonic() + duration
         while not self.asked and (rest := until - time.monotonic()) > 0:
             time.sleep(min(rest, 0.05))
@@ -50,10 +50,10 @@ class TraceRecorder:
         self.session = session
         self.named = output  # the file's name in messages
         self.line = StatusLine() if show else None
-        self.until: float | None = None  # the end of the recording, whether the daemon answers or not
+        self.until: float | None = None  # when the recording ends, even if the daemon does not answer
         self.last = self.ask(_NEVER, live=False, routines=0)
         if not self.last.enabled:
-            raise ProtocolError("this daemon keeps no trace; start it with tracing on")
+            raise ProtocolError("this daemon does not trace: start it with tracing on")
         self.before = self.last.retired
         self.base_tick = 0
         self.routines = {routine.number: routine for routine in self.last.routines}
@@ -64,8 +64,8 @@ class TraceRecorder:
         self.file: RecordingFile = RecordingFile(output, self.last.devices)
 
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> RingSnapshot:
-        """The records of instructions that finished since that tick, and with `live` of live ones; and new facts about
-        routines since that tick, or since `routines`."""
+        """Ask for the records of instructions that finished after the tick `since`, with `live` also of live ones,
+        and for routines that changed after that tick, or after `routines`."""
         from ....vm.tracing.analysis.files.parts import read_parts
 
         known = since if routines is None else routines
@@ -73,7 +73,10 @@ class TraceRecorder:
         return read_parts([self.session._core.answers.query("trace", since, live, known, timeout=rest)])
 
     def run(self, stop: Stop, length: float | None) -> None:
-        """Record until asked to stop, or for `length` seconds. TensordError if it ends early; the file is complete."""
+        """Record until a signal comes, or for `length` seconds.
+
+        TensordError if the recording ends early; the file is complete even then.
+        """
         began = time.monotonic()
         self.until = None if length is None else began + length
         with self.file:
@@ -92,7 +95,7 @@ class TraceRecorder:
                 self.finish()
 
     def take(self, *, live: bool) -> int:
-        """Write the new records; returns the number of newly finished instructions."""
+        """Write the new records. Returns the number of newly finished instructions."""
         if self.values is not None:
             self.values.take()
         picture = self.ask(self.last.tick, live=live)
@@ -112,7 +115,7 @@ class TraceRecorder:
         return self.values is not None and self.values.full
 
     def finish(self) -> None:
-        """Complete the file. Instructions that finished before the recording are not counted as lost."""
+        """Complete the file. Instructions that finished before the recording do not count as lost."""
         from ....vm.tracing.analysis.recorded.records import Records
 
         if self.line is not None:
@@ -130,14 +133,14 @@ class TraceRecorder:
         self.file.finish(about)
 
     def ended_early(self, error: Exception) -> TensordError:
-        """The error, with a note on what the file holds."""
+        """The error that ended the recording, with a note on what the file holds."""
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        kept = f"{self.named} holds the {plural(self.file.records, 'record')} until then"
+        kept = f"{self.named} holds the {plural(self.file.records, 'record')} before that"
         kind = ConnectionLost if isinstance(error, ConnectionLost) else TensordError
-        return kind(f"the recording ended early: {what}. {kept}, and is a whole trace")
+        return kind(f"the recording ended early: {what}. {kept}, and is a complete trace")
 
     def progress(self, elapsed: float) -> None:
-        """Redraw the progress line, unless that was done a moment ago."""
+        """Redraw the progress line, at most every `_PROGRESS` seconds."""
         if self.line is not None and time.monotonic() - self.shown > _PROGRESS:
             self.shown = time.monotonic()
             text = f"{plural(self.file.records, 'record')}, {count(self.lost)} lost, {size(self.file.nbytes)}"

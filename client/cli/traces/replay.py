@@ -1,4 +1,4 @@
-"""`tensord trace replay`: run a recording again, and compare every result."""
+"""`tensord trace replay`: runs a recording again, and compares every result."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 @click.option(
     "--devices",
     metavar="LIST",
-    help="On these devices of this process: cpu:0,sim:0. They stand for those recorded, in order.",
+    help="Run on these devices in this process: cpu:0,sim:0. They replace the recorded ones, in order.",
 )
-@click.option("--address", help="On the daemon at this address.")
-@click.option("--engine", type=click.Choice(("vm", "serial")), default="vm", help="The engine of this process.")
+@click.option("--address", help="Run on the daemon at this address.")
+@click.option("--engine", type=click.Choice(("vm", "serial")), default="vm", help="The engine in this process.")
 @MAP
 @click.option(
     "--against",
     type=Machine(),
-    help=f"Compare each result with that of this machine, by default serial: {MACHINE}; none: only what was fetched.",
+    help=f"Compare each result with that of this machine, by default serial: {MACHINE}. none: only fetched values.",
 )
 @click.option(
     "--speed",
     type=click.Choice(("fast", "recorded")),
     default="fast",
-    help="How fast: as fast as possible, or as it was recorded, which compares only what was fetched.",
+    help="Run as fast as possible, or at the recorded speed, which compares only fetched values.",
 )
 @WITHIN
 @PLUGINS
@@ -60,7 +60,8 @@ def replay(
 ) -> None:
     """Run a recording again, on other devices or another machine, and compare every result.
 
-    With what was fetched while it was recorded, and, op by op, with a second machine. Exits with 1 if anything differs.
+    Results are compared with the values that were fetched in the recording and, op by op, with a second machine. Exits
+    with 1 if anything differs.
 
     Example: tensord trace replay bug.rec --devices cpu:0
     """
@@ -113,8 +114,8 @@ def _summary(file: Path, player: Player, reader: RecordingReader) -> dict[str, A
 
 
 def notes_of(reader: RecordingReader) -> list[str]:
-    """Remarks on a recording: what it lacks, and why."""
-    lost = [f"{plural(len(reader.lost), 'value')} missing: others take their place"] if reader.lost else []
+    """Notes about a recording: what is missing in it, and why."""
+    lost = [f"{plural(len(reader.lost), 'value')} missing: other values replace them"] if reader.lost else []
     ended = [reader.ended] if reader.ended else []
     return [*dict.fromkeys(reader.notes), *lost, *ended]
 
@@ -128,7 +129,7 @@ def _show(player: Player, reader: RecordingReader, limit: int) -> None:
     if len(player.sides) > 1:
         click.echo(f"{plural(player.compared, 'result')} compared, op by op")
     unknown = f"; {player.unknown} could not be" if player.unknown else ""
-    click.echo(f"{plural(player.fetched, 'fetched value')} compared with what was recorded{unknown}")
+    click.echo(f"{plural(player.fetched, 'fetched value')} compared with the recording{unknown}")
     shown = player.findings[: limit or None]
     if shown:
         more = player.differing - len(shown)

@@ -1,4 +1,4 @@
-"""The common part of `trace replay` and `trace bisect`: the choice of machines, and a difference as JSON."""
+"""What `trace replay` and `trace bisect` share: options, the choice of machines, and a difference as JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MACHINE: Final = "vm, serial, devices such as cpu:0,sim:0, or a daemon's address
 
 RECORDING: Final = click.argument("file", type=options.FILE, help="A recording, of `trace record --values`.")
 MAP: Final = click.option(
-    "--map", "mapping", multiple=True, metavar="OLD=NEW", help="Run what was on device OLD on NEW; may be repeated."
+    "--map", "mapping", multiple=True, metavar="OLD=NEW", help="Run on device NEW what ran on OLD; may be repeated."
 )
 WITHIN: Final = click.option(
     "--within",
     type=click.FloatRange(0),
     metavar="ROUNDINGS",
-    help="Floats may differ by so many roundings of the largest element; by default 0, and 64 where there is a GPU.",
+    help="Floats may differ by so many roundings of the largest element. Default: 0, and 64 if a GPU takes part.",
 )
 PLUGINS: Final = click.option("--plugins", multiple=True, metavar="NAME", help="Load this plugin; may be repeated.")
 
@@ -36,7 +36,7 @@ class Machine(click.ParamType[Any]):
     name = "machine"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The machine; BadParameter for other texts."""
+        """The machine. BadParameter if the text does not name one."""
         from ....interpreter.errors import MetadataError
         from ...replay.sides import Spec, spec_of
 
@@ -50,7 +50,7 @@ class Machine(click.ParamType[Any]):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Do not log unhandled failures again, since they belong to the recorded program."""
+    """Suppress the log of unhandled failures in a `with` block, since they belong to the recorded program."""
     logger = logging.getLogger("tensord")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -61,14 +61,14 @@ def quiet() -> Iterator[None]:
 
 
 def load(plugins: Sequence[str]) -> None:
-    """Load plugins by their names."""
+    """Load plugins by name."""
     from ...embedded.local import load_plugins
 
     load_plugins(list(plugins))
 
 
 def pairs(mapping: Sequence[str]) -> dict[str, str]:
-    """The devices that replace recorded ones; BadParameter for other texts."""
+    """Recorded device -> the device that replaces it. BadParameter if a text is not OLD=NEW."""
     found = [one.partition("=") for one in mapping]
     for old, equals, new in found:
         if not (old and equals and new):
@@ -77,7 +77,7 @@ def pairs(mapping: Sequence[str]) -> dict[str, str]:
 
 
 def plain(one: ValueDifference) -> dict[str, Any]:
-    """A finding for JSON."""
+    """A difference as JSON."""
     return {
         "step": one.step.number,
         "session": one.step.session,

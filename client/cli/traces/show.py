@@ -1,4 +1,4 @@
-"""`tensord trace show`: the records of a trace as a table."""
+"""`tensord trace show`: lists the records of a trace in a table."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ _EDGES_SHOWN = 4
 @click.command()
 @source
 @options.address
-@click.option("--limit", type=click.IntRange(min=0), default=50, help="Only the last records, this many; 0 for all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=50, help="Only this many records, the last ones; 0 for all."
+)
 @selects
 @click.option("--id", "ids", type=int, multiple=True, help="Only this instruction; may be given several times.")
 @click.option("--around", type=int, help="Only the instructions near this one.")
 @click.option(
-    "--depth", type=click.IntRange(min=0), default=2, help="How many edges away an instruction counts as near."
+    "--depth", type=click.IntRange(min=0), default=2, help="How many edges away an instruction may be to count as near."
 )
 @click.option(
     "--inside", is_flag=True, help="List the steps inside runs of routines, and where their values lie in memory."
@@ -71,12 +73,12 @@ def show(
         _show_records(trace, records, steps, cut=len(found) - len(records), chooses=chooses)
 
 
-# The steps of a run, by its id.
+# From the id of a run to its steps.
 _Steps: TypeAlias = "Mapping[int, Sequence[tuple[Record, Inner]]]"
 
 
 def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
-    """The steps of each run whose program is in the trace, by record; prints a hint if there are none."""
+    """The steps of each run whose program is in the trace. Prints a hint if there are none."""
     from ....vm.tracing.analysis.inside.steps import Opener
 
     opener = Opener(trace)
@@ -87,7 +89,7 @@ def _steps(trace: Trace, records: Sequence[Record]) -> _Steps:
 
 
 def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
-    """A record for JSON, with its steps if they were requested."""
+    """A record as JSON, with its steps if they are in `steps`."""
     from ....vm.tracing.analysis.inside.steps import inner_dict
     from ....vm.tracing.analysis.recorded.derived import as_dict
 
@@ -98,7 +100,7 @@ def _fields(trace: Trace, record: Record, steps: _Steps) -> dict[str, object]:
 
 
 def _run(trace: Trace, record: Record) -> dict[str, object] | None:
-    """The run that a record belongs to, for JSON."""
+    """The run to which a record belongs, as JSON; None if there is none."""
     found = trace.run_of(record)
     if found is None:
         return None
@@ -145,7 +147,7 @@ def _show_records(trace: Trace, records: Sequence[Record], steps: _Steps, *, cut
 def _rows(
     trace: Trace, records: Sequence[Record], steps: _Steps, order: StreamOrder, *, several: bool
 ) -> Iterator[dict[str, object]]:
-    """A row for each record, followed by one for each step of a run."""
+    """A row for each record, followed by a row for each of its steps, if it is a run."""
     for record in records:
         session = {"session": record.caused_by or ""} if several else {}
         yield _row(record, trace, order) | session
@@ -184,7 +186,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
 
 
 def _waits(record: Record, order: StreamOrder) -> str:
-    """The sources of the record's edges, and the previous record on the stream if no edge names it."""
+    """The sources of a record's edges, and the instruction ahead on the stream if no edge leads to it."""
     from ....vm.tracing.analysis.recorded.text import compiles, id_text
     from ....vm.tracing.flat import COMPILING
 

@@ -1,4 +1,4 @@
-"""The trace that a command reads: from a saved file, or from the ring of a running daemon."""
+"""Loads the trace that a command reads: from a saved file, or from the ring of a running daemon."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ....vm.tracing.analysis.trace import Trace
 
 
-NOTHING_INSIDE: Final = "tensord: nothing to open: no record here is a run of a routine as one instruction"
+NOTHING_INSIDE: Final = "tensord: --inside shows nothing: no record here is a run of a routine as one instruction"
 
 CLUSTER: Final = "tensord.cluster"  # in a context's `meta`: --cluster was given
 
 
 def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the flag --cluster, which commands do not get as a parameter: `load` asks the context."""
+    """Add the flag --cluster. Commands do not get it as a parameter: `load` reads it from the context."""
 
     def note(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         context.meta[CLUSTER] = value
@@ -33,7 +33,7 @@ def all_nodes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument and options that select the trace."""
+    """Add the argument and the option that select the trace."""
     file = click.argument(
         "file", type=FILE, required=False, help="A saved trace. Default: the trace of the running daemon."
     )
@@ -60,7 +60,7 @@ def load(file: Path | None, address: str | None = None) -> Trace:
 
 
 def of_cluster(address: str | None) -> Trace:
-    """The trace of all nodes of a cluster, listed by the daemon at the address."""
+    """The trace of all nodes of the cluster to which the daemon at an address belongs."""
     from ...cluster.connect import connect_cluster
 
     with connect_cluster(address, None, strict=False, frames=None, name=None) as session:
@@ -69,7 +69,7 @@ def of_cluster(address: str | None) -> Trace:
 
 
 def about_source(file: Path | None) -> dict[str, str]:
-    """The JSON field that names the file; none for a daemon's trace."""
+    """The JSON field that names the file; empty for a daemon's trace."""
     return {} if file is None else {"file": str(file)}
 
 
@@ -88,19 +88,19 @@ _SESSION: Final = click.option(
 )
 _OPTIONS: Final = (
     _text("--op", help="Only this op or opcode, or those that match a pattern such as 'mat*'."),
-    _text("--location", help="Only instructions whose line contains this text, such as train.py:9."),
+    _text("--location", help="Only instructions whose location contains this text, such as train.py:9."),
     _text("--span", help="Only instructions inside this span: a name, a path, or a pattern such as 'step */forward'."),
-    click.option("--slowest", type=click.IntRange(min=1), help="Only the instructions that ran longest, this many."),
+    click.option("--slowest", type=click.IntRange(min=1), help="Only this many instructions, those that ran longest."),
 )
 
 
 def selects(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select records; the command gets them as one filter, `chooses`."""
+    """Add the options that select records. The command gets them as one filter, `chooses`."""
     return selects_but_sessions(_SESSION(command))
 
 
 def selects_but_sessions(command: Callable[..., None]) -> Callable[..., None]:
-    """The same without the option that selects a session."""
+    """Add the options of `selects`, except --session."""
 
     @wraps(command)
     def with_filter(

@@ -1,4 +1,4 @@
-"""`tensord trace stats`: sums over a trace."""
+"""`tensord trace stats`: shows sums over a trace."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _show_rows(title: str, rows: Sequence[StatsRow], limit: int) -> None:
 
 
 def hidden(row: StatsRow) -> str:
-    """The share of the time of transfers during which the same device computed."""
+    """The share of the time of transfers and collectives in which the same device computed, as text."""
     return f"{row.hidden / row.moving:.0%}" if row.moving else ""
 
 

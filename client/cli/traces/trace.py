@@ -1,6 +1,6 @@
-"""`tensord trace`: verify a trace, draw it, and ask why an instruction took so long.
+"""The group `tensord trace`, and its commands `verify`, `timeline` and `why`.
 
-Every command reads a saved trace file, or else the ring of a running daemon.
+Every command reads a saved trace file or, without a file, the ring of a running daemon.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ trace: Final = Commands(
 def verify(file: Path | None, address: str | None) -> None:
     """Recompute every edge, compare compiled routines with their programs, and report mismatches.
 
-    Exits with 1 if there is one.
+    Exits with 1 if there are any.
 
     Example: tensord trace verify run.trace
     """
@@ -116,7 +116,7 @@ def timeline(
 ) -> None:
     """Write a timeline: a page, or a file for https://ui.perfetto.dev or chrome://tracing.
 
-    html is one file that shows the trace without a network, chrome is for the viewers.
+    html is a page in one file, which works without a network; chrome is for the other viewers.
 
     Example: tensord trace timeline run.trace -o run.html
     """

@@ -79,7 +79,10 @@ class TestShow:
 
     def test_where_there_is_nothing_to_open_it_says_so(self, run, saved):
         code, out, err = run("trace", "show", saved, "--op", "sync", "--inside")
-        assert (code, err) == (0, "tensord: nothing to open: no record here is a run of a routine as one instruction\n")
+        assert (code, err) == (
+            0,
+            "tensord: --inside shows nothing: no record here is a run of a routine as one instruction\n",
+        )
         assert "sync" in out
 
 
@@ -96,7 +99,7 @@ class TestDag:
         assert sum("saved.moves #" in line for line in out.splitlines()) == 2
 
     def test_where_there_is_nothing_to_open_it_says_so(self, run, saved):
-        assert "nothing to open" in run("trace", "dag", saved, "--id", 1, "--inside")[2]
+        assert "--inside shows nothing" in run("trace", "dag", saved, "--id", 1, "--inside")[2]
 
 
 class TestOthers:

@@ -206,7 +206,7 @@ class TestRecord:
         code, out, err = run("trace", "record", "-o", path, "--address", address)
         assert (code, out) == (1, "")
         assert err.startswith("tensord: the recording ended early: the daemon is gone. ")
-        assert f"holds the {len(Trace.load(path))} records until then" in err
+        assert f"holds the {len(Trace.load(path))} records before that" in err
 
     @pytest.mark.usefixtures("work")
     def test_a_full_disk_leaves_a_whole_file_and_one_line(self, run, address, tmp_path):
@@ -238,13 +238,13 @@ class TestRecord:
     def test_what_is_no_regular_file_is_refused(self, run, address, path):
         code, _, err = run("trace", "record", "-o", path, "--address", address)
         assert code == 1
-        assert f"{path} is no regular file" in err
+        assert f"{path} is not a regular file" in err
 
     def test_a_machine_without_tracing_is_refused(self, run, make_session, address, tmp_path):
         make_session(f"{address}-dark", tracing=False)
         code, _, err = run("trace", "record", "-o", tmp_path / "x", "--address", f"{address}-dark")
         assert code == 1
-        assert "keeps no trace" in err
+        assert "this daemon does not trace" in err
 
     @each_case(("text", "seconds"), [("10s", 10), ("500ms", 0.5), ("2min", 120), ("2 m", 120), ("1h", 3600), ("3", 3)])
     def test_durations(self, text, seconds):
@@ -254,7 +254,7 @@ class TestRecord:
     def test_what_is_no_duration_is_wrong_usage(self, run, text):
         code, _, err = run("trace", "record", "-o", "x", "--for", text)
         assert code == 2
-        assert "is no duration" in err
+        assert "is not a duration" in err
 
 
 @pytest.mark.usefixtures("work")

@@ -48,7 +48,7 @@ def file(run, watched, off_on_sim, address, monkeypatch, tmp_path):
     code, out, err = run("trace", "record", "-o", path, "--address", address, "--values")
     assert code == 0
     assert f"{path} holds data: " in out
-    assert "will hold data" in err
+    assert "will contain data" in err
     return path
 
 
@@ -68,7 +68,7 @@ def test_it_is_replayed_with_the_same_bits(run, file):
     code, out, _ = run("trace", "replay", file, "--against", "sim:0,sim:1")
     assert code == 0
     assert out.startswith("no difference: ")
-    assert "3 fetched values compared with what was recorded" in out
+    assert "3 fetched values compared with the recording" in out
     code, out, _ = run("trace", "replay", file, "--speed", "recorded", "--json")
     found = json.loads(out)
     assert (code, found["sides"], found["compared"], found["fetched"], found["findings"]) == (0, ["vm"], 0, 3, [])

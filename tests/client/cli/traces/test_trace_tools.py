@@ -124,7 +124,7 @@ class TestDiff:
         Trace([ran(1, "often", 1_000, 2_000), ran(2, "slow", 3_000, 4_000)]).save(files[0])
         many = [ran(n, "often", 1_000 * n, 1_000 * n + 500) for n in range(1, 90)]
         Trace([*many, ran(99, "slow", 100_000, 101_100)]).save(files[1])
-        speed, counts = run("trace", "diff", *files)[1].split("what was called more often")
+        speed, counts = run("trace", "diff", *files)[1].split("called more or less often")
         assert 0 < speed.index("slow  ") < speed.index("often  ")
         assert "1" in counts
         assert "89" in counts
@@ -162,8 +162,8 @@ class TestDiff:
 
     def test_an_edit_moves_lines_and_they_are_found_again(self, run, edited):
         out = run("trace", "diff", *edited)[1]
-        speed, _, rest = out.partition("what is new:")
-        new, _, gone = rest.partition("what is gone:")
+        speed, _, rest = out.partition("only in the second trace:")
+        new, _, gone = rest.partition("only in the first trace:")
         assert "train.py:10 in step (was :9)" in speed
         assert "train.py:11 in step (was :10)" in speed
         assert "7.00x" in speed
@@ -245,7 +245,9 @@ class TestMemory:
             "devices"
         ]
         assert {stay["op"] for stay in device["standing"]} == {"matmul"}
-        assert run("trace", "memory", saved, "--op", "no_such*")[1] == "no such record made a copy in memory\n"
+        assert (
+            run("trace", "memory", saved, "--op", "no_such*")[1] == "none of the chosen records made a copy in memory\n"
+        )
 
     @each_case("by", ["op", "location", "span", "session", "name"])
     def test_summed_up(self, run, saved, by):
@@ -265,7 +267,7 @@ class TestMemory:
         code, _, err = run("trace", "memory", saved, "-o", tmp_path / "m.png")
         assert (code, err) == (1, "tensord: a .png needs matplotlib, which is not installed; write a .svg\n")
         code, _, err = run("trace", "memory", saved, "-o", tmp_path / "m.gif")
-        assert "pictures are .svg or .png" in err
+        assert "must end in .svg or .png" in err
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["m.svg", "run.trace"]
 
     def test_a_png_is_drawn_by_matplotlib(self, run, saved, tmp_path, monkeypatch):
