@@ -119,7 +119,7 @@ def test_bisect_without_a_difference(run, file):
         (("replay", "FILE", "--against", "warp"), 2, "is no machine"),
         (("replay", "FILE", "--address", "ipc:///nowhere/x.sock"), 1, "no daemon"),
         (("bisect", "FILE", "--at", "100000"), 1, "there is no step 100000"),
-        (("record", "-o", "x", "--without", "a"), 2, "give --values, too"),
+        (("record", "-o", "x", "--without", "a"), 2, "--session and --without need --values"),
         (("record", "-o", "x", "--limit", "much"), 2, "a size is a number of bytes"),
     ],
 )
