@@ -8,7 +8,7 @@ The files without Ray, from the bottom to the top:
 - `lifecycle`: the states of a daemon's process, as a table; `members`: the known state of all nodes
 - `figures`: a node's figures for monitoring
 - `gcs`: a request to Ray's control service without Ray; `tokens`: checks Ray's token and version with it
-- `child`: the daemon's process, which ends with this one (`bound`); `news`: a signal for changes
+- `child`: the daemon's process, which ends with this one (`bound`); `changes`: a signal on which coroutines wait
 - `keeper`: keeps one daemon running; `supervisor`: a keeper, and the messages between nodes
 
 `on_ray/`: supervisors as actors of Ray, and the operations on them. Only `on_ray` imports Ray.

@@ -202,7 +202,7 @@ class Keeper:
         self.lines.append((self.printed, line))
         self.echo(line)
 
-    # -- what others are told --------------------------------------------------------------------------------------
+    # -- what other nodes see -------------------------------------------------------------------------------------
 
     def described(self, own: dict[str, Any]) -> None:
         """Set the fields of the entry that the daemon has reported about itself."""

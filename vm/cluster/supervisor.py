@@ -27,12 +27,12 @@ from typing import Any, Final, Protocol, TypeAlias
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.version import version
 from ..log import log
+from .changes import Changes
 from .child import Start
 from .credentials import ClusterCredentials
 from .keeper import Clock, Keeper
 from .lifecycle import DaemonEvent, DaemonProcessState, IllegalStep
 from .members import LOST, Entry, Members
-from .news import News
 from .ports import Locks
 from .specification import Specification
 
@@ -95,7 +95,7 @@ class Supervisor:
         self.credentials = credentials
         self.members = Members()
         self._ask, self._peers, self._observe, self._echo = ask, peers, observe, echo
-        self._news, self._lines = News(), News()
+        self._changes, self._lines = Changes(), Changes()
         self._met = asyncio.Event()
         self._following: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -176,7 +176,7 @@ class Supervisor:
         self.keeper.close()
         self._entry = {**self._entry, "state": LOST}
         self._version += 1
-        self._news.ring()
+        self._changes.report()
 
     # -- what changes here -----------------------------------------------------------------------------------------
 
@@ -187,24 +187,24 @@ class Supervisor:
             self._entry = entry
             self._version += 1
             self.members.heard(entry)
-        self._news.ring()
+        self._changes.report()
 
     def _printed(self, line: str) -> None:
-        self._lines.ring()
+        self._lines.report()
         self._echo(line)
 
     def _heard(self, changed: bool) -> None:
         if changed:
-            self._news.ring()
+            self._changes.report()
 
     def admit(self, credentials: ClusterCredentials) -> None:
         """Use these credentials, unless later ones are known."""
         if credentials.version >= self.credentials.version:
             self.credentials = credentials
             self.keeper.home.let_in(credentials)
-            self._news.ring()
+            self._changes.report()
 
-    # -- the daemon is told ----------------------------------------------------------------------------------------
+    # -- messages to the daemon ---------------------------------------------------------------------------------------
 
     async def asked(self, what: str, *arguments: Any) -> Any:
         """The daemon's answer to a question."""
@@ -214,7 +214,7 @@ class Supervisor:
         """Keep the daemon's table of members equal to this one."""
         reported: tuple[int, int, int] | None = None
         while True:
-            seen = self._news.version
+            seen = self._changes.version
             serves = self.keeper.state in (DaemonProcessState.SERVING, DaemonProcessState.DRAINING)
             if serves and not self.keeper.devices:
                 await self._describe()
@@ -224,7 +224,7 @@ class Supervisor:
                 await self.asked("join", [dict(one) for one in self.members.table()], self.credentials.token)
                 reported = now
                 continue
-            await self._news.after(seen)
+            await self._changes.wait(seen)
 
     async def _describe(self) -> None:
         """Ask a daemon that has just begun to serve for its own entry."""
@@ -302,7 +302,7 @@ class Supervisor:
         """
         deadline = asyncio.get_running_loop().time() + HOLD
         while self._version in (since, 0) and (rest := deadline - asyncio.get_running_loop().time()) > 0:
-            await self._news.after(self._news.version, rest)
+            await self._changes.wait(self._changes.version, rest)
         return self._version, self._entry
 
     def hear(self, entry: Entry) -> None:
@@ -331,7 +331,7 @@ class Supervisor:
         """Wait until the state is one of these, or for so many seconds. Returns the row."""
         deadline = asyncio.get_running_loop().time() + seconds
         while (row := self.row())["state"] not in states and (rest := deadline - asyncio.get_running_loop().time()) > 0:
-            await self._news.after(self._news.version, rest)
+            await self._changes.wait(self._changes.version, rest)
         return row
 
     async def log(self, after: int, seconds: float) -> list[tuple[int, str]]:
@@ -340,7 +340,7 @@ class Supervisor:
         Waits for the first of them for at most `seconds`.
         """
         if self.keeper.printed <= after:
-            await self._lines.after(self._lines.version, seconds)
+            await self._lines.wait(self._lines.version, seconds)
         return [one for one in self.keeper.lines if one[0] > after]
 
     def wish(self, event: DaemonEvent) -> None:

@@ -55,8 +55,8 @@ class Membership:
         own = self.own
         if entry is None:
             raise ProtocolError(f"the table does not contain {own.node}, which is this daemon's node")
-        told = (entry.incarnation, entry.values, entry.fingerprint)
-        if told != (own.incarnation, own.values, own.fingerprint):
+        stated = (entry.incarnation, entry.values, entry.fingerprint)
+        if stated != (own.incarnation, own.values, own.fingerprint):
             certificate = f"the certificate {own.fingerprint}" if own.fingerprint else "no certificate"
             raise ProtocolError(
                 f"the table is for another daemon of {own.node}: this one has incarnation {own.incarnation}, receives "

@@ -32,7 +32,7 @@ class Durability:
         known = self.state.names
         if not directory:
             raise ProtocolError(NOT_KEPT)
-        contents = Contents({name: known[name] for name in self.names.behind(names)}, lambda tensor: tensor.home)
+        contents = Contents({name: known[name] for name in self.names.expanded(names)}, lambda tensor: tensor.home)
         job = CheckpointJob(Target(real_path(directory)), contents, keep)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}
         for name, tensor in contents.values.items():

@@ -98,7 +98,7 @@ class SerialEffects:
             return [Value(np.array(array)) for array in found]
         except BaseException as error:
             failure = describe(session, error, LABEL, LABEL, message.location, self.state.ids)
-            self.state.tell(session, failure)
+            self.state.report_error(session, failure)
             return [Value(None, (failure,)) for _ in metas]
 
     def call_function(self, message: Effect, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -131,7 +131,7 @@ class SerialEffects:
         except BaseException as error:
             link.array = None
             link.add(describe(session, error, "effect", "effect", location, self.state.ids))
-            self.state.tell(session, link.first)
+            self.state.report_error(session, link.first)
 
 
 def checked(metas: Sequence[Meta], arrays: Sequence[Any]) -> Sequence[Any]:

@@ -235,15 +235,15 @@ class SerialEngine(SerialState):
         if not signature.in_place:
             check_new(session, outputs)
         metas, results = self.results(session, signature, operands, targets, location)
-        for id_, target, told, meta, value in itertools.zip_longest(
+        for id_, target, declared, meta, value in itertools.zip_longest(
             outputs, targets, signature.outputs, metas, results
         ):
             if target is not None:
                 target.value, target.strides = value, None
                 continue
             made = SerialTensor(value, meta if value.array is None else meta_of(value.array), signature.device)
-            made.meta_pending = told is None
-            made.meta_errors = value.errors if told is None else ()
+            made.meta_pending = declared is None
+            made.meta_errors = value.errors if declared is None else ()
             made.strides = None if value.array is None else strides_of(signature, operands)
             define(session, id_, made)
 
@@ -265,7 +265,7 @@ class SerialEngine(SerialState):
         try:
             strides_of(signature, operands)  # raises where a copy may not be made
             inferred = infer(signature, operands, targets)
-            metas = tuple(now or told for now, told in zip(inferred, signature.outputs, strict=True))
+            metas = tuple(now or declared for now, declared in zip(inferred, signature.outputs, strict=True))
             if any(value.array is None for value in read) or any(target.meta is None for target in targets):
                 return metas, [Value(None, errors) for _ in metas]
             made = self.run_kernel(session, location, signature, operands, metas)
@@ -302,7 +302,7 @@ class SerialEngine(SerialState):
             if isinstance(failure, BaseException)
         }
         for error in errors.values():
-            self.tell(session, error)
+            self.report_error(session, error)
         return [errors.get(id(result), result) for result in made]
 
     def to_device(self, session: SerialSession, message: messages.ToDevice) -> None:

@@ -64,7 +64,7 @@ class SerialNames:
             define(session, id_, tensor)
         return lookup_answer(found, tensors, summary)
 
-    def behind(self, given: Sequence[str]) -> list[str]:
+    def expanded(self, given: Sequence[str]) -> list[str]:
         """The published names for the given ones.
 
         The name of a global tensor stands for the names of its parts; without names, all names are returned.
@@ -76,7 +76,7 @@ class SerialNames:
 
     def unpublish(self, _session: SerialSession, message: Unpublish) -> None:
         """Remove names, all or none."""
-        for name in self.behind(message.names) if message.names else ():
+        for name in self.expanded(message.names) if message.names else ():
             self.drop(name)
 
     def list_names(self, session: SerialSession, message: ListNames) -> None:

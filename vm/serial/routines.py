@@ -155,9 +155,9 @@ class SerialSessionRuns:
             errors = () if answer is None else answer.errors
         for id_, meta, home in results.made:
             state.poison(session, id_, errors, meta, home)
-        spares = session.cancelled is not None and not results.begun
+        keeps_shared = session.cancelled is not None and not results.begun
         for tensor in filter(None, map(session.tensors.get, results.written)):
-            if not (spares and tensor.holders > 1):
+            if not (keeps_shared and tensor.holders > 1):
                 state.poison_value(tensor, errors)
 
 

@@ -91,9 +91,9 @@ class SerialState:
         if request:
             session.answer(request, denied)
         elif not isinstance(error, CancelledError):
-            self.tell(session, denied.first)
+            self.report_error(session, denied.first)
 
-    def tell(self, session: SerialSession, error: TensordError) -> None:
+    def report_error(self, session: SerialSession, error: TensordError) -> None:
         """Count an error and report it, once, where it arises."""
         self.failed += 1
         session.counts.errors += 1
@@ -129,7 +129,7 @@ class SerialState:
         error.op = error.op or label
         error.location = session.source.where(location)
         if not isinstance(error, CancelledError):
-            self.tell(session, error)
+            self.report_error(session, error)
         return error
 
     def poison(self, session: SerialSession, id_: int, errors: Errors, meta: Meta | None, home: str | None) -> None:

@@ -121,12 +121,12 @@ def _show(one: DeviceMemory, by: str, limit: int, begin: int, *, now: int | None
 
 
 def _show_copies(one: DeviceMemory, _by: str, limit: int) -> None:
-    from ....vm.tracing.analysis.sums.memory import Stay
+    from ....vm.tracing.analysis.sums.memory import CopyLifetime
 
     shown = one.standing[: limit or None]
     more = len(one.standing) - len(shown)
     rest = size(sum(stay.nbytes for stay in one.standing[len(shown) :]))
-    other = [Stay(0, one.device, one.other, 0, 0, "other", 0, "")] if one.other else []
+    other = [CopyLifetime(0, one.device, one.other, 0, 0, "other", 0, "")] if one.other else []
     caption = f"and {count(more)} smaller, {rest} together" if more else ""
     print_table(COPIES, [*shown, *other], caption=caption)
 

@@ -22,7 +22,7 @@ from ..daemon.ask import connected
 from ..drawing.figures import count, plural, size
 from ..line import options
 from ..line.options import in_json, print_json
-from .recorded_values import ByteSize, ValueOptions, facts_of, recording_values, tell_values
+from .recorded_values import ByteSize, ValueOptions, facts_of, print_values, recording_values
 from .recorder import Stop, TraceRecorder
 from .source import all_nodes, load
 
@@ -175,7 +175,7 @@ def report(
         return
     missing = f"; {count(lost)} {which}lost" if lost else ""
     click.echo(f"{plural(records, 'record')} in {output}, {size(written)}{missing}")
-    tell_values(output, values)
+    print_values(output, values)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def facts_of(values: ValueRecorder | None) -> dict[str, Any]:
     return {"values": values.values, "values_lost": values.lost, "notes": values.file.notes, "full": values.full}
 
 
-def tell_values(output: Path, values: ValueRecorder | None) -> None:
+def print_values(output: Path, values: ValueRecorder | None) -> None:
     """Print what a recording contains."""
     if values is None:
         return
@@ -95,7 +95,7 @@ def tell_values(output: Path, values: ValueRecorder | None) -> None:
     click.echo(f"{output} holds data: {plural(values.values, 'value')}{lost}. `tensord trace replay {output}` runs it")
 
 
-def tell_what_it_holds(file: Path) -> None:
+def print_contents(file: Path) -> None:
     """Print what a file contains, if it is a recording with values."""
     from ....interpreter.recordings.chunks import MARK
     from ....interpreter.recordings.reader import RecordingReader

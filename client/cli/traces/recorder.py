@@ -13,7 +13,7 @@ from ..drawing.terminal import StatusLine
 
 if TYPE_CHECKING:
     from ....vm.tracing.analysis.files.parts import RingSnapshot
-    from ....vm.tracing.analysis.files.recording import RecordingFile
+    from ....vm.tracing.analysis.files.trace_writer import TraceWriter
     from ....vm.tracing.record import RunRecord
     from ...recording.recorder import ValueRecorder
 
@@ -45,7 +45,7 @@ class TraceRecorder:
     """Polls a daemon for newly finished instructions, and writes their records to a file."""
 
     def __init__(self, session: Any, output: Path, *, show: bool) -> None:
-        from ....vm.tracing.analysis.files.recording import RecordingFile
+        from ....vm.tracing.analysis.files.trace_writer import TraceWriter
 
         self.session = session
         self.named = output  # the file's name in messages
@@ -61,7 +61,7 @@ class TraceRecorder:
         self.lost = 0
         self.shown = 0.0
         self.values: ValueRecorder | None = None
-        self.file: RecordingFile = RecordingFile(output, self.last.devices)
+        self.file: TraceWriter = TraceWriter(output, self.last.devices)
 
     def ask(self, since: int, *, live: bool, routines: int | None = None) -> RingSnapshot:
         """Ask for the records of instructions that finished after the tick `since`, with `live` also of live ones,

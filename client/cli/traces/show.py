@@ -12,7 +12,7 @@ from ..drawing.figures import count, plural, size, some
 from ..drawing.tables import Column, print_table
 from ..line import options
 from ..line.options import in_json, print_json
-from .recorded_values import tell_what_it_holds
+from .recorded_values import print_contents
 from .source import NOTHING_INSIDE, about_source, counts_of, load, no_records, selects, source
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def show(
     """
     trace = load(file, address)
     if file is not None and not in_json():
-        tell_what_it_holds(file)
+        print_contents(file)
     found: Sequence[Record] = trace.records
     if ids or around is not None:
         found = trace.graph().select(ids=ids, around=around, depth=depth, releases=True).nodes

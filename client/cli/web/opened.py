@@ -21,7 +21,7 @@ class OpenedTrace:
     live = False
 
     def __init__(self, file: Path, largest: int = LARGEST) -> None:
-        from ....vm.tracing.analysis.files.file import load_newest
+        from ....vm.tracing.analysis.files.trace_file import load_newest
         from ....vm.tracing.analysis.page.view import DaemonState, view_of
         from ....vm.tracing.analysis.trace import Trace
 

@@ -27,7 +27,7 @@ class Trace(Records):
         :param path: The file.
         :raises OSError: The file cannot be written.
         """
-        from .files.file import save
+        from .files.trace_file import save
 
         save(self, path)
 
@@ -40,7 +40,7 @@ class Trace(Records):
         :raises OSError: The file cannot be read.
         :raises ProtocolError: The file is damaged; the message names the line.
         """
-        from .files.file import load
+        from .files.trace_file import load
 
         return load(path, cls)
 

@@ -15,11 +15,11 @@ _LINES_SHOWN: Final = 4
 
 
 class Words(NamedTuple):
-    """The texts of a rule: a title; `told`, a sentence about a finding; and `todo`, a remedy."""
+    """The texts of a rule: a title; `observation`, a sentence about a finding; and `remedy`, what to do."""
 
     title: str
-    told: str
-    todo: str
+    observation: str
+    remedy: str
 
 
 # Fields of a sentence: `times` ("3 times"), `size` of the bytes, `first` and `last` device, and of two sessions the one
@@ -84,14 +84,14 @@ RULES: Final[Mapping[str, Words]] = {
 }
 
 
-def told(finding: Finding) -> str:
+def observation(finding: Finding) -> str:
     """The observation, as a sentence."""
-    return RULES[finding.rule].told.format_map(_facts(finding))
+    return RULES[finding.rule].observation.format_map(_facts(finding))
 
 
-def todo(finding: Finding) -> str:
+def remedy(finding: Finding) -> str:
     """The remedy."""
-    return RULES[finding.rule].todo.format_map(_facts(finding))
+    return RULES[finding.rule].remedy.format_map(_facts(finding))
 
 
 def _times(count: int) -> str:
@@ -111,7 +111,7 @@ def _facts(finding: Finding) -> dict[str, object]:
 
 def plain(finding: Finding) -> dict[str, object]:
     """A finding for programs: its fields and its texts."""
-    words = {"title": RULES[finding.rule].title, "what": told(finding), "todo": todo(finding)}
+    words = {"title": RULES[finding.rule].title, "what": observation(finding), "todo": remedy(finding)}
     return {**asdict(finding), "lines": [line._asdict() for line in finding.lines], **words}
 
 
@@ -138,5 +138,5 @@ def to_lines(finding: Finding, length: int) -> Iterator[str]:
         yield f"{printable(line.location) or 'no line'}: {duration(line.cost)}, {_times(line.times)}"
     if len(finding.lines) > _LINES_SHOWN:
         yield f"and {plural(len(finding.lines) - _LINES_SHOWN, 'line')} more"
-    yield printable(told(finding))
-    yield printable(todo(finding))
+    yield printable(observation(finding))
+    yield printable(remedy(finding))

@@ -29,7 +29,7 @@ from .....interpreter.wire.locations import line_of
 from ...flat import LONG, SHORT, SIGNATURE, TRAIT, SourceLocation, Where, inflate
 from ...record import CallRecord, Holding, Record, RoutineRecord, RunRecord, SegmentRecord
 from ..recorded.records import Memory, Records
-from .forms import record_of, several, text
+from .validators import record_of, several, text
 
 TAGGED: Final = 4
 

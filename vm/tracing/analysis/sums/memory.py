@@ -29,7 +29,7 @@ from ..recorded.span_names import names_of
 OTHER = "other"
 
 
-class Stay(NamedTuple):
+class CopyLifetime(NamedTuple):
     """A copy that was in memory from `begin` to `end`, in nanoseconds."""
 
     copy: int
@@ -65,14 +65,14 @@ class DeviceMemory:
     curve: list[tuple[int, int]]
     peak: int
     at: int
-    standing: list[Stay] = field(default_factory=list)
+    standing: list[CopyLifetime] = field(default_factory=list)
     other: int = 0
 
-    def holders(self, by: Callable[[Stay], str]) -> list[PeakHolder]:
+    def holders(self, by: Callable[[CopyLifetime], str]) -> list[PeakHolder]:
         """The copies at the peak by holder, the largest first."""
         groups: dict[str, list[int]] = defaultdict(list)
-        for stay in self.standing:
-            groups[by(stay)].append(stay.nbytes)
+        for lifetime in self.standing:
+            groups[by(lifetime)].append(lifetime.nbytes)
         found = [PeakHolder(key, len(sizes), sum(sizes)) for key, sizes in groups.items()]
         if self.other:
             found.append(PeakHolder(OTHER, 0, self.other))
@@ -80,20 +80,20 @@ class DeviceMemory:
 
 
 # The holder of a copy, for each word of `--by` on the command line; for "span" see `holder_of`.
-HOLDERS: dict[str, Callable[[Stay], str]] = {
-    "op": lambda stay: stay.op or "unknown",
-    "location": lambda stay: stay.location or "unknown",
-    "session": lambda stay: str(stay.session) if stay.session else "none",
-    "name": lambda stay: ", ".join(stay.names) or "without a name",
+HOLDERS: dict[str, Callable[[CopyLifetime], str]] = {
+    "op": lambda lifetime: lifetime.op or "unknown",
+    "location": lambda lifetime: lifetime.location or "unknown",
+    "session": lambda lifetime: str(lifetime.session) if lifetime.session else "none",
+    "name": lambda lifetime: ", ".join(lifetime.names) or "without a name",
 }
 
 
-def holder_of(device: DeviceMemory, by: str) -> Callable[[Stay], str]:
+def holder_of(device: DeviceMemory, by: str) -> Callable[[CopyLifetime], str]:
     """The function from a copy to its holder. Spans of a loop count as one holder."""
     if by != "span":
         return HOLDERS[by]
-    names = names_of(stay.span for stay in device.standing)
-    return lambda stay: names[stay.span] or "outside of spans"
+    names = names_of(lifetime.span for lifetime in device.standing)
+    return lambda lifetime: names[lifetime.span] or "outside of spans"
 
 
 def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
@@ -101,15 +101,15 @@ def memory(trace: Records, chosen: Filter | None = None) -> list[DeviceMemory]:
 
     With a filter, only the copies that the chosen records made count.
     """
-    stays = without_bequests(trace, list(stays_of(trace)))
+    lifetimes = until_taken_over(trace, list(lifetimes_of(trace)))
     if chosen:
-        copies = copies_of(trace, chosen, stays)
-        stays = [stay for stay in stays if stay.copy in copies]
-        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, stays)]
+        copies = copies_of(trace, chosen, lifetimes)
+        lifetimes = [lifetime for lifetime in lifetimes if lifetime.copy in copies]
+        found = [with_peak(device, derived(those), those) for device, those in by_device(trace, lifetimes)]
     else:
         found = [
             with_peak(device, in_use(trace, device, those) or derived(those), those)
-            for device, those in by_device(trace, stays)
+            for device, those in by_device(trace, lifetimes)
         ]
     return [one for one in found if one.peak]
 
@@ -120,27 +120,29 @@ def extent(devices: Iterable[DeviceMemory]) -> tuple[int, int]:
     return min(times, default=0), max(times, default=0)
 
 
-def by_device(trace: Records, stays: Iterable[Stay]) -> Iterator[tuple[str, list[Stay]]]:
+def by_device(trace: Records, lifetimes: Iterable[CopyLifetime]) -> Iterator[tuple[str, list[CopyLifetime]]]:
     """Each device with the copies that were in its memory."""
     for device in trace.devices:
-        yield device, [stay for stay in stays if stay.device == device]
+        yield device, [lifetime for lifetime in lifetimes if lifetime.device == device]
 
 
-def copies_of(trace: Records, chosen: Filter, stays: Iterable[Stay]) -> set[int]:
+def copies_of(trace: Records, chosen: Filter, lifetimes: Iterable[CopyLifetime]) -> set[int]:
     """The copies that the chosen records made. If the trace lacks the record, what is known of the copy decides."""
-    known = {stay.copy for record in trace.records for stay in made(record)}
+    known = {lifetime.copy for record in trace.records for lifetime in made(record)}
     told = {
-        one.copy for one in stays if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
+        one.copy
+        for one in lifetimes
+        if one.copy not in known and chosen.may_have_made(one.op, one.session, one.location)
     }
-    return told | {stay.copy for record in chosen.select(trace.records) for stay in made(record)}
+    return told | {lifetime.copy for record in chosen.select(trace.records) for lifetime in made(record)}
 
 
-def with_peak(device: str, curve: list[tuple[int, int]], stays: list[Stay]) -> DeviceMemory:
+def with_peak(device: str, curve: list[tuple[int, int]], lifetimes: list[CopyLifetime]) -> DeviceMemory:
     """The memory of a device with this curve, and the copies at the curve's peak."""
     at, peak = max(curve, key=lambda point: point[1], default=(0, 0))
-    standing = [stay for stay in stays if stay.begin <= at <= stay.end]
-    standing.sort(key=lambda stay: (-stay.nbytes, stay.copy))
-    other = max(0, peak - sum(stay.nbytes for stay in standing))
+    standing = [lifetime for lifetime in lifetimes if lifetime.begin <= at <= lifetime.end]
+    standing.sort(key=lambda lifetime: (-lifetime.nbytes, lifetime.copy))
+    other = max(0, peak - sum(lifetime.nbytes for lifetime in standing))
     return DeviceMemory(device, curve, peak, at, standing, other)
 
 
@@ -153,11 +155,11 @@ class MemorySample(NamedTuple):
     got: int
 
 
-def in_use(trace: Records, device: str, stays: Sequence[Stay]) -> list[tuple[int, int]]:
+def in_use(trace: Records, device: str, lifetimes: Sequence[CopyLifetime]) -> list[tuple[int, int]]:
     """The bytes in use: exact where records measured them; in between, copies that begin or end there are added or
     subtracted. Empty if nothing was measured."""
-    samples = list(samples_of(trace, device, stays))
-    changes = deque(changes_of(stays))
+    samples = list(samples_of(trace, device, lifetimes))
+    changes = deque(changes_of(lifetimes))
     curve: list[tuple[int, int]] = []
     explained = 0  # the sum over the copies
     for sample, after in pairwise(samples):
@@ -182,11 +184,11 @@ def worked_out(
         yield time, used
 
 
-def samples_of(trace: Records, device: str, stays: Iterable[Stay]) -> Iterator[MemorySample]:
+def samples_of(trace: Records, device: str, lifetimes: Iterable[CopyLifetime]) -> Iterator[MemorySample]:
     """The measurements of records in the order of time, then the bytes in use when the trace was taken."""
     got: dict[int, int] = defaultdict(int)
-    for stay in stays:
-        got[stay.begin] += stay.nbytes
+    for lifetime in lifetimes:
+        got[lifetime.begin] += lifetime.nbytes
     points = measured(trace, device)
     for time, record in points:
         yield MemorySample(time, record.used, got[time])
@@ -200,79 +202,92 @@ def measured(trace: Records, device: str) -> list[tuple[int, Record]]:
     return sorted(points, key=lambda point: (point[0], point[1].used))
 
 
-def changes_of(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+def changes_of(lifetimes: Iterable[CopyLifetime]) -> list[tuple[int, int]]:
     """(time, additional bytes) of the begin and the end of each copy, in the order of time."""
-    return sorted([(stay.begin, stay.nbytes) for stay in stays] + [(stay.end + 1, -stay.nbytes) for stay in stays])
+    return sorted(
+        [(lifetime.begin, lifetime.nbytes) for lifetime in lifetimes]
+        + [(lifetime.end + 1, -lifetime.nbytes) for lifetime in lifetimes]
+    )
 
 
-def derived(stays: Iterable[Stay]) -> list[tuple[int, int]]:
+def derived(lifetimes: Iterable[CopyLifetime]) -> list[tuple[int, int]]:
     """The bytes in use if records did not measure them: the sum over the copies."""
     curve: list[tuple[int, int]] = []
     total = 0
-    for time, changes in groupby(changes_of(stays), key=itemgetter(0)):
+    for time, changes in groupby(changes_of(lifetimes), key=itemgetter(0)):
         total += sum(change for _, change in changes)
         curve.append((time, total))
     return curve
 
 
-def stays_of(trace: Records) -> Iterator[Stay]:
+def lifetimes_of(trace: Records) -> Iterator[CopyLifetime]:
     """The copies that were in memory during the trace, with their lifetimes."""
-    begun: dict[int, Stay] = {}
+    begun: dict[int, CopyLifetime] = {}
     ended: dict[int, int] = {}
     for record in trace.records:
         when = record.finished or trace.until
         for copy, _kind, _version in record.operands:
             ended[copy] = max(ended.get(copy, 0), when)
-        for stay in (*found(record), *made(record)):
-            begun.setdefault(stay.copy, stay)
+        for lifetime in (*found(record), *made(record)):
+            begun.setdefault(lifetime.copy, lifetime)
     for one in trace.memory.holdings:
         maker = begun.pop(one.copy, None)
         begin, span = (maker.begin, maker.span) if maker is not None else (0, ())
         names = (one.op, one.session, one.location, one.names)
-        yield Stay(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
-    for copy, stay in begun.items():
-        yield stay._replace(end=ended[copy])
+        yield CopyLifetime(one.copy, one.device, one.nbytes, begin, trace.until, *names, span)
+    for copy, lifetime in begun.items():
+        yield lifetime._replace(end=ended[copy])
 
 
-def without_bequests(trace: Records, stays: list[Stay]) -> list[Stay]:
+def until_taken_over(trace: Records, lifetimes: list[CopyLifetime]) -> list[CopyLifetime]:
     """The copies; an operand whose memory a result took over ends just before that result.
 
     Records do not say that memory was taken over. But if less memory was in use than the copies add up to, operands
     that end with a record and are as large as one of its results have passed their memory on.
     """
-    ends = {stay.copy: stay for stay in stays}
+    ends = {lifetime.copy: lifetime for lifetime in lifetimes}
     for device in trace.devices:
-        explained, changes = 0, changes_of(stay for stay in stays if stay.device == device)  # a heap, as it is sorted
+        explained, changes = (
+            0,
+            changes_of(lifetime for lifetime in lifetimes if lifetime.device == device),
+        )  # a heap, as it is sorted
         for time, record in measured(trace, device):
             while changes and changes[0][0] <= time:
                 explained += heappop(changes)[1]
-            for stay in list(bequests(record, ends, explained - record.used)):
-                ends[stay.copy] = stay._replace(end=time - 1)
-                explained -= stay.nbytes
-                heappush(changes, (stay.end + 1, stay.nbytes))  # cancels the change at its former end
-    return [ends[stay.copy] for stay in stays]
+            for lifetime in list(taken_over(record, ends, explained - record.used)):
+                ends[lifetime.copy] = lifetime._replace(end=time - 1)
+                explained -= lifetime.nbytes
+                heappush(changes, (lifetime.end + 1, lifetime.nbytes))  # cancels the change at its former end
+    return [ends[lifetime.copy] for lifetime in lifetimes]
 
 
-def bequests(record: Record, ends: Mapping[int, Stay], excess: int) -> Iterator[Stay]:
+def taken_over(record: Record, ends: Mapping[int, CopyLifetime], excess: int) -> Iterator[CopyLifetime]:
     """The operands that have passed their memory on to a result, together at most `excess` bytes."""
-    results = [stay.nbytes for stay in made(record)]
+    results = [lifetime.nbytes for lifetime in made(record)]
     for copy in dict.fromkeys(copy for copy, kind, _ in record.operands if kind == OperandKind.CONST):
-        stay = ends.get(copy)
-        if stay is not None and stay.end == record.finished and stay.nbytes in results and stay.nbytes <= excess:
-            results.remove(stay.nbytes)
-            excess -= stay.nbytes
-            yield stay
+        lifetime = ends.get(copy)
+        if (
+            lifetime is not None
+            and lifetime.end == record.finished
+            and lifetime.nbytes in results
+            and lifetime.nbytes <= excess
+        ):
+            results.remove(lifetime.nbytes)
+            excess -= lifetime.nbytes
+            yield lifetime
 
 
-def found(record: Record) -> Iterator[Stay]:
+def found(record: Record) -> Iterator[CopyLifetime]:
     """The copies that a record reads, as if they had existed from the beginning: their writers may be missing."""
     tensors = [meta for meta in record.inputs if meta.shape is not None]
     read = [copy for copy, kind, _ in record.operands if kind == OperandKind.CONST]
     for copy, meta in zip(read, tensors, strict=False) if len(read) == len(tensors) else ():
-        yield Stay(copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, "")
+        yield CopyLifetime(
+            copy, record.op.partition(" ")[2].partition("->")[0] or record.device, nbytes(meta), 0, 0, "", 0, ""
+        )
 
 
-def made(record: Record) -> Iterator[Stay]:
+def made(record: Record) -> Iterator[CopyLifetime]:
     """The copies that a record wrote, if it has run."""
     traits = traits_of(record.opcode)
     if not record.started or not record.outputs or traits.category == "release":
@@ -282,7 +297,9 @@ def made(record: Record) -> Iterator[Stay]:
     for copy, meta in zip(written, record.outputs, strict=False):
         if nbytes(meta):
             where = (record.op or record.opcode, record.caused_by, record.location)
-            yield Stay(copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span)
+            yield CopyLifetime(
+                copy, device, nbytes(meta), got_memory(record), record.finished, *where, span=record.span
+            )
 
 
 def got_memory(record: Record) -> int:

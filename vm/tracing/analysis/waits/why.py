@@ -170,7 +170,7 @@ class Explainer:
     def why(self, record: Record, depth: int) -> Explanation:
         spans = tuple(_critical_path(self._blockers, record))
         steps = {span.record.id: before.record.id for span, before in pairwise(spans)}
-        story = _Teller(self._blockers, steps).tell(record, depth)
+        story = _TreeBuilder(self._blockers, steps).build(record, depth)
         evictions = evictions_awaited(self._trace, record)
         return Explanation(story, spans, tuple(self._met(record)), self._notes, evictions)
 
@@ -224,7 +224,7 @@ class Blockers:
         return _Blocker(name, source, tuple(edges), source is not None and source is ahead, ended)
 
 
-class _Teller:
+class _TreeBuilder:
     """Makes the tree of waits, in which each instruction is expanded once: otherwise a graph as a tree would grow
     without bounds."""
 
@@ -233,7 +233,7 @@ class _Teller:
         self._steps = steps
         self._expanded: set[int] = set()
 
-    def tell(self, record: Record, depth: int) -> Story:
+    def build(self, record: Record, depth: int) -> Story:
         found = self._blockers.of(record)
         until = self._blockers.order.until
         if found and (depth == 0 or record.id in self._expanded):
@@ -246,7 +246,7 @@ class _Teller:
             return SourceWait(one.source, one.edges, one.behind, None, 0, critical=False)
         critical = self._steps.get(record.id) == one.source
         waited = between(record.received, one.ended)
-        return SourceWait(one.source, one.edges, one.behind, self.tell(one.record, depth - 1), waited, critical)
+        return SourceWait(one.source, one.edges, one.behind, self.build(one.record, depth - 1), waited, critical)
 
 
 def _critical_path(blockers: Blockers, record: Record) -> Iterator[PathStep]:

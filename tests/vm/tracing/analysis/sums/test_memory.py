@@ -16,9 +16,9 @@ from tensord.vm.tracing.analysis.sums.memory import (
     derived,
     extent,
     holder_of,
+    lifetimes_of,
     memory,
-    stays_of,
-    without_bequests,
+    until_taken_over,
 )
 from tensord.vm.tracing.analysis.sums.memory_picture import to_svg
 from tensord.vm.tracing.analysis.trace import Trace
@@ -50,7 +50,7 @@ def trace():
 
 
 def test_a_copy_stands_from_its_first_write_to_its_last_mention(trace):
-    assert {stay.copy: (stay.begin, stay.end) for stay in stays_of(trace)} == {
+    assert {stay.copy: (stay.begin, stay.end) for stay in lifetimes_of(trace)} == {
         1: (0, 80),
         2: (10, 40),
         3: (30, 50),
@@ -136,13 +136,13 @@ class TestBetweenMeasurements:
             made(3, 3, 35, 60, (8, "const"), inputs=KIB, used=3072),
         ]
         trace = Trace(chain, devices=["cpu:0"], taken=100, memory=Memory({"cpu:0": 0}, ()))
-        stays = {stay.copy: (stay.begin, stay.end) for stay in without_bequests(trace, list(stays_of(trace)))}
+        stays = {stay.copy: (stay.begin, stay.end) for stay in until_taken_over(trace, list(lifetimes_of(trace)))}
         assert stays == {1: (10, 29), 2: (30, 40), 3: (35, 60), 8: (0, 60)}
 
     def test_an_operand_that_stood_beside_its_result_is_not_taken_for_handed_on(self):
         chain = [made(1, 1, 10, 20, used=1024), made(2, 2, 30, 40, (1, "const"), used=2048)]
         trace = Trace(chain, devices=["cpu:0"], taken=100, memory=Memory({"cpu:0": 0}, ()))
-        assert {stay.end for stay in without_bequests(trace, list(stays_of(trace)))} == {40}
+        assert {stay.end for stay in until_taken_over(trace, list(lifetimes_of(trace)))} == {40}
 
     def test_what_the_next_measurement_finds_was_there_before(self):
         """Copy 1 has no use after 20, and yet its memory was there at 500: a replica, for example."""
@@ -158,7 +158,7 @@ class TestBetweenMeasurements:
 
 def test_a_transfer_to_the_host_fills_the_hosts_memory():
     moved = made(1, 5, 10, 20, opcode="Transfer", op="d2h sim:0->cpu:0", device="sim:0")
-    (stay,) = stays_of(Trace([moved]))
+    (stay,) = lifetimes_of(Trace([moved]))
     assert (stay.device, stay.copy) == ("cpu:0", 5)
 
 

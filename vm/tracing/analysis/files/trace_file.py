@@ -12,7 +12,7 @@ No byte of a file is trusted: `load` returns records of which every field has it
 ProtocolError with the file, the line and a remedy. `load` does not check whether the records are consistent; `verify`
 does. So a loaded trace may have two instructions with the same id.
 
-`recording` writes a file while its records arrive. Older versions can be read:
+`trace_writer` writes a file while its records arrive. Older versions can be read:
 - up to version 5, files do not say which session caused what the machine planned;
 - up to version 4, they have no routines;
 - up to version 3, records have the fields up to `error`; lost records, and those from before a recording, are counted
@@ -37,8 +37,8 @@ from .....interpreter.recordings.chunks import MARK
 from .....interpreter.whole_file import write_whole
 from ...record import Holding, Record, RoutineRecord, RunRecord
 from ..recorded.records import Memory, Records
-from .forms import Malformed, array, checked, fields_of, natural, one_of, record_of, several, text
 from .parts import ROUTINE, RUN
+from .validators import Malformed, array, checked, fields_of, natural, one_of, record_of, several, text
 
 FORMAT = "tensord-trace"
 VERSION = 6
@@ -287,10 +287,10 @@ def _footer(value: object) -> tuple[int, str]:
 
 def _reader_of(head: Header) -> Callable[[object], Record]:
     """A function that validates the line of a record."""
-    forms = {name: _FIELDS[name] for name in head.fields}
+    validators = {name: _FIELDS[name] for name in head.fields}
 
     def record(value: object) -> Record:
-        fields: dict[str, Any] = dict(zip(forms, checked("record", forms, value), strict=True))
+        fields: dict[str, Any] = dict(zip(validators, checked("record", validators, value), strict=True))
         fields.setdefault("caused_by", fields["session"])
         return Record(**fields)
 

@@ -2,8 +2,8 @@
 
 The annotations of the named tuples define the allowed values, so the modules of these tuples are not compiled by mypyc.
 
-A form is a validator: it takes the name of a value, for the error, and the value, and returns the value as a record has
-it, or raises Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
+A validator takes the name of a value, for the error, and the value. It returns the value as a record has it, or raises
+Malformed. Integers are natural numbers, unless `SPECIAL` says otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...flat import HELD
 from ...record import EdgeRecord, OperandKind, OperandRecord, PlacedRecord, PlaceRecord, Record
 
 T = TypeVar("T")
-Form: TypeAlias = Callable[[str, object], T]
+Validator: TypeAlias = Callable[[str, object], T]
 
 LARGEST: Final = 2**63 - 1
 
@@ -60,57 +60,57 @@ def array(name: str, value: object) -> Collection[Any]:
     return value
 
 
-def one_of(known: Collection[str]) -> Form[str]:
-    def form(name: str, value: object) -> str:
+def one_of(known: Collection[str]) -> Validator[str]:
+    def validate(name: str, value: object) -> str:
         if text(name, value) not in known:
             raise Malformed(f"{name} is {shown(value)}, not one of {', '.join(sorted(known))}")
         return str(value)
 
-    return form
+    return validate
 
 
-def several(each: Form[T]) -> Form[tuple[T, ...]]:
-    """An array, in which each value has the given form."""
+def several(each: Validator[T]) -> Validator[tuple[T, ...]]:
+    """An array, in which the given validator accepts each value."""
     return lambda name, value: tuple([each(name, one) for one in array(name, value)])
 
 
-def maybe(given: Form[T]) -> Form[T | None]:
+def maybe(given: Validator[T]) -> Validator[T | None]:
     return lambda name, value: None if value is None else given(name, value)
 
 
-def record_of(kind: type[T]) -> Form[T]:
+def record_of(kind: type[T]) -> Validator[T]:
     """A named tuple, made from an array of its fields.
 
     A value that already is such a named tuple is returned as it is.
     """
-    title, forms = kind.__name__.removesuffix("Record").lower(), fields_of(kind)
+    title, validators = kind.__name__.removesuffix("Record").lower(), fields_of(kind)
 
-    def form(_name: str, value: object) -> T:
-        return value if isinstance(value, kind) else kind(*checked(title, forms, value))
+    def validate(_name: str, value: object) -> T:
+        return value if isinstance(value, kind) else kind(*checked(title, validators, value))
 
-    return form
+    return validate
 
 
-def checked(title: str, forms: Mapping[str, Form[Any]], value: object) -> list[Any]:
+def checked(title: str, validators: Mapping[str, Validator[Any]], value: object) -> list[Any]:
     fields = array(title, value)
-    if len(fields) != len(forms):
-        raise Malformed(f"{title} has {len(fields)} fields, not {len(forms)}")
-    return [form(name, field) for (name, form), field in zip(forms.items(), fields, strict=True)]
+    if len(fields) != len(validators):
+        raise Malformed(f"{title} has {len(fields)} fields, not {len(validators)}")
+    return [validate(name, field) for (name, validate), field in zip(validators.items(), fields, strict=True)]
 
 
-def fields_of(kind: Any) -> dict[str, Form[Any]]:
-    """The forms of the fields of a named tuple."""
+def fields_of(kind: Any) -> dict[str, Validator[Any]]:
+    """The validators of a named tuple's fields."""
     hints, special = get_type_hints(kind), SPECIAL.get(kind, {})
-    return {name: special.get(name) or form_of(hints[name]) for name in kind._fields}
+    return {name: special.get(name) or validator_of(hints[name]) for name in kind._fields}
 
 
-def form_of(hint: Any) -> Form[Any]:
+def validator_of(hint: Any) -> Validator[Any]:
     if hint in ATOMS:
         return ATOMS[hint]
     inner = [one for one in get_args(hint) if one not in {Ellipsis, NoneType}]
     if not inner:
         return record_of(hint)
-    return several(form_of(inner[0])) if get_origin(hint) is tuple else maybe(form_of(inner[0]))
+    return several(validator_of(inner[0])) if get_origin(hint) is tuple else maybe(validator_of(inner[0]))
 
 
 def shown(value: object) -> str:
@@ -122,9 +122,9 @@ def shown(value: object) -> str:
     return ascii(value[:40] if isinstance(value, str) else value)
 
 
-ATOMS: Final[Mapping[Any, Form[Any]]] = {int: natural, str: text, bool: flag}
+ATOMS: Final[Mapping[Any, Validator[Any]]] = {int: natural, str: text, bool: flag}
 # Fields that allow only some values of their type, or also negative integers.
-SPECIAL: Final[Mapping[Any, Mapping[str, Form[Any]]]] = {
+SPECIAL: Final[Mapping[Any, Mapping[str, Validator[Any]]]] = {
     OperandRecord: {"kind": one_of([kind.value for kind in OperandKind])},
     EdgeRecord: {"reason": one_of([reason.value for reason in Reason])},
     Record: {"held": one_of(HELD)},

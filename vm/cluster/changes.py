@@ -6,14 +6,14 @@ import asyncio
 from contextlib import suppress
 
 
-class News:
+class Changes:
     """A version number, which grows with each change. For use on one event loop."""
 
     def __init__(self) -> None:
         self.version = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def ring(self) -> None:
+    def report(self) -> None:
         """Report a change."""
         self.version += 1
         waiting, self._waiting = self._waiting, set()
@@ -21,7 +21,7 @@ class News:
             if not one.done():
                 one.set_result(None)
 
-    async def after(self, version: int, seconds: float | None = None) -> int:
+    async def wait(self, version: int, seconds: float | None = None) -> int:
         """Wait until the version differs from `version`, or until `seconds` have passed. Returns the version."""
         if self.version == version:
             one: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensord.vm.tracing.analysis.files.file import save
-from tensord.vm.tracing.analysis.files.recording import RecordingFile
+from tensord.vm.tracing.analysis.files.trace_file import save
+from tensord.vm.tracing.analysis.files.trace_writer import TraceWriter
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....full_disk import longest_file
@@ -15,7 +15,7 @@ from ..trace_programs import random_trace, record
 def test_records_that_come_in_pieces_are_the_trace(tmp_path):
     trace = random_trace(5)
     path = tmp_path / "x.trace"
-    with RecordingFile(path, trace.devices) as recording:
+    with TraceWriter(path, trace.devices) as recording:
         for start in range(0, len(trace), 7):
             recording.add(trace.records[start : start + 7])
             assert not path.exists()
@@ -28,7 +28,7 @@ def test_records_that_come_in_pieces_are_the_trace(tmp_path):
 
 def test_two_recordings_into_one_file_do_not_disturb_each_other(tmp_path):
     path = tmp_path / "x.trace"
-    with RecordingFile(path, ["cpu:0"]) as first, RecordingFile(path, ["cpu:0"]) as second:
+    with TraceWriter(path, ["cpu:0"]) as first, TraceWriter(path, ["cpu:0"]) as second:
         first.add([record(1)])
         second.add([record(2)])
         for recording, number in ((second, 2), (first, 1)):
@@ -40,7 +40,7 @@ def test_two_recordings_into_one_file_do_not_disturb_each_other(tmp_path):
 def test_what_is_not_finished_leaves_nothing_and_what_was_there_stays(tmp_path):
     path = tmp_path / "x.trace"
     path.write_text("before")
-    with RecordingFile(path, ["cpu:0"]) as recording:
+    with TraceWriter(path, ["cpu:0"]) as recording:
         recording.add([record(1)])
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.trace"]
@@ -48,14 +48,14 @@ def test_what_is_not_finished_leaves_nothing_and_what_was_there_stays(tmp_path):
 
 def test_an_interrupted_write_does_not_show(tmp_path):
     path = tmp_path / "x.trace"
-    with RecordingFile(path, ["cpu:0"]) as recording:
+    with TraceWriter(path, ["cpu:0"]) as recording:
         recording.add([record(1)])
         recording._file.write(b"x" * 5_000)  # what a write leaves that Ctrl-C broke off
         recording.finish(Trace([]))
     assert [one.id for one in Trace.load(path).records] == [1]
 
 
-def fill(recording: RecordingFile) -> None:
+def fill(recording: TraceWriter) -> None:
     for number in range(1, 10_000):
         recording.add([record(number)])
 
@@ -63,7 +63,7 @@ def fill(recording: RecordingFile) -> None:
 @pytest.mark.parametrize("room", [2_000, 5_000, 40_000, 40_200, 40_400])
 def test_a_full_disk_leaves_a_whole_trace_of_what_fits(tmp_path, room):
     path = tmp_path / "x.trace"
-    with RecordingFile(path, ["cpu:0"]) as recording, longest_file(room):
+    with TraceWriter(path, ["cpu:0"]) as recording, longest_file(room):
         with pytest.raises(OSError, match="File too large"):
             fill(recording)
         kept = recording.records
@@ -77,13 +77,13 @@ def test_a_full_disk_leaves_a_whole_trace_of_what_fits(tmp_path, room):
 def test_no_room_at_all_leaves_nothing(tmp_path):
     with longest_file(100):
         with pytest.raises(OSError, match=r"x\.trace"):
-            RecordingFile(tmp_path / "x.trace", ["cpu:0"])
+            TraceWriter(tmp_path / "x.trace", ["cpu:0"])
         assert list(tmp_path.iterdir()) == []
 
 
 def test_no_room_for_the_last_line_leaves_nothing(tmp_path):
     with (
-        RecordingFile(tmp_path / "x.trace", ["cpu:0"]) as recording,
+        TraceWriter(tmp_path / "x.trace", ["cpu:0"]) as recording,
         longest_file(recording.nbytes),
         pytest.raises(OSError, match=r"x\.trace"),
     ):
@@ -133,7 +133,7 @@ class TestBefore:
 
     def test_it_is_kept_in_the_file_and_not_counted_as_lost(self, tmp_path):
         path = tmp_path / "x.trace"
-        with RecordingFile(path, ["cpu:0"]) as recording:
+        with TraceWriter(path, ["cpu:0"]) as recording:
             recording.add(self.records)
             recording.finish(Trace([], before=2))
         trace = Trace.load(path)

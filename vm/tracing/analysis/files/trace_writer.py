@@ -18,14 +18,14 @@ from typing import Self
 from .....interpreter.whole_file import named, partial_of
 from ...record import Record
 from ..recorded.records import Memory, Records
-from .file import encode, footer, header, memory_line, plain, routine_lines
+from .trace_file import encode, footer, header, memory_line, plain, routine_lines
 
 _ROOM = 128  # bytes for the counts in the first line
 _READ = 1 << 20
 _BATCH = 256  # records per write, and the most records that one cut drops
 
 
-class RecordingFile:
+class TraceWriter:
     """Writes the trace file `path`. A context manager, at whose end an unfinished file is removed.
 
     `nbytes` and `records` count what has been written. Methods raise OSError, with the path.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.tracing.analysis.files.file import load_newest
+from tensord.vm.tracing.analysis.files.trace_file import load_newest
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import (
