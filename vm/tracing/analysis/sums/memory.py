@@ -247,10 +247,8 @@ def until_taken_over(trace: Records, lifetimes: list[CopyLifetime]) -> list[Copy
     """
     ends = {lifetime.copy: lifetime for lifetime in lifetimes}
     for device in trace.devices:
-        explained, changes = (
-            0,
-            changes_of(lifetime for lifetime in lifetimes if lifetime.device == device),
-        )  # a heap, as it is sorted
+        explained = 0
+        changes = changes_of(lifetime for lifetime in lifetimes if lifetime.device == device)  # sorted, so a heap
         for time, record in measured(trace, device):
             while changes and changes[0][0] <= time:
                 explained += heappop(changes)[1]
