@@ -11,8 +11,8 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attr
 from ..schema.promotion import promote
 from ..types.meta import Meta, Metas, Shape, normal_axis, tensor, tensors
 from .reductions import accumulated_dtype
-from .rules.axes import beside
-from .rules.combining import chained, sums
+from .rules.axes import along_other_axes
+from .rules.combining import chained, linear
 
 
 def _resized(shape: Shape, axis: int, length: int) -> Shape:
@@ -71,7 +71,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
         total=True,
         scratch=casts,
         needs=(function,),
-        layouts=chained(beside(_along), sums) if initial == 0 else beside(_along),
+        layouts=chained(along_other_axes(_along), linear) if initial == 0 else along_other_axes(_along),
     )
 
 
@@ -148,5 +148,5 @@ define(
     kernel=diff_kernel,
     scratch=diff_scratch,
     work=diff_work,
-    layouts=chained(beside(), sums),
+    layouts=chained(along_other_axes(), linear),
 )

@@ -16,7 +16,7 @@ from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
 from ..types.meta import Meta, Metas, tensor, tensors
 from .linalg import product_work
-from .rules.combining import factors
+from .rules.combining import linear_in_each
 
 
 def check_period(value: Any) -> float:
@@ -144,5 +144,5 @@ define(
     scratch=convolve_scratch,
     work=convolve_work,
     needs=("convolve",),
-    layouts=factors,
+    layouts=linear_in_each,
 )

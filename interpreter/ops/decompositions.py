@@ -30,7 +30,7 @@ from ..schema.promotion import DType
 from ..schema.scratch import in_double, is_single, largest
 from ..types.kinds import LAPACK
 from ..types.meta import Meta, Metas, tensor
-from .rules.stacks import stacked
+from .rules.stacks import on_stacks
 
 # --- shared by ops on stacks of matrices
 
@@ -245,7 +245,7 @@ def define_lapack(name: str, results: Sequence[int], *, finite: bool = False, **
     `results`: how many axes each result has behind those of the stack.
     """
     found = {"kernel": routine(name, finite=finite), "needs": (f"linalg.{name}",), **fields}
-    define(name=name, inputs=1, dtypes=(LAPACK,), layouts=stacked((2,), results), **found)
+    define(name=name, inputs=1, dtypes=(LAPACK,), layouts=on_stacks((2,), results), **found)
 
 
 define_lapack(

@@ -12,7 +12,7 @@ from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, tensor, tensors
 from .indexing import mask_fits
-from .rules.reasons import DATA_DECIDE
+from .rules.reasons import DATA_DEPENDENT
 
 
 def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -94,7 +94,7 @@ define(
     dynamic=True,
     most=first_operand,
     work=sort_work,
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )
 define(
     name="nonzero",
@@ -106,7 +106,7 @@ define(
     dynamic=True,
     most=every_position,
     work=scan_work,
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )
 define(
     name="masked_select",
@@ -120,5 +120,5 @@ define(
     dynamic=True,
     most=first_operand,
     work=scan_work,
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )

@@ -17,7 +17,7 @@ from ..schema.promotion import promote
 from ..schema.scratch import largest
 from ..types.meta import Meta, Metas, tensors
 from .linalg import product_work
-from .rules.products import product
+from .rules.products import product_signatures
 
 LONGEST = 512  # characters of the subscripts
 MOST = 32  # operands, as many as NumPy takes everywhere
@@ -146,7 +146,7 @@ def summed_products(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """Each label that no operand has twice. Nothing is summed in a mere change of axes, which is exact."""
     subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensors(call.metas)]))
     moved = len(call.metas) == 1 and set(subscripts.output) == set(subscripts.operands[0])
-    return product(call, subscripts.operands, [subscripts.output], exact=moved)
+    return product_signatures(call, subscripts.operands, [subscripts.output], exact=moved)
 
 
 define(

@@ -29,7 +29,7 @@ from ..types import kinds
 from ..types.kinds import DTypes
 from ..types.meta import DTYPES, Meta, Metas, tensor
 from . import corrections
-from .rules.combining import any_parts, any_parts_of, casts, chained, extremes, factors, sums, sums_of
+from .rules.combining import any_parts, any_parts_of, cast_rule, chained, extremes, linear, linear_in, linear_in_each
 from .rules.stacks import pointwise
 
 # Our name, or our name and NumPy's where they differ.
@@ -42,9 +42,9 @@ BINARY = (
 # Those through which partial operands pass.
 PASSING = {
     "positive": any_parts,
-    **dict.fromkeys(("add", "conj", "negative", "subtract"), sums),
-    "multiply": factors,
-    "divide": sums_of(0),
+    **dict.fromkeys(("add", "conj", "negative", "subtract"), linear),
+    "multiply": linear_in_each,
+    "divide": linear_in(0),
     "maximum": extremes("max"),
     "minimum": extremes("min"),
 }
@@ -279,7 +279,7 @@ for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
         dtypes=(kinds.NUMERIC,),
         kernel=_take,
         total=True,
-        layouts=chained(pointwise, casts),
+        layouts=chained(pointwise, cast_rule),
     )
 
 
@@ -377,5 +377,5 @@ for _name in ("astype", "cast"):
         elementwise=True,
         pointwise=is_exact_cast,
         total=True,
-        layouts=chained(cast_pointwise, any_parts, casts),
+        layouts=chained(cast_pointwise, any_parts, cast_rule),
     )

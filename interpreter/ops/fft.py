@@ -20,8 +20,8 @@ from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
 from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor
 from .decompositions import real_dtype
 from .rearranging import BLOCK
-from .rules.axes import beside, on_axes
-from .rules.combining import any_parts, casts, chained
+from .rules.axes import along_other_axes, on_axes
+from .rules.combining import any_parts, cast_rule, chained
 from .rules.reasons import MADE
 
 _WHOLE = -1  # stands for the length of the axis
@@ -161,7 +161,7 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
         scratch=single_scratch if name == "ihfft" else fft_scratch,
         work=work,
         needs=(f"fft.{name}",),
-        layouts=chained(beside(lambda x, given: plan(x.shape, form, given)[0]), casts),
+        layouts=chained(along_other_axes(lambda x, given: plan(x.shape, form, given)[0]), cast_rule),
     )
 
 
@@ -263,7 +263,7 @@ def _define_shift(name: str, summary: str) -> None:
         scratch=scratch(results=1),
         work=shift_work,
         needs=(f"fft.{name}",),
-        layouts=chained(beside(on_axes), any_parts),
+        layouts=chained(along_other_axes(on_axes), any_parts),
     )
 
 

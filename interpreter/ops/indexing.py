@@ -22,9 +22,9 @@ from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, Shape, tensor, tensors
 from .positions import check_gather, check_scatter, from_either_end, last_of_equals, sorts, wide
 from .rules.combining import any_parts, chained
-from .rules.indexing import gathered, scattered
-from .rules.reasons import DATA_DECIDE
-from .rules.views import assigned, rewritten
+from .rules.indexing import gather_rule, scatter_rule
+from .rules.reasons import DATA_DEPENDENT
+from .rules.views import overwrite_rule, setitem_rule
 
 
 def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -426,7 +426,7 @@ define(
     judges=True,
     clamps=True,
     work=_gather_work,
-    layouts=gathered,
+    layouts=gather_rule,
 )
 define(
     name="dynamic_getitem",
@@ -442,7 +442,7 @@ define(
     dynamic=True,
     most=_most,
     work=_gather_work,
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )
 define(
     name="advanced_setitem",
@@ -460,7 +460,7 @@ define(
     partial=True,
     scalars=accepts_assigned,
     work=_gather_work,
-    layouts=scattered,
+    layouts=scatter_rule,
 )
 define(
     name="setitem",
@@ -471,7 +471,7 @@ define(
     attributes=(INDEX,),
     kernel=setitem_kernel,
     partial=True,
-    layouts=chained(assigned, any_parts),
+    layouts=chained(setitem_rule, any_parts),
 )
 define(
     name="overwrite",
@@ -482,5 +482,5 @@ define(
     attributes=(INDEX, SHAPE, Attribute("dtype", check_dtype)),
     kernel=overwrite_kernel,
     scalars=accepts_overwriting,
-    layouts=rewritten,
+    layouts=overwrite_rule,
 )

@@ -6,7 +6,7 @@ from ..schema.attributes import axis_attribute, check_int, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..types.meta import Meta, Metas, normal_axis, tensors
-from .rules.axes import joined, side_by_side
+from .rules.axes import concat_rule, stack_rule
 from .rules.combining import any_parts, chained
 
 
@@ -53,7 +53,7 @@ define(
     attributes=(Attribute("axis", optional(check_int), 0),),
     kernel=concat_kernel,
     total=True,
-    layouts=chained(joined, any_parts),
+    layouts=chained(concat_rule, any_parts),
 )
 define(
     name="stack",
@@ -64,5 +64,5 @@ define(
     attributes=(axis_attribute(0),),
     kernel=stack_kernel,
     total=True,
-    layouts=chained(side_by_side, any_parts),
+    layouts=chained(stack_rule, any_parts),
 )

@@ -17,7 +17,7 @@ from ..schema.scratch import scratch, total
 from ..types.kinds import NUMERIC
 from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor, tensors
 from .positions import SIGNED
-from .rules.products import crossed, dotted, multiplied, outer, product
+from .rules.products import cross_rule, matmul_rule, outer_rule, product_signatures, vecdot_rule
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
@@ -285,7 +285,7 @@ def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     for n, (a, b) in enumerate(zip(*inner, strict=True)):
         rows[a] = columns[b] = ("inner", n)
     kept = [rows[a] for a in _kept(left.ndim, inner[0])] + [columns[a] for a in _kept(right.ndim, inner[1])]
-    return product(call, [rows, columns], [kept])
+    return product_signatures(call, [rows, columns], [kept])
 
 
 def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -313,7 +313,7 @@ _define_product(
     scratch=matmul_scratch,
     work=matmul_work,
     needs=("matmul",),
-    layouts=multiplied,
+    layouts=matmul_rule,
 )
 _define_product(
     name="vecdot",
@@ -324,7 +324,7 @@ _define_product(
     scratch=conjugate_scratch,
     work=vecdot_work,
     needs=("matmul",),
-    layouts=dotted,
+    layouts=vecdot_rule,
 )
 _define_product(
     name="tensordot",
@@ -343,7 +343,7 @@ _define_product(
     summary="The product of each element of the vector x1 with each of the vector x2.",
     dtypes=(NUMERIC,),
     kernel=outer_kernel,
-    layouts=outer,
+    layouts=outer_rule,
 )
 _define_product(
     name="cross",
@@ -353,5 +353,5 @@ _define_product(
     attributes=(axis_attribute(-1),),
     kernel=cross_kernel,
     scratch=scratch(results=0.34),
-    layouts=crossed,
+    layouts=cross_rule,
 )

@@ -18,8 +18,8 @@ from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import accumulated_dtype, as_summed, shape_reduced
 from .rules.axes import reduction
-from .rules.combining import any_parts, chained, sums
-from .rules.stacks import along_stack, stacked
+from .rules.combining import any_parts, chained, linear
+from .rules.stacks import along_stack, on_stacks
 
 _LAST_TWO = (-2, -1)
 _SLOW = 20  # cost of a power, relative to a product
@@ -250,7 +250,7 @@ define(
     work=diagonal_work,
     view=diagonal_view,
     needs=("diagonal",),
-    layouts=chained(stacked((2,), (1,)), any_parts),
+    layouts=chained(on_stacks((2,), (1,)), any_parts),
 )
 define(
     name="trace",
@@ -261,5 +261,5 @@ define(
     kernel=trace_kernel,
     work=diagonal_work,
     needs=("diagonal",),
-    layouts=chained(stacked((2,), (0,)), sums),
+    layouts=chained(on_stacks((2,), (0,)), linear),
 )

@@ -38,7 +38,7 @@ from ..types import kinds
 from ..types.kinds import DTypes
 from ..types.meta import Meta, Metas, OperandMeta, tensor
 from .elementwise import slow_work
-from .rules.axes import beside
+from .rules.axes import along_other_axes
 from .rules.reasons import DRAWN_WHOLE
 
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -356,5 +356,5 @@ define(
     work=permutation_work,
     scalars=check_seed,
     needs=("take",),
-    layouts=beside(lambda _x, _attributes: (0,)),
+    layouts=along_other_axes(lambda _x, _attributes: (0,)),
 )

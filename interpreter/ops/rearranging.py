@@ -18,11 +18,11 @@ from ..types.meta import LARGEST, Meta, Metas, Shape, normal_axis, tensor, tenso
 from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end
-from .rules.axes import beside
-from .rules.combining import any_parts, any_parts_of, chained, sums
-from .rules.reasons import DATA_DECIDE
-from .rules.stacks import stacked
-from .rules.views import repeated, taken, taken_along, tiled
+from .rules.axes import along_other_axes
+from .rules.combining import any_parts, any_parts_of, chained, linear
+from .rules.reasons import DATA_DEPENDENT
+from .rules.stacks import on_stacks
+from .rules.views import repeat_rule, take_along_axis_rule, take_rule, tile_rule
 
 # Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
@@ -152,7 +152,7 @@ def tile_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 
 def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
-    """Fill `out`, seen in the shape `repeated`, with x, seen in the shape `once`, which broadcasts to it.
+    """Fill `out`, seen in the shape `repeat_rule`, with x, seen in the shape `once`, which broadcasts to it.
 
     Both shapes only split axes and add or drop axes of size one, which strides can always express. Axes of size one
     are dropped, so that no more are left than an array may have.
@@ -306,7 +306,7 @@ define(
     kernel=roll_kernel,
     scratch=roll_scratch,
     work=roll_work,
-    layouts=chained(beside(), any_parts),
+    layouts=chained(along_other_axes(), any_parts),
 )
 define(
     name="repeat",
@@ -315,7 +315,7 @@ define(
     summary="Each element `repeats` times along `axis`; if it is None, the elements in C order, 1-d.",
     attributes=(Attribute("repeats", check_int), ONE_AXIS),
     kernel=repeat_kernel,
-    layouts=chained(repeated, any_parts),
+    layouts=chained(repeat_rule, any_parts),
 )
 define(
     name="repeat_each",
@@ -329,7 +329,7 @@ define(
     dynamic=True,
     bounded=False,
     needs=("bincount", "take"),
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )
 define(
     name="tile",
@@ -338,7 +338,7 @@ define(
     summary="x side by side with itself, `repetitions` times along each axis.",
     attributes=(Attribute("repetitions", check_axes),),
     kernel=tile_kernel,
-    layouts=chained(tiled, any_parts),
+    layouts=chained(tile_rule, any_parts),
 )
 for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "below")):
     define(
@@ -350,7 +350,7 @@ for _name, _cleared, _side in (("tril", "greater", "above"), ("triu", "less", "b
         kernel=triangle_kernel(_cleared),
         scratch=triangle_scratch,
         elementwise=True,
-        layouts=chained(stacked((2,), (2,)), sums),
+        layouts=chained(on_stacks((2,), (2,)), linear),
     )
 _define_gather = partial(
     define,
@@ -369,7 +369,7 @@ _define_gather(
     attributes=(ONE_AXIS,),
     kernel=take_kernel,
     needs=("take",),
-    layouts=chained(taken, any_parts_of(0)),
+    layouts=chained(take_rule, any_parts_of(0)),
 )
 _define_gather(
     name="take_along_axis",
@@ -378,5 +378,5 @@ _define_gather(
     attributes=(axis_attribute(-1),),
     kernel=take_along_axis_kernel,
     needs=("take_along_axis",),
-    layouts=chained(taken_along, any_parts_of(0)),
+    layouts=chained(take_along_axis_rule, any_parts_of(0)),
 )

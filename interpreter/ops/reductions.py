@@ -32,7 +32,7 @@ from ..schema.scratch import in_working, scratch
 from ..types.kinds import REAL
 from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
 from .rules.axes import reduction
-from .rules.combining import chained, extremes, sums
+from .rules.combining import chained, extremes, linear
 
 # The widest integer of each kind, the dtype of sums and products of integers.
 _ACCUMULATORS = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64)}
@@ -287,7 +287,7 @@ def _define_reduction(
     )
 
 
-_sums = chained(reduction("sum", adds=True), sums)
+_sums = chained(reduction("sum", adds=True), linear)
 for _name, _layouts in (("sum", _sums), ("prod", reduction(None, adds=True))):
     _kernel = _with_numpy_name(_name, dtype=True)
     _define_reduction(
@@ -309,7 +309,7 @@ _define_reduction(
     mean_kernel,
     Attribute("count", optional(check_count), None),
     rows=rows_of_mean,
-    layouts=chained(reduction("sum", adds=True, localise=of_whole), sums),
+    layouts=chained(reduction("sum", adds=True, localise=of_whole), linear),
 )
 for _name, _kernel in (("var", var_kernel), ("std", std_kernel)):
     _define_reduction(

@@ -23,12 +23,12 @@ def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
     x1, *sorters = tensors((metas[0], *metas[2:]))
     x2 = metas[1]
     if promote((x1, x2)).kind == "c":
-        raise TypeError("x2 is a real number")
+        raise TypeError("x2 must be real")
     if x1.ndim != 1:
         raise ValueError(f"the sorted operand must have one dimension, but shape {x1.shape} has {x1.ndim}")
     for sorter in sorters:
         if sorter.shape != x1.shape:
-            raise ValueError(f"the sorter's shape {sorter.shape} is not that of x1, {x1.shape}")
+            raise ValueError(f"the sorter's shape {sorter.shape} differs from that of x1, {x1.shape}")
     return (Meta.of(x2.shape if isinstance(x2, Meta) else (), np.dtype(np.int64)),)
 
 
@@ -55,7 +55,7 @@ def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     )
 
 
-def searched(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+def searchsorted_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The layout rule: x2, what is looked for, may be split; x1 and the sorter are whole on each device."""
     return along_stack(call, (1, 0, 1), (0,))
 
@@ -75,5 +75,5 @@ define(
     scratch=search_scratch,
     work=search_work,
     needs=("searchsorted",),
-    layouts=searched,
+    layouts=searchsorted_rule,
 )

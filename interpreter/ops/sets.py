@@ -19,7 +19,7 @@ from ..schema.promotion import promote
 from ..schema.scratch import scratch
 from ..types.meta import Meta, Metas, tensor
 from .dynamic import sort_work
-from .rules.reasons import DATA_DECIDE
+from .rules.reasons import DATA_DEPENDENT
 from .rules.stacks import along_stack
 
 
@@ -54,7 +54,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         most=most,
         work=sort_work,
         needs=("unique",),
-        layouts=DATA_DECIDE,
+        layouts=DATA_DEPENDENT,
     )
 
 

@@ -41,8 +41,8 @@ from .decompositions import (
     values_scratch,
 )
 from .linalg import product_work
-from .rules.reasons import DATA_DECIDE
-from .rules.stacks import solved, stacked
+from .rules.reasons import DATA_DEPENDENT
+from .rules.stacks import on_stacks, solve_rule
 
 # --- determinants
 
@@ -56,7 +56,7 @@ def infer_slogdet(metas: Metas, _attributes: Attributes) -> OutputMetas:
 # --- inv and solve
 
 
-def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
+def _linalg_call(xp: ArrayModule, name: str, *operands: Any) -> Array:
     """A solver's result.
 
     A singular matrix raises NumPy's error on every device; CuPy's own message would name a cuSOLVER function and its
@@ -72,7 +72,7 @@ def _solved(xp: ArrayModule, name: str, *operands: Any) -> Array:
 
 def inv_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
     """The array module's own function. LinAlgError for a singular matrix."""
-    store(outputs, [_solved(xp, "inv", inputs[0])])
+    store(outputs, [_linalg_call(xp, "inv", inputs[0])])
 
 
 def infer_solve(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -80,10 +80,10 @@ def infer_solve(metas: Metas, _attributes: Attributes) -> OutputMetas:
     left, right = tensors(metas)
     square_matrices(metas)
     if right.ndim == 0:
-        raise ValueError("x2 has no dimensions; it takes at least one")
+        raise ValueError("x2 must have at least one dimension")
     stack, sides = (right.shape[:-2], right.shape[-2:]) if right.ndim > 1 else ((), right.shape)
     if sides[0] != left.shape[-1]:
-        raise ValueError(f"{left.shape[-1]} equations do not go with {sides[0]} right-hand rows in shape {right.shape}")
+        raise ValueError(f"{left.shape[-1]} equations do not match the {sides[0]} rows of x2, of shape {right.shape}")
     return (Meta.of(broadcast_shapes((left.shape[:-2], stack)) + sides, promote(metas)),)
 
 
@@ -95,7 +95,7 @@ def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
     (x1, x2), (out,) = inputs, outputs
     if out.size == 0:
         if x1.size and 0 not in out.shape[:-2]:  # nothing to compute, but a singular matrix is an error
-            xp.linalg.solve(x1, xp.empty((*x1.shape[:-1], 0), x1.dtype))
+            _linalg_call(xp, "solve", x1, xp.empty((*x1.shape[:-1], 0), x1.dtype))
         return
     vector = x2.ndim == 1
     columns = x2[:, None] if vector else x2
@@ -103,7 +103,7 @@ def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
         stack = out.shape[:-1] if vector else out.shape[:-2]
         x1 = xp.broadcast_to(x1, stack + x1.shape[-2:])
         columns = xp.broadcast_to(columns, stack + columns.shape[-2:])
-    solution = _solved(xp, "solve", x1, columns)
+    solution = _linalg_call(xp, "solve", x1, columns)
     out[...] = solution[..., 0] if vector else solution
 
 
@@ -132,10 +132,10 @@ def infer_lstsq(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """One matrix, and a vector or a matrix with the same number of rows."""
     left, right = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
-        raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
+        raise ValueError(f"takes a matrix, and a vector or another matrix, not shapes {left.shape} and {right.shape}")
     rows, columns = left.shape
     if right.shape[0] != rows:
-        raise ValueError(f"{rows} equations do not go with {right.shape[0]} right-hand rows")
+        raise ValueError(f"{rows} equations do not match the {right.shape[0]} rows of x2")
     dtype = promote(metas)
     values = Meta.of((min(rows, columns),), real_dtype(dtype))
     return Meta.of((columns, *right.shape[1:]), dtype), Meta.of((), np.dtype(np.int64)), values
@@ -159,7 +159,7 @@ def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
     return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
 
 
-def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+def lstsq_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The right-hand sides may be split, since each has a solution of its own; the rank and the singular values
     depend on x1 alone."""
     sides = [[None, "side"][: meta.ndim] for meta in (tensors(call.metas)[1], *call.outputs[:1]) if meta]
@@ -172,12 +172,15 @@ def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The shape depends on data: the rank decides whether there are residuals."""
     left, right, *_ = tensors(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
-        raise ValueError(f"takes one matrix and a vector or a matrix, not shapes {left.shape} and {right.shape}")
+        raise ValueError(f"takes a matrix, and a vector or another matrix, not shapes {left.shape} and {right.shape}")
     return (None,)
 
 
 def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
-    """The sum of squares of each column of x1 x - x2; no sums if the solution is not unique."""
+    """The sum of squares of each column of x1 x - x2; no sums if the solution is not unique.
+
+    NumPy has none for a square x1, either.
+    """
     a, b, x, rank = inputs
     columns = b if b.ndim == 2 else b[:, None]
     rest = xp.matmul(a, x if x.ndim == 2 else x[:, None]) - columns
@@ -186,13 +189,13 @@ def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attribu
 
 
 def residuals_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The product, the differences and their squares; operands that are cast."""
+    """The product, the differences and their squares, and the copies of operands that are cast."""
     given = a, b, x = tensors(metas[:3])
     casts = a.size + x.size if len({m.dtype for m in given}) > 1 else 0
     return (4 * b.size + casts) * max(m.dtype.itemsize for m in given)
 
 
-# --- pinv and matrix_rank, which take small singular values for zero
+# --- pinv and matrix_rank, which treat small singular values as zero
 
 
 def _check_tolerance(metas: Metas) -> Meta:
@@ -204,7 +207,7 @@ def _check_tolerance(metas: Metas) -> Meta:
         if not _broadcasts_to(rtol.shape, stack):
             raise ValueError(f"rtol of shape {rtol.shape} does not broadcast to a stack of shape {stack}")
     elif rtol not in {int, float}:
-        raise TypeError(f"rtol is a real number or a tensor of them, not a Python {rtol.__name__}")
+        raise TypeError(f"rtol must be a real number or a tensor of real numbers, not a Python {rtol.__name__}")
     return x
 
 
@@ -266,13 +269,13 @@ def infer_matrix_power(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Square matrices; float16 has products but no inverses."""
     x = square_matrices(metas)
     if attributes["n"] < 0 and x.dtype == np.float16:
-        raise TypeError("float16 matrices are not inverted: use astype")
+        raise TypeError("float16 matrices cannot be inverted: use astype")
     return (x,)
 
 
 def matrix_power_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """By repeated squaring, of the inverse if n is negative. LinAlgError if there is no inverse."""
-    store(outputs, [_solved(xp, "matrix_power", inputs[0], attributes["n"])])
+    """The power, by repeated squaring; of the inverse if n is negative. LinAlgError if there is no inverse."""
+    store(outputs, [_linalg_call(xp, "matrix_power", inputs[0], attributes["n"])])
 
 
 def matrix_power_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
@@ -329,7 +332,7 @@ define(
     scratch=solve_scratch,
     work=solve_work,
     needs=("linalg.solve",),
-    layouts=solved,
+    layouts=solve_rule,
 )
 define(
     name="lstsq",
@@ -344,7 +347,7 @@ define(
     scratch=lstsq_scratch,
     work=constant_work(20),
     needs=("linalg.lstsq",),
-    layouts=side_by_side,
+    layouts=lstsq_rule,
 )
 define(
     name="lstsq_residuals",
@@ -359,7 +362,7 @@ define(
     most=lambda metas: metas[1].nbytes if isinstance(metas[1], Meta) else 0,
     work=constant_work(1),
     needs=("matmul",),
-    layouts=DATA_DECIDE,
+    layouts=DATA_DEPENDENT,
 )
 define(
     name="pinv",
@@ -372,7 +375,7 @@ define(
     scratch=pinv_scratch,
     work=constant_work(20),
     needs=("linalg.svd", "matmul"),
-    layouts=stacked((2,), (2,)),
+    layouts=on_stacks((2,), (2,)),
 )
 define(
     name="matrix_rank",
@@ -385,7 +388,7 @@ define(
     scratch=values_scratch,
     work=constant_work(6),
     needs=("linalg.svd",),
-    layouts=stacked((2,), (0,)),
+    layouts=on_stacks((2,), (0,)),
 )
 define(
     name="matrix_power",
@@ -398,5 +401,5 @@ define(
     scratch=matrix_power_scratch,
     work=matrix_power_work,
     needs=("linalg.matrix_power", "linalg.inv"),
-    layouts=stacked((2,), (2,)),
+    layouts=on_stacks((2,), (2,)),
 )

@@ -18,7 +18,7 @@ from ..schema.opdef import (
 )
 from ..schema.scratch import total
 from ..types.meta import Meta, Metas, normal_axis, tensor
-from .rules.axes import beside
+from .rules.axes import along_other_axes
 
 
 def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -99,7 +99,7 @@ def _define_sort(name: str, infer: Infer, kernel: Kernel, scratch: Scratch, summ
         scratch=scratch,
         work=lines_work,
         needs=(name,),
-        layouts=beside(),
+        layouts=along_other_axes(),
     )
 
 

@@ -16,10 +16,10 @@ from ..schema.indexing import native_index, select, selected_shape
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
 from ..types.meta import Meta, Metas, Shape, normal_axes, tensor
-from .rules.axes import beside, drop_named, reordered
+from .rules.axes import along_other_axes, reordered, squeeze_rule
 from .rules.combining import any_parts, chained
-from .rules.stacks import shaped
-from .rules.views import cut_alike, selected
+from .rules.stacks import pointwise_with_shape
+from .rules.views import index_rule, reshape_rule
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
@@ -235,7 +235,7 @@ def _define_reordered(name: str, axes_of: AxesRule, take: Take, summary: str, *a
         offset, strides = layout  # any stride does for an axis of size one
         return offset, tuple(x.dtype.itemsize if a is None else strides[a] for a in axes_of(x.shape, given))
 
-    layouts = drop_named(axes_of) if name == "squeeze" else reordered(axes_of)
+    layouts = squeeze_rule(axes_of) if name == "squeeze" else reordered(axes_of)
     _define_view(name, shape_of, view, take, layouts, summary, *attributes)
 
 
@@ -248,7 +248,7 @@ _define_view(
     reshape_shape,
     reshape_view,
     reshaped,
-    cut_alike,
+    reshape_rule,
     "The elements in C order in another shape, of which one dimension may be -1. With `copy=False` it fails where "
     "strides cannot express that; otherwise it copies then.",
     Attribute("shape", check_new_shape),
@@ -287,7 +287,7 @@ _define_view(
     broadcast_to_shape,
     broadcast_to_view,
     lambda _xp, x, _attributes: x,
-    shaped,
+    pointwise_with_shape,
     "x repeated to a shape that it broadcasts to.",
     SHAPE,
 )
@@ -310,7 +310,7 @@ _define_view(
     flip_shape,
     flip_view,
     lambda xp, x, attributes: xp.flip(x, attributes["axis"]),
-    beside(),
+    along_other_axes(),
     "x reversed along `axis`; along all axes if `axis` is None.",
     AXIS,
 )
@@ -319,7 +319,7 @@ _define_view(
     getitem_shape,
     getitem_view,
     lambda _xp, x, attributes: x[native_index(attributes["index"])],
-    selected,
+    index_rule,
     "What a basic index selects: ints, slices, None and '...'.",
     INDEX,
 )

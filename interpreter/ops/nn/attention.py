@@ -19,7 +19,7 @@ from ...types import kinds
 from ...types.meta import Meta, Metas, tensors
 from ..elementwise import SLOW
 from ..linalg import BLAS_SPEED
-from ..rules.networks import attended, attended_gradient
+from ..rules.networks import attention_gradient_rule, attention_rule
 from .blocks import block_bytes, parts
 from .operands import one_dtype
 from .softmax import softmax_grad_kernel, softmax_kernel
@@ -225,7 +225,7 @@ define(
     kernel=attention_kernel,
     scratch=attention_scratch,
     work=attention_work,
-    layouts=attended,
+    layouts=attention_rule,
 )
 define(
     name="scaled_dot_product_attention_grad",
@@ -240,5 +240,5 @@ define(
     kernel=attention_grad_kernel,
     scratch=attention_scratch,
     work=attention_work,
-    layouts=attended_gradient,
+    layouts=attention_gradient_rule,
 )

@@ -12,7 +12,7 @@ from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor, tensors
 from ..linalg import BLAS_SPEED
-from ..rules.networks import convolved, convolved_gradient
+from ..rules.networks import convolution_gradient_rule, convolution_rule
 from .blocks import HOST, block_bytes
 from .convolution_kernels import conv2d_grad_kernel, conv2d_kernel
 from .operands import check_pair, check_positive_pair, one_dtype
@@ -113,7 +113,7 @@ _convolution(
     summary="Images [n, c, h, w] convolved with weight [o, c // groups, kh, kw], plus bias: (x, weight[, bias]).",
     operands=FORWARD,
     kernel=conv2d_kernel,
-    layouts=convolved,
+    layouts=convolution_rule,
 )
 _convolution(
     name="conv2d_grad",
@@ -123,5 +123,5 @@ _convolution(
     operands=GRADIENT,
     outputs=3,
     kernel=conv2d_grad_kernel,
-    layouts=convolved_gradient,
+    layouts=convolution_gradient_rule,
 )

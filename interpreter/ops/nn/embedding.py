@@ -13,7 +13,7 @@ from ...types.meta import Meta, Metas, tensors
 from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from ..rules.combining import any_parts_of, chained
-from ..rules.networks import embedded, embedded_gradient
+from ..rules.networks import embedding_gradient_rule, embedding_rule
 from .blocks import block_bytes, parts
 
 # Nanoseconds to add an element to its place, and bytes of the number of that place.
@@ -109,7 +109,7 @@ define(
     judges=True,
     clamps=True,
     work=embedding_work,
-    layouts=chained(embedded, any_parts_of(1)),
+    layouts=chained(embedding_rule, any_parts_of(1)),
     needs=("take",),
 )
 define(
@@ -125,6 +125,6 @@ define(
     judges=True,
     clamps=True,
     work=embedding_grad_work,
-    layouts=embedded_gradient,
+    layouts=embedding_gradient_rule,
     needs=("add.at",),
 )

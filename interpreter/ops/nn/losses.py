@@ -8,7 +8,7 @@ from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor, tensors
 from ..elementwise import SLOW, slow_work
-from ..rules.networks import hot, lost, lost_gradient
+from ..rules.networks import cross_entropy_gradient_rule, cross_entropy_rule, one_hot_rule
 from .compose import compose_cross_entropy
 from .cross_entropy import (
     cross_entropy_direct,
@@ -72,7 +72,7 @@ define(
     attributes=(Attribute("num_classes", check_int), Attribute("dtype", check_dtype, "float32")),
     kernel=one_hot_kernel,
     scratch=scratch(elements=1),
-    layouts=hot,
+    layouts=one_hot_rule,
 )
 define(
     name="cross_entropy",
@@ -87,7 +87,7 @@ define(
     work=cross_entropy_work,
     direct=cross_entropy_direct,
     compose=compose_cross_entropy,
-    layouts=lost,
+    layouts=cross_entropy_rule,
 )
 define(
     name="cross_entropy_grad",
@@ -101,5 +101,5 @@ define(
     elementwise=True,
     work=slow_work,
     direct=cross_entropy_grad_direct,
-    layouts=lost_gradient,
+    layouts=cross_entropy_gradient_rule,
 )

@@ -21,7 +21,7 @@ from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Meta, Metas, Shape, normal_axes
-from ..rules.networks import normalised, normalised_gradient
+from ..rules.networks import normalisation_gradient_rule, normalisation_rule
 from .operands import one_dtype
 
 # A gradient's operands, of which the first two are required.
@@ -156,7 +156,7 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         operands=operands,
         kernel=kernel,
         scratch=scratch(working=2),
-        layouts=normalised,
+        layouts=normalisation_rule,
     )
     norm(
         name=f"{name}_grad",
@@ -167,7 +167,7 @@ def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: 
         outputs=len(operands),
         kernel=gradient,
         scratch=scratch(working=4),
-        layouts=normalised_gradient,
+        layouts=normalisation_gradient_rule,
     )
 
 

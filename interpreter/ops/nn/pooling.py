@@ -13,7 +13,7 @@ from ...schema.promotion import DType, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
 from ...types.meta import Meta, Metas, tensor
-from ..rules.networks import pooled
+from ..rules.networks import pooling_rule
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import WindowAxis, lines
@@ -188,7 +188,7 @@ def _define_pooling(name: str, kernel: Kernel, gradient: Kernel, summary: str, *
         attributes=(*_ATTRIBUTES, *attributes),
         scratch=pool2d_scratch,
         work=pool2d_work,
-        layouts=pooled,
+        layouts=pooling_rule,
     )
     pooling(name=name, inputs=1, infer=infer_pool2d, summary=summary, kernel=kernel)
     pooling(

@@ -21,7 +21,7 @@ from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.meta import Metas, normal_axis, tensor
 from ..elementwise import slow_work
-from ..rules.axes import beside, of_sums
+from ..rules.axes import along_other_axes, exact_sums
 from . import compose
 from .operands import same_meta
 
@@ -117,7 +117,11 @@ def log_softmax_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, at
 
 
 _define = partial(
-    define, dtypes=(kinds.REAL_FLOATING,), attributes=(_LAST_AXIS,), elementwise=True, layouts=beside(exact=of_sums)
+    define,
+    dtypes=(kinds.REAL_FLOATING,),
+    attributes=(_LAST_AXIS,),
+    elementwise=True,
+    layouts=along_other_axes(exact=exact_sums),
 )
 _softmax = partial(_define, inputs=1, infer=infer_softmax, work=slow_work)
 _gradient = partial(_define, inputs=2, infer=infer_softmax_grad, operands=("dy", "y"), scratch=scratch(working=1))

@@ -1,4 +1,5 @@
-"""Ops that work along some axes and leave the others alone, reductions, and axes in another order."""
+"""Layout rules of ops that work along some axes and leave the others alone, of reductions, and of ops that reorder
+axes."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from ...layouts.matching import Exact, Labels, combines, matching
 from ...layouts.rules import LayoutSignature, Localise, OpCall, Rule
 from ...types.meta import Meta, Shape, normal_axes, normal_axis, tensor
 
-# The axes along which an op works, from the first operand and the attributes.
+# Computes the axes along which an op works, from the first operand and the attributes.
 Worked: TypeAlias = Callable[[Meta, Mapping[str, Any]], Collection[int]]
-# Which signatures of a call on so many devices are exact.
+# Says which signatures of a call are exact (each part has the same bits as in the whole), given the number of devices.
 IsExact: TypeAlias = Callable[[OpCall, int], Exact]
 
 
-def always(_call: OpCall, _parts: int) -> Exact:
-    """All of them."""
+def always_exact(_call: OpCall, _parts: int) -> Exact:
+    """Every signature is exact."""
     return True
 
 
@@ -33,29 +34,32 @@ def on_axes(x: Meta, attributes: Mapping[str, Any]) -> Collection[int]:
     return normal_axes(attributes["axes"], x.ndim)
 
 
-def beside(worked: Worked = on_axis, exact: IsExact = always) -> Rule:
-    """Of an op whose tensors all have the axes of the first one: those along which it does not work are split."""
+def along_other_axes(worked: Worked = on_axis, exact: IsExact = always_exact) -> Rule:
+    """The rule of an op whose tensors all have the axes of the first operand: the axes along which it does not work
+    are split."""
 
     def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-        labels = unworked(call, worked)
+        labels = other_axes(call, worked)
         given = [labels if isinstance(meta, Meta) else () for meta in call.metas]
         return matching(call, given, [labels] * len(call.outputs), exact=exact(call, parts))
 
     return rule
 
 
-def unworked(call: OpCall, worked: Worked) -> Labels:
-    """The axes of the first operand, with None for those along which the op works."""
+def other_axes(call: OpCall, worked: Worked) -> Labels:
+    """A label for each axis of the first operand: its number, or None if the op works along it."""
     x = tensor(call.metas)
     axes = worked(x, call.attributes)
     return [None if axis in axes else axis for axis in range(x.ndim)]
 
 
-def of_sums(call: OpCall, parts: int) -> Exact:
-    """Of ops that add floats up along `axis`: NumPy's order of summation depends on how an array lies in memory.
+def exact_sums(call: OpCall, parts: int) -> Exact:
+    """Says which splits are exact for an op that sums floats along `axis`.
 
-    Along the last axes a packed row is summed by itself, whatever lies beside it; along others rows are added to rows,
-    unless a piece is one element wide, and so packed the other way. Where elements are cast, buffers end anywhere.
+    NumPy's order of summation depends on the memory layout of an array. Along the last axes, NumPy sums each packed
+    row on its own, so splits of the other axes are exact. Along other axes it adds rows to rows, unless a part is
+    one element wide: NumPy then takes that part for a packed row. If elements are cast, NumPy works in buffers,
+    whose ends depend on the size of the array, so nothing is exact.
     """
     x = tensor(call.metas)
     axes = set(normal_axes(call.attributes["axis"], x.ndim))
@@ -71,9 +75,11 @@ def of_sums(call: OpCall, parts: int) -> Exact:
 def reduction(
     combined: str | None, *, adds: bool = False, empty: bool = True, localise: Localise | None = None
 ) -> Rule:
-    """Of a reduction along `axis`. Kept axes are split; of split ones that are reduced, parts are `combined`.
+    """The rule of a reduction along `axis`.
 
-    `adds`: does the order matter in which floats are combined, as in `of_sums`? `empty`: has nothing a value?
+    An axis that is kept may be split. If a reduced axis is split, each device has a partial result, and `combined`
+    names the reduction that combines them; None if there is none. `adds`: whether the order in which floats are
+    combined changes the result (see `exact_sums`). `empty`: whether the reduction of no elements has a value.
     """
 
     def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
@@ -81,7 +87,7 @@ def reduction(
         axes = normal_axes(call.attributes["axis"], x.ndim)
         kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
         rounds = out is None or out.dtype.kind in "fc"
-        by_rows = of_sums(call, parts) if adds and rounds else True
+        by_rows = exact_sums(call, parts) if adds and rounds else True
 
         def exact(label: Hashable) -> bool:
             return not rounds if label in axes else by_rows(label) if callable(by_rows) else by_rows
@@ -97,17 +103,17 @@ def reduction(
 
 
 def kept_labels(ndim: int, axes: Collection[int], *, keepdims: bool) -> Labels:
-    """The axes of a reduction's result by those of its operand."""
+    """For each axis of a reduction's result, the axis of the operand, or None if that was reduced."""
     return [None if axis in axes else axis for axis in range(ndim) if keepdims or axis not in axes]
 
 
 def _of(combined: str | None, out: Meta | None) -> str | None:
-    """What parts are combined by, if that is defined for their dtype."""
+    """The reduction that combines partial results, or None if their dtype does not have it."""
     return combined if combined is not None and out is not None and combines(out.dtype, combined) else None
 
 
 def reordered(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:
-    """Of a view whose axis i is axis axes_of(...)[i] of x, or a new one."""
+    """The rule of a view whose axis i is axis axes_of(...)[i] of x, or a new axis if that is None."""
 
     def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
         x = tensor(call.metas)
@@ -116,23 +122,26 @@ def reordered(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]
     return rule
 
 
-def joined(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of `concat`: all axes but that one; without an axis, none."""
+def concat_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `concat`: every axis but the joined one may be split; none if `axis` is None."""
     axis = call.attributes["axis"]
     if axis is not None:
-        yield from beside(lambda x, _: (normal_axis(axis, x.ndim),))(call, _parts)
+        yield from along_other_axes(lambda x, _: (normal_axis(axis, x.ndim),))(call, _parts)
 
 
-def side_by_side(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of `stack`: the axes of the operands, of which the result has one more."""
+def stack_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `stack`: every axis of the operands may be split; the new axis of the result is whole."""
     x = tensor(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim + 1)
     labels: list[int | None] = list(range(x.ndim))
     return matching(call, [labels] * len(call.metas), [[*labels[:axis], None, *labels[axis:]]])
 
 
-def drop_named(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:
-    """Of `squeeze`: the dropped axes are named, since a share may have others of size one."""
+def squeeze_rule(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]]) -> Rule:
+    """The rule of `squeeze`.
+
+    Each device gets the dropped axes by number, since its part may have further axes of size one.
+    """
 
     def localise(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
         x = tensor(whole.metas)

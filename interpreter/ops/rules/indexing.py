@@ -1,4 +1,5 @@
-"""Indices in which tensors select: the axes beside those that are indexed, and the axes of tensors of positions."""
+"""Layout rules of indices that contain tensors: the axes that are not indexed may be split, and those of the index
+tensors."""
 
 from __future__ import annotations
 
@@ -9,19 +10,23 @@ from ...layouts.matching import Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...schema.indexing import Index, whole_axes
 from ...types.meta import Meta, tensor
-from .combining import sums_of
+from .combining import linear_in
 from .views import from_the_back
 
 
 class IndexSelection(NamedTuple):
-    """Labels of what an index selects, and of each tensor in it. An axis of x that is selected wholly is its number."""
+    """Labels of the selection and of each tensor in the index.
+
+    The label of an axis of x that is selected whole is its number.
+    """
 
     selected: Labels
     selectors: list[Labels]
 
 
 def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> IndexSelection:
-    """As NumPy has it: the chosen positions are axes where the first tensor or int stands, or in front of all."""
+    """The labels, by NumPy's rule: the axes of the index tensors replace the first tensor or int, or come first if
+    the tensors and ints are not adjacent."""
     parts: list[list[Hashable]] = []
     first, axis, rest = 0, 0, iter(selectors)
     hidden = x.ndim - sum(_width(entry, None) for entry in index if entry != "tensor") - sum(map(_named, selectors))
@@ -45,7 +50,7 @@ def selection(index: Index, x: Meta, selectors: Sequence[Meta]) -> IndexSelectio
 
 
 def _width(entry: object, selector: Meta | None) -> int:
-    """How many axes of x an entry indexes."""
+    """The number of axes of x that an entry of the index takes."""
     if selector is not None:
         return _named(selector)
     return 0 if entry is None or entry == "..." else 1
@@ -55,21 +60,26 @@ def _named(selector: Meta) -> int:
     return selector.ndim if selector.dtype.kind == "b" else 1
 
 
-def gathered(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of x[index] by positions: the other axes of x, and the axes of the positions."""
+def gather_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of x[index] with index tensors: the axes of x that are selected whole may be split, or the axes of
+    the index tensors."""
     x, *selectors = [meta for meta in call.metas if isinstance(meta, Meta)]
     found = selection(call.attributes["index"], x, selectors)
     yield from matching(call, [_labels_of(x, found), *found.selectors], [found.selected])
-    yield from sums_of(0)(call, _parts)
+    yield from linear_in(0)(call, _parts)
 
 
 def _labels_of(x: Meta, found: IndexSelection) -> Labels:
-    """The axes of x that are selected wholly."""
+    """A label for each axis of x: its number if it is selected whole, else None."""
     return [axis if axis in found.selected else None for axis in range(x.ndim)]
 
 
-def scattered(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of x[index] = value: the other axes of x. With one mask of all axes and one value, each element is by itself."""
+def scatter_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of x[index] = value: the axes of x that are selected whole may be split.
+
+    If the index is one mask and the value is a scalar, the op is elementwise, so the axes of the mask may be split
+    too.
+    """
     x, value = tensor(call.metas), call.metas[1]
     selectors = [meta for meta in call.metas[2:] if isinstance(meta, Meta)]
     one_value = not isinstance(value, Meta) or value.ndim == 0

@@ -1,4 +1,4 @@
-"""Layers of neural networks. Batches are split; gradients of weights are then partial sums."""
+"""Layout rules of neural network ops. Batches may be split; gradients of weights are then partial sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...layouts.matching import Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...types.meta import Meta, normal_axes, tensor, tensors
-from .axes import of_sums, on_axis, unworked
+from .axes import exact_sums, on_axis, other_axes
 
 BATCH, CHANNEL, FILTER = "batch", "channel", "filter"
 QUERY, ELEMENT = "query", "element"
@@ -17,23 +17,30 @@ QUERY, ELEMENT = "query", "element"
 # --- convolution and pooling
 
 
-def convolved(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Images, and filters where there is one group of them; blocks of images are products of a BLAS."""
+def convolution_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of a convolution: images may be split, and filters if there is only one group.
+
+    No split is exact, since the BLAS multiplies blocks of images, whose sizes change.
+    """
     filters = FILTER if call.attributes["groups"] == 1 else None
     given: list[Labels] = [[BATCH, None, None, None], [filters, None, None, None], [filters]]
     return matching(call, given[: len(call.metas)], [[BATCH, filters, None, None]], exact=False)
 
 
-def convolved_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of each split one of the gradients is a partial sum: of images those of the filters, of filters that of x."""
+def convolution_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of its gradients.
+
+    If images are split, the gradients of the filters and the bias are partial sums; if filters are split, the
+    gradient of x is one.
+    """
     filters = FILTER if call.attributes["groups"] == 1 else None
     images, weight = [BATCH, None, None, None], [filters, None, None, None]
     given = [[BATCH, filters, None, None], images, weight]
     return matching(call, given, [images, weight, [filters]], reduction="sum", exact=False)
 
 
-def pooled(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Images and channels."""
+def pooling_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of pooling: images or channels may be split."""
     labels = [BATCH, CHANNEL, None, None]
     return matching(call, [labels] * len(call.metas), [labels])
 
@@ -41,17 +48,17 @@ def pooled(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 # --- normalisation
 
 
-def normalised(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-    """All axes but the normalised ones, which the parameters have."""
-    labels = unworked(call, on_axis)
+def normalisation_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
+    """The rule of a norm: every axis may be split but the normalised ones, which are the axes of the parameters."""
+    labels = other_axes(call, on_axis)
     parameters = [[None] * meta.ndim for meta in tensors(call.metas[1:])]
-    return matching(call, [labels, *parameters], [labels], exact=of_sums(call, parts))
+    return matching(call, [labels, *parameters], [labels], exact=exact_sums(call, parts))
 
 
-def normalised_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The same; gradients of parameters are partial sums."""
+def normalisation_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of its gradients: as `normalisation_rule`; the gradients of the parameters are partial sums."""
     x = tensor(call.metas)
-    labels = unworked(call, on_axis)
+    labels = other_axes(call, on_axis)
     parameter: Labels = [None] * len(normal_axes(call.attributes["axis"], x.ndim))
     given = [labels, labels, *[parameter] * (len(call.metas) - 2)]
     return matching(call, given, [labels, *[parameter] * (len(call.outputs) - 1)], reduction="sum", exact=False)
@@ -61,27 +68,28 @@ def normalised_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 
 def of_whole_batch(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
-    """The mean of a share of the rows is over the rows of all shares."""
+    """The attributes on one device: `count` is the number of rows of the whole, by which each device divides."""
     count = whole.attributes["count"]
     return {**piece.attributes, "count": count or tensors(whole.metas)[1].size or None}
 
 
-def lost(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of the cross entropy: partial sums, each over the number of rows of the whole."""
+def cross_entropy_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of the cross entropy: rows may be split; the result is a partial sum, each part divided by the number
+    of rows of the whole."""
     _, labels = tensors(call.metas)
     rows = list(range(labels.ndim))
     return matching(call, [[*rows, None], rows], [[]], reduction="sum", localise=of_whole_batch, exact=False)
 
 
-def lost_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of its gradient: rows, by the number of rows of the whole."""
+def cross_entropy_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of its gradient: rows may be split; each part is divided by the number of rows of the whole."""
     _, labels = tensors(call.metas)
     rows = list(range(labels.ndim))
     return matching(call, [[*rows, None], rows], [[*rows, None]], localise=of_whole_batch)
 
 
-def hot(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of one-hot labels: the axes of the labels."""
+def one_hot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of one-hot labels: the axes of the labels may be split."""
     rows = list(range(tensor(call.metas).ndim))
     return matching(call, [rows], [[*rows, None]])
 
@@ -89,15 +97,18 @@ def hot(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 # --- embedding
 
 
-def embedded(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Positions, or the axes of a row; a table that is a partial sum gives partial rows."""
+def embedding_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `embedding`: the axes of the indices may be split, or those of a row of the table."""
     indices, weight = tensors(call.metas)
     positions, row = [("position", n) for n in range(indices.ndim)], list(range(1, weight.ndim))
     return matching(call, [positions, [None, *row]], [[*positions, *row]])
 
 
-def embedded_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of positions a partial sum, or the axes of a row."""
+def embedding_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of its gradient.
+
+    If an axis of the indices is split, the gradient is a partial sum; the axes of a row may be split, too.
+    """
     dy, indices = tensors(call.metas)
     positions, row = [("position", n) for n in range(indices.ndim)], list(range(indices.ndim, dy.ndim))
     return matching(
@@ -108,10 +119,11 @@ def embedded_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 # --- attention
 
 
-def attended(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The axes in front (batch, heads), queries unless later keys are hidden from them, and elements of values.
+def attention_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of attention.
 
-    Exact along the first axis alone: how many queries a block has depends on the others.
+    The axes before the last two (batch, heads) may be split, the elements of the values, and the queries unless
+    `is_causal`. Only splits of the first axis are exact: the number of queries in a block depends on the other axes.
     """
     q, _, _, *mask = tensors(call.metas)
     stack = range(2 - q.ndim, 0)
@@ -121,8 +133,9 @@ def attended(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return matching(call, given, [[*stack, query, ELEMENT]], exact=_is_first(q))
 
 
-def attended_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The axes in front, and queries, of which the gradients by keys and values are partial sums."""
+def attention_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of its gradients: the axes before the last two may be split, and the queries unless `is_causal`; the
+    gradients of keys and values are then partial sums."""
     _, q, _, _, *mask = tensors(call.metas)
     stack = range(2 - q.ndim, 0)
     query = None if call.attributes["is_causal"] else QUERY
@@ -132,7 +145,7 @@ def attended_gradient(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 
 def _of_mask(mask: Meta, query: str | None) -> Labels:
-    """A mask broadcasts to stack, queries and keys."""
+    """The labels of a mask, which broadcasts to the stack, queries and keys."""
     return [*range(2 - mask.ndim, 0), *[query, None][max(2 - mask.ndim, 0) :]]
 
 

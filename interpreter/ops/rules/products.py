@@ -1,6 +1,7 @@
-"""Products of vectors and matrices: stacks, rows and columns are split; of the axis that is summed, partial sums.
+"""Layout rules of products of vectors and matrices.
 
-A BLAS rounds by the shapes that it gets, so that only stacks are exact, and products of integers.
+Stacks, rows and columns may be split; if the summed axis is split, the results are partial sums. The rounding of a
+BLAS depends on the shapes that it gets, so only splits of stacks and products of integers are exact.
 """
 
 from __future__ import annotations
@@ -10,33 +11,35 @@ from collections.abc import Hashable, Iterator, Sequence
 from ...layouts.matching import Exact, Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...types.meta import Meta, tensors
-from .combining import factors
+from .combining import linear_in_each
 
 ROW, COLUMN, INNER = "row", "column", "inner"
-LONG = 1 << 13  # sums of more elements may be computed in parts, by the number of elements of the result
+LONG = 1 << 13  # sums of more elements may be computed in parts, whose number depends on the size of the result
 
 
-def product(
+def product_signatures(
     call: OpCall, operands: Sequence[Labels], results: Sequence[Labels], exact: Exact = False
 ) -> Iterator[LayoutSignature]:
-    """The signatures of sums of products, in which each label without a result is summed; then those of factors."""
+    """The signatures of a sum of products, in which each label that no result has is summed; then those of
+    `linear_in_each`."""
     dtype = next(meta.dtype for meta in call.outputs if meta is not None)
     reduction = None if dtype.kind == "b" else "sum"
     yield from matching(call, operands, results, reduction=reduction, exact=dtype.kind in "biu" or exact)
-    yield from factors(call, 1)
+    yield from linear_in_each(call, 1)
 
 
-def multiplied(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of matmul: 1-d operands are a row on the left and a column on the right."""
+def matmul_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of matmul: a 1-d operand is a row on the left and a column on the right."""
     left, right = tensors(call.metas)
     stack = max(left.ndim, right.ndim) - 2
     rows, columns = [ROW] * (left.ndim > 1), [COLUMN] * (right.ndim > 1)
     given = [*range(2 - left.ndim, 0), *rows, INNER], [*range(2 - right.ndim, 0), INNER, *columns]
-    return product(call, given, [[*range(-max(stack, 0), 0), *rows, *columns]], of_stacks(left.shape[-1]))
+    return product_signatures(call, given, [[*range(-max(stack, 0), 0), *rows, *columns]], exact_stacks(left.shape[-1]))
 
 
-def of_stacks(inner: int) -> Exact:
-    """Exact along the stack: each product of it is computed by itself."""
+def exact_stacks(inner: int) -> Exact:
+    """Says which splits are exact: those of the stack, each product of which is computed on its own, unless its sum
+    is so long that it is computed in parts."""
 
     def exact(label: Hashable) -> bool:
         return isinstance(label, int) and inner <= LONG
@@ -44,31 +47,34 @@ def of_stacks(inner: int) -> Exact:
     return exact
 
 
-def dotted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of vecdot: all axes but that of the vectors, which is counted from the back."""
+def vecdot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of vecdot: every axis may be split but that of the vectors, which is counted from the back."""
     left, right = tensors(call.metas)
     axis: int = call.attributes["axis"]
     given = [_around(meta, axis) for meta in (left, right)]
     kept = max(left.ndim, right.ndim) - 1
-    return product(call, given, [range(-kept, 0)], of_stacks(left.shape[axis]))
+    return product_signatures(call, given, [range(-kept, 0)], exact_stacks(left.shape[axis]))
 
 
 def _around(meta: Meta, axis: int) -> Labels:
-    """The axes by their places in a result without that axis."""
+    """A label for each axis: its number in a result without `axis`, or INNER for `axis` itself."""
     return [INNER if n == axis else n if n > axis else n + 1 for n in range(-meta.ndim, 0)]
 
 
-def crossed(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of cross: all axes but that of the vectors."""
+def cross_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of cross: every axis may be split but that of the vectors."""
     axis: int = call.attributes["axis"]
     labels = [
         [None if n == axis else n for n in range(-meta.ndim, 0)]
         for meta in (*tensors(call.metas), *call.outputs)
         if meta
     ]
-    return product(call, labels[:2], labels[2:], exact=True)
+    return product_signatures(call, labels[:2], labels[2:], exact=True)
 
 
-def outer(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of outer: rows and columns, which are products of two numbers each."""
-    return product(call, [[ROW], [COLUMN]], [[ROW, COLUMN]], exact=True)
+def outer_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of outer: rows or columns may be split.
+
+    Each element is one product of two numbers, so these splits are exact.
+    """
+    return product_signatures(call, [[ROW], [COLUMN]], [[ROW, COLUMN]], exact=True)

@@ -1,9 +1,9 @@
-"""Why an op has no rule: each device computes all of it then, of operands that are broadcast."""
+"""The reasons for which an op has no rule. Each device then computes the whole result from whole operands."""
 
 from __future__ import annotations
 
 from typing import Final
 
-DATA_DECIDE: Final = "data decide the result's shape"
+DATA_DEPENDENT: Final = "data decide the result's shape"
 MADE: Final = "each device makes all of it, and a slice of that needs nothing of another device"
 DRAWN_WHOLE: Final = "random values are drawn whole, so that they do not depend on the placement"

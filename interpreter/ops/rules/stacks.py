@@ -13,7 +13,7 @@ from ...layouts.rules import LayoutSignature, OpCall, Rule
 from ...types.meta import OperandMeta
 
 
-def stacked(operands: Sequence[int], results: Sequence[int], *, exact: Exact = True) -> Rule:
+def on_stacks(operands: Sequence[int], results: Sequence[int], *, exact: Exact = True) -> Rule:
     """The rule of an op on stacks.
 
     `operands`, `results`: how many core axes each one has, after the axes of the stack; further operands have none.
@@ -29,13 +29,13 @@ def along_stack(
     Axes are matched from the back, as in broadcasting.
     """
     cores = (*operands, *[0] * (len(call.metas) - len(operands)))
-    given = [_behind(meta, core) for meta, core in zip(call.metas, cores, strict=False)]
+    given = [_stack_labels(meta, core) for meta, core in zip(call.metas, cores, strict=False)]
     return matching(
-        call, given, [_behind(meta, core) for meta, core in zip(call.outputs, results, strict=True)], exact=exact
+        call, given, [_stack_labels(meta, core) for meta, core in zip(call.outputs, results, strict=True)], exact=exact
     )
 
 
-def _behind(meta: OperandMeta | None, core: int) -> Labels:
+def _stack_labels(meta: OperandMeta | None, core: int) -> Labels:
     """A label for each axis of the stack, None for each core axis; () for a scalar."""
     ndim = getattr(meta, "ndim", 0)
     return (*range(core - ndim, 0), *[None] * core) if ndim else ()
@@ -46,12 +46,12 @@ def pointwise(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return along_stack(call, (), (0,) * len(call.outputs))
 
 
-def shaped(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+def pointwise_with_shape(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """As `pointwise`, for an op with an attribute `shape`, the shape of its result."""
     return matching(
         call,
-        [_behind(meta, 0) for meta in call.metas],
-        [_behind(meta, 0) for meta in call.outputs],
+        [_stack_labels(meta, 0) for meta in call.metas],
+        [_stack_labels(meta, 0) for meta in call.outputs],
         localise=with_its_shape,
     )
 
@@ -61,7 +61,7 @@ def with_its_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, A
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 
 
-def solved(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+def solve_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `solve`, whose second operand may be one vector for the whole stack."""
     vector = getattr(call.metas[1], "ndim", 0) == 1
     return along_stack(call, (2, 1) if vector else (2, 2), (1,) if vector else (2,))

@@ -1,4 +1,4 @@
-"""Reshape, basic indices, and ops that change the number of elements of an axis."""
+"""Layout rules of reshape, basic indices, and ops that change the number of elements of an axis."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...types.meta import Shape, normal_axis, tensor, tensors
 from .stacks import with_its_shape
 
 
-def cut_alike(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-    """An axis stays split if its pieces are the pieces of an axis of the result.
+def reshape_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
+    """The rule of reshape: an axis may be split if its parts are also the parts of an axis of the result.
 
-    Both shapes are divided into groups of neighbouring axes with equally many elements, as short as possible. The
-    pieces of an axis are contiguous within its group if it is the first one there that is not of size one. So the first
-    axes of a group go with each other where they are cut at the same elements: if they are equal, or if both are
-    multiples of the number of devices.
+    Both shapes are divided into the shortest groups of neighbouring axes that have equally many elements. The parts
+    of an axis are contiguous within its group if it is the first axis there whose size is not one. So these first
+    axes of a group match if they are cut at the same elements: if their sizes are equal, or if both are multiples of
+    the number of devices.
     """
     x, (out,) = tensor(call.metas), call.outputs
     for axis, other in leading_axes(x.shape, () if out is None else out.shape):
@@ -29,7 +29,10 @@ def cut_alike(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
 
 
 def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
-    """The first axes that are not of size one of each group of both shapes; of empty tensors, equal ones in front."""
+    """For each group, the first axis of either shape whose size is not one.
+
+    For empty tensors, the equal axes at the front.
+    """
     if 0 in shape:
         yield from ((n, n) for n in range(min(len(shape), len(other))) if shape[: n + 1] == other[: n + 1])
         return
@@ -45,14 +48,18 @@ def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
                 length *= right.pop(0)[1]
 
 
-def selected(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of a basic index: the axes that are selected wholly. A slice of all of an axis is one of all of a part."""
+def index_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of a basic index: the axes that are selected whole may be split.
+
+    A slice of a whole axis also selects all of a part.
+    """
     x = tensor(call.metas)
     return matching(call, [range(x.ndim)], [whole_axes(call.attributes["index"], x.shape)])
 
 
-def assigned(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Of x[index] = value: the same axes, along which the value is split unless it is of size one."""
+def setitem_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of x[index] = value: the axes of x that are selected whole may be split; the value is split along the
+    same axes, except where its size is one."""
     x, value = tensor(call.metas), call.metas[1]
     places = whole_axes(call.attributes["index"], x.shape)
     labels = [axis if axis in places else None for axis in range(x.ndim)]
@@ -60,12 +67,15 @@ def assigned(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 
 def from_the_back(labels: list[int | None], ndim: int) -> list[int | None]:
-    """The labels of a value that broadcasts to axes of these labels; further axes in front have none."""
+    """The labels of a value that broadcasts to axes with these labels.
+
+    Further axes at its front have the label None.
+    """
     return [*[None] * (ndim - len(labels)), *labels[max(len(labels) - ndim, 0) :]]
 
 
-def rewritten(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The same where x is not read, and only its shape is known."""
+def overwrite_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of x[index] = value if x is not read, so that only its shape is known."""
     value, (out,) = call.metas[0], call.outputs
     shape = () if out is None else out.shape
     places = whole_axes(call.attributes["index"], shape)
@@ -73,8 +83,8 @@ def rewritten(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return matching(call, [from_the_back(places, getattr(value, "ndim", 0))], [labels], localise=with_its_shape)
 
 
-def repeated(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-    """Other axes, and the repeated one where it is cut into equal pieces."""
+def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `repeat`: every other axis may be split, and the repeated axis if its parts are equally long."""
     x, axis = tensor(call.metas), call.attributes["axis"]
     if axis is None:
         return iter(())
@@ -83,8 +93,8 @@ def repeated(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     return (LayoutSignature((Split(n),), (Split(n),)) for n in range(x.ndim) if n != place or not uneven)
 
 
-def tiled(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The axes that are not repeated."""
+def tile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `tile`: the axes that are not repeated may be split."""
     x, repetitions = tensor(call.metas), call.attributes["repetitions"]
     ndim = max(x.ndim, len(repetitions))
     counts = (1,) * (ndim - len(repetitions)) + tuple(repetitions)
@@ -92,16 +102,16 @@ def tiled(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return matching(call, [labels[ndim - x.ndim :]], [labels])
 
 
-def taken(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The other axes of x, or the list of positions."""
+def take_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `take`: every other axis of x may be split, or the list of positions."""
     x, _ = tensors(call.metas)
     axis = normal_axis(call.attributes["axis"] or 0, x.ndim)
     labels = [None if n == axis else n for n in range(x.ndim)]
     return matching(call, [labels, ["positions"]], [["positions" if n == axis else n for n in range(x.ndim)]])
 
 
-def taken_along(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The axes that broadcast, or that of the positions."""
+def take_along_axis_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The rule of `take_along_axis`: every other axis may be split, or the positions along `axis`."""
     x, _ = tensors(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim)
     places = ["positions" if n == axis else n for n in range(x.ndim)]
