@@ -24,7 +24,7 @@ Operands are tensors of the session with one of the dtypes after the colon, or P
 
 - **view**: the result shares its input's memory, if strides can express it, until one of the two is written. Values
   are independent: unlike with NumPy's views, writing to one never changes the other.
-- **waits for data**: the data decide the result's shape; `shape` and `dtype` of the handle wait for the data.
+- **waits for data**: the shape of the result depends on data; `shape` and `dtype` of the handle wait for the data.
 - **N results**: a call returns N tensors.
 - **whole**: for [global tensors](global.md), each device computes the whole op ([layouts.md](layouts.md)).
 - **composite**: on a device without a kernel for the op, the op is composed of other ops.

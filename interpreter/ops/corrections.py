@@ -1,5 +1,5 @@
-"""Corrections of ufuncs: of NumPy's where they depart from the special cases of the array API standard, of CuPy's where
-they depart from NumPy's.
+"""Corrections of NumPy's ufuncs where they deviate from the special cases of the array API standard, and of CuPy's
+ufuncs where they deviate from NumPy's.
 
 Ordinary values cost one check of the operands, or none: the ufunc computes all results, and only those of special
 values are replaced. An output may be the memory of an operand, so operands are read before the output is written.
@@ -21,15 +21,16 @@ from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 # Called as correction(xp, *operands, out). All operands but one may be Python scalars; `out` may have another dtype
 # than the result, of the same kind or a higher one.
 Correction = Callable[..., None]
-OF_COMPLEX: Final[set[Correction]] = set()  # those that call the ufunc for real numbers
+OF_COMPLEX: Final[set[Correction]] = set()  # corrections of complex numbers only; for real numbers they call the ufunc
 SMALL = 0.25  # abs(x) below which log(1 + x) loses digits of x
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CorrectedUfunc(OpDef):
-    """An op whose ufunc has other results than the op: `correction` is called in its place.
+    """An op whose ufunc returns some wrong results, so that `correction` is called instead.
 
-    `of_numpy`: NumPy's ufunc departs from the standard in special cases. If not, CuPy's alone departs from NumPy's.
+    `of_numpy`: whether NumPy's ufunc deviates from the standard in special cases; if not, only CuPy's ufunc deviates
+    from NumPy's.
     """
 
     correction: Correction
@@ -38,14 +39,14 @@ class CorrectedUfunc(OpDef):
     def bind(
         self,
         xp: ArrayModule,
-        count: int,  # noqa: ARG002 - of an op in general
-        attributes: Attributes,  # noqa: ARG002 - of an op in general
+        count: int,  # noqa: ARG002 - part of the overridden method's signature
+        attributes: Attributes,  # noqa: ARG002 - part of the overridden method's signature
         *,
-        aliased: bool = False,  # noqa: ARG002 - of an op in general
-        room: int = LARGEST,  # noqa: ARG002 - of an op in general
-        kind: str = "cpu",  # noqa: ARG002 - of an op in general
+        aliased: bool = False,  # noqa: ARG002 - part of the overridden method's signature
+        room: int = LARGEST,  # noqa: ARG002 - part of the overridden method's signature
+        kind: str = "cpu",  # noqa: ARG002 - part of the overridden method's signature
     ) -> BoundKernel:
-        """The correction for one array module, or NumPy's ufunc where that needs none."""
+        """The correction for one array module, or NumPy's ufunc if that needs no correction."""
         if xp is np and not self.of_numpy:
             ufunc: BoundKernel = getattr(np, str(self.ufunc))
             return ufunc
@@ -59,7 +60,7 @@ define_corrected = defining(CorrectedUfunc)
 
 
 def of_complex(name: str) -> Callable[[Correction], Correction]:
-    """A correction of complex numbers alone. Of real ones the ufunc of that name is right everywhere."""
+    """Make a correction of complex numbers only. For real numbers, the ufunc of that name is correct everywhere."""
 
     def decorate(correct: Correction) -> Correction:
         def correction(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -75,22 +76,25 @@ def of_complex(name: str) -> Callable[[Correction], Correction]:
 
 
 def is_complex(meta: OperandMeta) -> bool:
-    """Is the operand a complex number, or a tensor of them?"""
+    """Whether the operand is a complex number, or a tensor of complex numbers."""
     return meta.dtype.kind == "c" if isinstance(meta, Meta) else meta is complex
 
 
 def _all(mask: Array) -> bool:
-    """Is a NumPy mask all true? Quicker than `mask.all()` for small masks. Asking a GPU would cost a wait."""
+    """Whether a NumPy mask is all true.
+
+    Faster than `mask.all()` for small masks. (For a GPU's mask, the thread would have to wait.)
+    """
     return bool(np.count_nonzero(mask) == mask.size)
 
 
 def _none(mask: Array) -> bool:
-    """Is a NumPy mask all false?"""
+    """Whether a NumPy mask is all false."""
     return not np.count_nonzero(mask)
 
 
 def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """For infinities NumPy gives NaN, or is off by one: here the floor of the quotient."""
+    """floor_divide, which is the floor of the quotient for infinities. NumPy returns NaN there, or is off by one."""
     if xp is not np:
         _floor_divide_elsewhere(xp, x1, x2, out)
         return
@@ -104,7 +108,10 @@ def floor_divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def _floor_divide_elsewhere(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """CuPy rounds the quotient before it takes the floor: 1.0 // 0.1 is 10, though the remainder is not 0."""
+    """floor_divide for CuPy, from the remainder.
+
+    CuPy rounds the quotient before it takes the floor: its 1.0 // 0.1 is 10, although the remainder is not 0.
+    """
     if _dtype_of(np.floor_divide, x1, x2).kind in "biu":
         xp.floor_divide(x1, x2, out)
         return
@@ -124,7 +131,8 @@ def _floor_by_remainder(xp: ArrayModule, x1: Any, x2: Any, quotient: Array) -> A
 
 
 def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """NumPy's roots are not always powers, and its complex infinities and zeros to negative powers are NaN."""
+    """power. NumPy's power with exponent 0.5 is a square root, which differs for -inf and -0; and its negative
+    powers of complex infinities and zeros are NaN."""
     if out.dtype.kind == "c":
         _complex_power(xp, x1, x2, out)
     elif xp is np and out.dtype.kind == "f" and _is_root(x2, out) and not _all(np.greater(x1, 0)):
@@ -134,7 +142,10 @@ def power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def _is_root(x2: Any, out: Array) -> bool:
-    """Is 0.5 an exponent that several numbers may share? NumPy's loop takes their roots instead of powers."""
+    """Whether 0.5 is an exponent that several elements may share:
+
+    NumPy's loop then takes square roots instead of powers.
+    """
     if not isinstance(x2, np.ndarray):
         return bool(x2 == 0.5)
     shared = x2.size == 1 or x2.size < out.size or 0 in x2.strides
@@ -142,7 +153,7 @@ def _is_root(x2: Any, out: Array) -> bool:
 
 
 def _roots(x1: Any, x2: Any, out: Array) -> None:
-    """The root of -inf is NaN, and that of -0 is -0; as powers they are inf and 0."""
+    """Powers with exponent 0.5. The square root of -inf is NaN, and that of -0 is -0; the powers are inf and 0."""
     root = np.equal(x2, 0.5)
     infinite, zero = root & np.equal(x1, -np.inf), root & np.equal(x1, 0)
     np.power(x1, x2, out)
@@ -151,14 +162,14 @@ def _roots(x1: Any, x2: Any, out: Array) -> None:
 
 
 def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """exp(x2 * log(x1)) where NumPy gives NaN for operands that are not NaN."""
+    """Complex powers, with exp(x2 * log(x1)) where NumPy returns NaN for operands that are not NaN."""
     powers = xp.power(x1, x2)
     undefined = xp.isnan(powers)
     if xp is not np or not _none(undefined):
         undefined = undefined & ~(xp.isnan(x1) | xp.isnan(x2))
         logarithms = xp.log(xp.asarray(x1, dtype=powers.dtype))
         powers = xp.where(undefined, xp.exp(xp.multiply(x2, logarithms)), powers)
-    if xp is not np:  # CuPy takes the logarithm for every exponent, so that x ** 1 may overflow
+    if xp is not np:  # CuPy uses the logarithm for every exponent, so that x ** 1 may overflow
         one = xp.equal(xp.asarray(x2, dtype=powers.dtype), 1)
         powers = xp.where(one, xp.asarray(x1, dtype=powers.dtype), powers)
     out[...] = powers
@@ -166,11 +177,11 @@ def _complex_power(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 @of_complex("sign")
 def sign(xp: ArrayModule, x: Array, out: Array) -> None:
-    """NumPy gives a direction to a complex number with an infinity and a NaN: here both parts are NaN."""
+    """The sign of complex numbers, with two NaN parts for an infinity beside a NaN. NumPy returns a direction there."""
     undefined = xp.isnan(x)
     if xp is np:
         np.sign(x, out)
-    else:  # CuPy gives the sign of the real part, and its quotient of complex numbers overflows beyond 1 / tiny
+    else:  # CuPy returns the sign of the real part, and its quotient of complex numbers overflows beyond 1 / tiny
         magnitude = xp.abs(x)
         zero = xp.equal(magnitude, 0)
         real, imag = xp.divide(x.real, magnitude), xp.divide(x.imag, magnitude)
@@ -182,7 +193,7 @@ def sign(xp: ArrayModule, x: Array, out: Array) -> None:
 
 @of_complex("reciprocal")
 def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
-    """NumPy's complex reciprocals have other zeros and NaNs than its quotients: here they are quotients."""
+    """Complex reciprocals, as quotients: NumPy's own reciprocals differ from its quotients in zeros and NaNs."""
     if xp is np:
         xp.divide(1, x, out)
     else:
@@ -190,7 +201,7 @@ def reciprocal(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def divide(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """CuPy gives NaN for a complex number over zero. NumPy divides both parts by zero."""
+    """divide, with both parts of a complex number divided by zero, as in NumPy. CuPy returns NaN there."""
     if out.dtype.kind != "c":
         xp.divide(x1, x2, out)
         return
@@ -210,7 +221,8 @@ OF_COMPLEX.add(divide)
 
 @of_complex("expm1")
 def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
-    """For complex x that is not finite NumPy gives NaN: here exp(x) - 1. And -0 + 0j gives 0 + 0j, as with exp."""
+    """Complex expm1, as exp(x) - 1 for x that is not finite, where NumPy returns NaN; and 0 + 0j for -0 + 0j, as
+    exp(x) - 1 is."""
     finite = xp.isfinite(x)
     if xp is not np:
         _complex_expm1(xp, x, finite, out)
@@ -226,7 +238,10 @@ def expm1(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None:
-    """By NumPy's formula: CuPy subtracts 1 from exp(x), which loses the digits that expm1 keeps."""
+    """Complex expm1 for CuPy, by NumPy's formula.
+
+    CuPy subtracts 1 from exp(x), which loses the digits that expm1 should keep.
+    """
     half = xp.sin(x.imag / 2)
     real = xp.expm1(x.real) * xp.cos(x.imag) - 2 * half * half
     imag = xp.exp(x.real) * xp.sin(x.imag)
@@ -237,7 +252,7 @@ def _complex_expm1(xp: ArrayModule, x: Array, finite: Array, out: Array) -> None
 
 @of_complex("log1p")
 def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
-    """For small complex numbers NumPy loses the digits that log1p should keep: here by |1 + x|**2 - 1."""
+    """Complex log1p, from |1 + x|**2 - 1 for small x, where NumPy loses the digits that log1p should keep."""
     small = xp.less(xp.abs(x), SMALL)
     if xp is not np:
         _complex_log1p(xp, x, small, out)
@@ -252,7 +267,10 @@ def log1p(xp: ArrayModule, x: Array, out: Array) -> None:
 
 
 def _complex_log1p(xp: ArrayModule, x: Array, small: Array, out: Array) -> None:
-    """The same with log(1 + x) by parts: CuPy adds a complex 1, which loses a zero's sign, so the cut's side."""
+    """Complex log1p for CuPy, with 1 added to the real part only.
+
+    CuPy adds a complex 1, which loses the sign of a zero imaginary part, and so the side of the branch cut.
+    """
     excess = x.real * (x.real + 2) + x.imag * x.imag
     shifted = xp.array(x)
     xp.add(shifted.real, 1, shifted.real)
@@ -262,13 +280,16 @@ def _complex_log1p(xp: ArrayModule, x: Array, small: Array, out: Array) -> None:
 
 
 def _complex_log(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
-    """Both parts. CuPy gives NaN for an infinity beside a NaN, whose magnitude is infinite."""
+    """Both parts of the logarithm, with an infinite real part for an infinity beside a NaN. CuPy returns NaN there."""
     found = xp.asarray(xp.log(x))
     return xp.where(xp.isinf(x), np.inf, found.real), found.imag
 
 
 def logarithm(name: str, of_e: float) -> Correction:
-    """log, log2 or log10; `of_e` is that logarithm of e. CuPy's log2 of a complex zero has a NaN."""
+    """Make the correction of log, log2 or log10;
+
+    `of_e` is that logarithm of e. CuPy's log2 of a complex zero has a NaN.
+    """
 
     @of_complex(name)
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -280,14 +301,15 @@ def logarithm(name: str, of_e: float) -> Correction:
 
 @of_complex("arccosh")
 def arccosh(xp: ArrayModule, x: Array, out: Array) -> None:
-    """For 0 beside a NaN the standard's imaginary part is pi/2; CuPy's is NaN."""
+    """arccosh, with the imaginary part pi/2 for 0 beside a NaN, as the standard has it. CuPy returns NaN there."""
     right = xp.logical_and(xp.equal(x.real, 0), xp.isnan(x.imag))
     found = xp.asarray(xp.arccosh(x))
     out.real[...], out.imag[...] = found.real, xp.where(right, np.pi / 2, found.imag)
 
 
 def _mirrored(name: str, part: str) -> Correction:
-    """The function of the half plane where that part is not negative, and the sign of the part for its result."""
+    """Make a correction that calls the function with the absolute value of `part`, and gives that part of the result
+    the sign of x's part."""
 
     @of_complex(name)
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -308,7 +330,11 @@ arctanh = _mirrored("arctanh", "real")
 
 
 def _tangent(name: str, far: str, other: str) -> Correction:
-    """For an infinite part `far` the other part is a zero: in NumPy with the sign of a sine, here with that of x."""
+    """Make the correction of tan or tanh.
+
+    If the part `far` of x is infinite, the other part of the result is zero, with the sign of that part of x; in
+    NumPy it has the sign of a sine.
+    """
 
     @of_complex(name)
     def correction(xp: ArrayModule, x: Array, out: Array) -> None:
@@ -338,7 +364,8 @@ tanh = _tangent("tanh", "real", "imag")
 
 
 def nextafter(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """CuPy rounds a float16 back from float32, and flushes small float32 to zero: there the bits are counted."""
+    """nextafter, by counting bits on CuPy, which rounds a float16 back from float32, and flushes small float32 to
+    zero."""
     dtype = out.dtype if xp is np else _dtype_of(np.nextafter, x1, x2)
     if xp is np or dtype.itemsize == 8:
         xp.nextafter(x1, x2, out)
@@ -353,7 +380,10 @@ def _dtype_of(ufunc: np.ufunc, x1: Any, x2: Any) -> np.dtype[Any]:
 
 
 def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
-    """The float after x on the way to y, of their dtype: float16 or float32. IEEE 754 orders magnitudes as integers."""
+    """The next float after x towards y, for float16 or float32.
+
+    The bits of IEEE 754 numbers, taken as integers, order their magnitudes.
+    """
     integer = np.dtype(f"i{x.dtype.itemsize}")
     lowest, most = int(np.iinfo(integer).min), int(np.iinfo(integer).max)
     infinite = int(np.array(np.inf, x.dtype).view(integer))
@@ -367,7 +397,10 @@ def next_by_bits(xp: ArrayModule, x: Array, y: Array) -> Array:
 
 
 def logical(name: str) -> Correction:
-    """CuPy's logical functions take no complex numbers, which are true unless they are zero."""
+    """Make the correction of a logical function:
+
+    CuPy's do not take complex numbers, which are true unless they are zero.
+    """
 
     def correction(xp: ArrayModule, *operands: Any) -> None:
         *given, out = operands
@@ -383,7 +416,10 @@ def _truth(xp: ArrayModule, x: Any) -> Any:
 
 
 def remainder(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
-    """By `fmod`, as NumPy: CuPy's x1 - floor(x1 / x2) * x2 is NaN for an infinite x2, and rounds three times."""
+    """remainder, computed by `fmod` as in NumPy.
+
+    CuPy's x1 - floor(x1 / x2) * x2 is NaN for an infinite x2, and rounds three times.
+    """
     if _dtype_of(np.remainder, x1, x2).kind in "biu":
         xp.remainder(x1, x2, out)
         return
@@ -393,5 +429,5 @@ def remainder(xp: ArrayModule, x1: Any, x2: Any, out: Array) -> None:
 
 
 def clip(xp: ArrayModule, x: Array, low: Any, high: Any, out: Array) -> None:
-    """CuPy ignores limits that are NaN, and takes no complex ones."""
+    """clip, by maximum and minimum: CuPy's own ignores limits that are NaN, and does not take complex limits."""
     xp.minimum(xp.maximum(x, low), high, out)

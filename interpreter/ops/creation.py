@@ -1,4 +1,7 @@
-"""Creation of tensors from attributes. An absurd shape costs nothing until a device has to hold it."""
+"""Creation of tensors from attributes.
+
+No memory is allocated for a shape, however large, until a device computes the op.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def infer_arange(_metas: Metas, attributes: Attributes) -> OutputMetas:
     dtype = np.dtype(attributes["dtype"] or ("int64" if whole else "float64"))
     if dtype.kind not in "iuf":
         raise TypeError(f"not defined for {dtype.name}; it takes real numbers")
-    length = max(math.ceil((stop - start) / step), 0)  # a float quotient also of ints, as in the array module
+    length = max(math.ceil((stop - start) / step), 0)  # the quotient is a float for ints, too, as in the array module
     for value in (start, start + step)[:length]:  # as NumPy does
         check_fits(int(value), dtype)
     return (Meta.of((length,), dtype),)
@@ -118,7 +121,7 @@ def full_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: A
     """The scalar is the last operand, in full and full_like alike."""
     value, out = inputs[-1], outputs[0]
     out.fill(value)
-    if xp is not np and value == 0 and out.dtype.kind in "fc":  # CuPy sets all bytes to zero: -0.0 loses its sign
+    if xp is not np and value == 0 and out.dtype.kind in "fc":  # CuPy sets all bytes to zero, so -0.0 loses its sign
         for part, zero in zip(_parts(out), (value.real, value.imag), strict=False):
             if math.copysign(1.0, zero) < 0:
                 xp.copysign(part, zero, part)
@@ -147,13 +150,13 @@ def linspace_kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attribute
 
 
 def eye_kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """In place; NumPy's own function holds the interpreter lock."""
+    """Writes in place, since NumPy's own function holds the interpreter lock."""
     (out,) = outputs
     rows, columns = out.shape
     k = max(-rows, min(attributes["k"], columns))  # all diagonals outside of the matrix are alike
     out.fill(0)
     row, last = max(-k, 0), min(rows, columns - k) - 1
-    if out.flags.c_contiguous and row <= last:  # positions would take memory, and a GPU counts them in 32 bits
+    if out.flags.c_contiguous and row <= last:  # index arrays would take memory, and a GPU counts positions in 32 bits
         flat, step = out.reshape(-1), columns + 1
         flat[row * step + k : last * step + k + 1 : step] = 1
         return

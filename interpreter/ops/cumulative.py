@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and their counterpart, differences."""
+"""Cumulative sums and products along an axis, and differences."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def _part(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
 
 def _cumulative_axis(axis: int | None, ndim: int) -> int:
     if ndim == 0:
-        raise ValueError("a 0-d tensor has no axis to go along")
+        raise ValueError("a 0-d tensor has no axis")
     if axis is None and ndim > 1:
-        raise ValueError(f"the axis has to be given for {ndim} dimensions")
+        raise ValueError(f"`axis` is required for {ndim} dimensions")
     return normal_axis(axis or 0, ndim)
 
 
 def infer_cumulative(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The shape of x, one longer with the initial value; the dtype of a sum."""
+    """The shape of x, with one more element along the axis if the initial value is included; the dtype is that of a
+    sum."""
     x = tensor(metas)
     axis = _cumulative_axis(attributes["axis"], x.ndim)
     shape = _resized(x.shape, axis, x.shape[axis] + attributes["include_initial"])
@@ -83,7 +84,7 @@ _define_cumulative("cumulative_prod", "cumprod", 1)
 
 
 def infer_diff(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Prepended and appended tensors have x's shape except along the axis, which the differences shorten by n."""
+    """Prepended and appended tensors have x's shape except along the axis. n differences shorten that axis by n."""
     x, *ends = tensors(metas)
     if len(ends) != attributes["prepend"] + attributes["append"]:
         raise ValueError(f"{len(ends)} tensors besides x do not match the attributes `prepend` and `append`")
@@ -119,7 +120,7 @@ def _joined(xp: ArrayModule, inputs: Arrays, axis: int, *, prepend: bool) -> Arr
 
 
 def diff_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The operands joined, the differences of one order and those of the next."""
+    """The joined operands, the differences of one order, and those of the next order."""
     joined = sum(m.size for m in tensors(metas)) * (0 if outputs[0] is None else outputs[0].dtype.itemsize)
     orders: int = min(max(attributes["n"] - 1, 0), 2)
     return joined * ((len(metas) > 1) + orders)

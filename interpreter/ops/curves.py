@@ -23,7 +23,7 @@ def check_period(value: Any) -> float:
     """A number that is not zero."""
     period = check_float(value)
     if period == 0:
-        raise ValueError("the period is not zero")
+        raise ValueError("the period must not be zero")
     return period
 
 
@@ -40,11 +40,11 @@ def infer_interp(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64, or complex128 if the points' values are complex, in the shape of x."""
     x, points, values = tensors(metas[:3])
     if points.ndim != 1 or points.shape != values.shape:
-        raise ValueError(f"points and their values are vectors of one length, not {points.shape} and {values.shape}")
+        raise ValueError(f"points and values must be vectors of one size, not shapes {points.shape} and {values.shape}")
     if points.size == 0:
         raise ValueError("there are no points")
     if len(metas) != 3 + attributes["left"] + attributes["right"]:
-        raise ValueError("the values left and right of the points do not go with the attributes")
+        raise ValueError("the number of operands does not match the attributes `left` and `right`")
     complex_values = values.dtype.kind == "c" or complex in metas[3:]
     return (Meta.of(x.shape, np.dtype(np.complex128 if complex_values else np.float64)),)
 
@@ -54,13 +54,13 @@ def interp_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
     (x, points, values), (out,) = inputs[:3], outputs
     left, right = optional_operands(inputs[3:], attributes["left"], attributes["right"])
     values = values.astype(out.dtype, copy=False)
-    x = x if x.flags.c_contiguous else x.copy()  # CuPy takes no other
+    x = x if x.flags.c_contiguous else x.copy()  # CuPy takes only contiguous arrays
     out[...] = xp.interp(x, points, values, left=left, right=right, period=attributes["period"])
 
 
 def interp_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The curve before it is stored, x in double precision, and the points with their values and slopes; sorted points
-    and values besides if they are periodic."""
+    """The result before it is stored, x in double precision, the points with their values and slopes, and for a
+    periodic curve the sorted points and values."""
     x, points, values = tensors(metas[:3])
     packed = 8 * points.size + in_double(values)
     return total(outputs) + 8 * x.size + packed * (2 if attributes["period"] is None else 4)
@@ -72,8 +72,8 @@ def interp_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
 
 
-def interpolated(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The places at which the curve is wanted."""
+def interp_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: x may be split; the points and their values are whole on each device."""
     labels = range(tensor(call.metas).ndim)
     return matching(call, [labels, [None], [None], *[[]] * (len(call.metas) - 3)], [labels])
 
@@ -86,9 +86,9 @@ def infer_convolve(metas: Metas, attributes: Attributes) -> OutputMetas:
     left, right = tensors(metas)
     for each in (left, right):
         if each.ndim > 1:
-            raise ValueError(f"a convolution is one of vectors, not of shape {each.shape}")
+            raise ValueError(f"convolve takes vectors, not shape {each.shape}")
         if each.size == 0:
-            raise ValueError("a convolution with no elements is not defined")
+            raise ValueError("convolve takes vectors with at least one element")
     short, long = sorted((left.size, right.size))
     length = {"full": long + short - 1, "same": long, "valid": long - short + 1}[attributes["mode"]]
     return (Meta.of((length,), promote(metas)),)
@@ -132,7 +132,7 @@ define(
     work=interp_work,
     scalars=lambda _value, _metas, _attributes: None,
     needs=("interp",),
-    layouts=interpolated,
+    layouts=interp_rule,
 )
 define(
     name="convolve",

@@ -1,7 +1,7 @@
-"""Decompositions of matrices, each over stacks of them: cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals.
+"""Decompositions of stacks of matrices: cholesky, qr, svd, svdvals, eigh, eigvalsh, eig, eigvals.
 
-LAPACK does the work; if it reports a failure, the kernel raises LinAlgError. A NaN or an infinity is refused: LAPACK's
-iterations may end without converging, or with wrong numbers that look right.
+LAPACK computes them (cuSOLVER on a GPU); if it reports a failure, the kernel raises LinAlgError. Most of them refuse a
+NaN or an infinity, with which LAPACK's iterations may not converge, or may return plausible wrong numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def matrices(metas: Metas) -> Meta:
     """The first operand, whose last two axes are matrices."""
     x = tensor(metas)
     if x.ndim < 2:
-        raise ValueError(f"a matrix has two dimensions, shape {x.shape} has {x.ndim}")
+        raise ValueError(f"a matrix has two dimensions, but shape {x.shape} has {x.ndim}")
     return x
 
 
@@ -47,7 +47,7 @@ def square_matrices(metas: Metas) -> Meta:
     """The first operand, whose last two axes are square matrices."""
     x = matrices(metas)
     if x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"the matrices have to be square, those of shape {x.shape} are not")
+        raise ValueError(f"the matrices must be square, but those of shape {x.shape} are not")
     return x
 
 
@@ -57,10 +57,11 @@ def real_dtype(dtype: DType) -> DType:
 
 
 def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
-    """Cost of one LAPACK routine: about `factor` n**3 / 16, more for small matrices, whose passes are short.
+    """The cost of one LAPACK routine: about `factor` * n**3 / 16, and relatively more for small matrices, whose
+    loops are short.
 
-    `elements`: how many are swept, if more than x's. The factors were measured in float64 on one core, between n = 8
-    and n = 300, and hold within a factor of three.
+    `elements`: how many elements each pass visits, if more than x has. The factors were measured in float64 on one
+    core, between n = 8 and n = 300, and hold within a factor of three.
     """
     rows, columns = x.shape[-2:]
     count = math.prod(x.shape[:-2])
@@ -68,7 +69,10 @@ def lapack_work(x: Meta, factor: int, elements: int = 0) -> int:
 
 
 def constant_work(factor: int, *, of_results: bool = False) -> Work:
-    """`lapack_work` of the first operand. `of_results`: they may be larger than it, as a complete Q or a full U."""
+    """`lapack_work` of the first operand.
+
+    `of_results`: count the results instead if they are larger, as a complete Q or a full U is.
+    """
 
     def work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         return lapack_work(tensor(metas), factor, largest(outputs) if of_results else 0)
@@ -77,7 +81,8 @@ def constant_work(factor: int, *, of_results: bool = False) -> Work:
 
 
 def lapack_scratch(copies: int) -> Scratch:
-    """So many copies of one matrix, and the results of all, in the double precision that NumPy computes in."""
+    """`copies` copies of one matrix, and the results of the whole stack, in double precision, in which NumPy
+    computes."""
 
     def scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         x = matrices(metas)
@@ -92,18 +97,19 @@ def cast(x: Meta) -> int:
 
 
 def one(x: Meta | None) -> int:
-    """The bytes of one of a stack of matrices, in double precision."""
+    """The bytes of one matrix of the stack, in double precision."""
     return 0 if x is None else in_double(x) // max(math.prod(x.shape[:-2]), 1)
 
 
 def values_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Of singular values alone: one matrix at a time."""
+    """The bytes for singular values alone, which are computed one matrix at a time."""
     x = matrices(metas)
     return cast(x) + one(x) + x.size
 
 
 def svd_bytes(x: Meta, left: int, right: int) -> int:
-    """Of a decomposition with `left` columns of U and `right` rows of Vh: both twice, a copy and the work of LAPACK."""
+    """The bytes of a decomposition with `left` columns of U and `right` rows of Vh: both twice, a copy of one
+    matrix, and LAPACK's workspace."""
     rows, columns = x.shape[-2:]
     count = math.prod(x.shape[:-2])
     size = 16 if x.dtype.kind == "c" else 8
@@ -112,37 +118,40 @@ def svd_bytes(x: Meta, left: int, right: int) -> int:
 
 
 def svd_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """U and Vh are square if full."""
+    """The bytes of the decomposition; U and Vh are square with `full_matrices`."""
     x = matrices(metas)
     rows, columns = x.shape[-2:]
     return svd_bytes(x, rows, columns) if attributes["full_matrices"] else svd_bytes(x, *(min(rows, columns),) * 2)
 
 
 def qr_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """x and the results, and of one matrix Q and x again."""
+    """x and the results, and for one matrix Q and x again."""
     x = matrices(metas)
     return cast(x) + in_double(x) + sum(map(in_double, outputs)) + one(outputs[0]) + one(x)
 
 
 def first_of(infer: Infer) -> Infer:
-    """The meta of the first of several results."""
+    """An infer function that returns the meta of the first result only."""
     return lambda metas, attributes: infer(metas, attributes)[:1]
 
 
 def require_finite(xp: ArrayModule, x: Array) -> None:
-    """LinAlgError if there is a NaN or an infinity."""
+    """Raise LinAlgError if there is a NaN or an infinity."""
     if not bool(xp.isfinite(x).all()):
-        raise np.linalg.LinAlgError("there is a NaN or an infinity in the matrix, which has no such decomposition")
+        raise np.linalg.LinAlgError("the matrix has a NaN or an infinity, so it has no such decomposition")
 
 
 def store(outputs: Arrays, results: Arrays) -> None:
-    """Copy the results that the array module, which takes no `out`, has allocated."""
+    """Copy results to the outputs. (The array module allocates these results, since its functions have no `out`.)"""
     for out, result in zip(outputs, results, strict=True):
         out[...] = result
 
 
 def routine(name: str, *, finite: bool = False) -> Kernel:
-    """The function of that name in the array module's `linalg`, with the op's attributes. `finite`: of nothing else."""
+    """A kernel that calls the function `name` of the array module's `linalg` with the op's attributes.
+
+    `finite`: it refuses a NaN or an infinity.
+    """
 
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         if finite:
@@ -162,7 +171,10 @@ def infer_square(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def cholesky_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """The upper factor is the lower one's conjugate transpose. LinAlgError: not positive definite."""
+    """Computes the lower factor; the upper factor is its conjugate transpose.
+
+    LinAlgError if a matrix is not positive definite.
+    """
     (x,), (out,) = inputs, outputs
     lower = xp.linalg.cholesky(x)
     if attributes["upper"]:
@@ -207,7 +219,7 @@ def infer_svdvals(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def svdvals_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """In descending order."""
+    """The singular values, in descending order."""
     store(outputs, [singular_values(xp, inputs[0])])
 
 
@@ -240,9 +252,10 @@ def infer_eig(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def define_lapack(name: str, results: Sequence[int], *, finite: bool = False, **fields: Any) -> None:
-    """Define an op on one stack of matrices. Its kernel is the `linalg` function of its name, unless it has another.
+    """Define an op on one stack of matrices.
 
-    `results`: how many axes each result has behind those of the stack.
+    Its kernel is the `linalg` function of its name, unless `fields` has another. `results`: how many axes each
+    result has after those of the stack.
     """
     found = {"kernel": routine(name, finite=finite), "needs": (f"linalg.{name}",), **fields}
     define(name=name, inputs=1, dtypes=(LAPACK,), layouts=on_stacks((2,), results), **found)

@@ -1,5 +1,7 @@
-"""Ops whose result's shape is decided by data. Shapes and dtypes of the operands are still checked at the call; only
-the output's meta is pending."""
+"""Ops whose result has a shape that depends on data.
+
+The shapes and dtypes of the operands are still checked at the call; only the output's meta is pending.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def infer_nonzero(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """Any tensor that has axes to count along."""
+    """Any tensor with at least one axis."""
     if tensor(metas).ndim == 0:
         raise ValueError("a 0-d tensor has no positions")
     return (None,)
@@ -37,17 +39,17 @@ def infer_masked_select(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def unique_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
-    """NaNs differ from each other, as the array API says."""
+    """The distinct elements. NaNs differ from each other, as the array API says."""
     return (xp.unique(inputs[0], equal_nan=False),)
 
 
 def nonzero_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
-    """One row per axis."""
+    """The positions, one row for each axis."""
     return (xp.stack(xp.nonzero(inputs[0])).astype(np.int64, copy=False),)
 
 
 def masked_select_kernel(_xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
-    """Boolean indexing."""
+    """The selected elements, by boolean indexing."""
     return (inputs[0][inputs[1]],)
 
 
@@ -68,7 +70,7 @@ def positions_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribut
 
 
 def partial_mask_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The positions that a mask of the first axes selects; a mask of all of them needs none."""
+    """The positions that a mask of the first axes selects; a mask of all axes needs none."""
     x, mask = tensors(metas)
     return 0 if mask.ndim == x.ndim else 8 * mask.size * mask.ndim
 

@@ -1,7 +1,7 @@
-"""Einstein summation. The result's shape is worked out here, and the array module computes.
+"""Einstein summation. The shape of the result is inferred here; the array module computes the sums.
 
-An axis has a label: a letter of the subscripts, or a number for one that "..." stands for, counted from the back. Axes
-with one label agree in size, or have size one.
+Each axis has a label: a letter of the subscripts, or, for an axis that "..." stands for, a number that counts from the
+back. Axes with the same label have the same size, or size one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .linalg import product_work
 from .rules.products import product_signatures
 
 LONGEST = 512  # characters of the subscripts
-MOST = 32  # operands, as many as NumPy takes everywhere
+MOST = 32  # operands; every version of NumPy takes as many
 
 Label: TypeAlias = str | int
 
@@ -38,12 +38,12 @@ def check_subscripts(value: Any) -> str:
         raise TypeError(f"expected a str such as 'ij,jk->ik', got {type(value).__name__}")
     text = value.replace(" ", "")
     if len(text) > LONGEST:
-        raise ValueError(f"{len(text)} characters; at most {LONGEST} are possible")
+        raise ValueError(f"the subscripts have {len(text)} characters; at most {LONGEST} are possible")
     left, arrow, right = text.partition("->")
     for part in (*left.split(","), right):
         letters = part.replace("...", "", 1)
         if not all(c.isascii() and c.isalpha() for c in letters):
-            raise ValueError(f"{value[:60]!r} has more than letters, ',', '...' and one '->'")
+            raise ValueError(f"{value[:60]!r} may contain only letters, ',', '...' and one '->'")
     if arrow and len(set(right.replace("...", ""))) < len(right.replace("...", "")):
         raise ValueError(f"the result of {value[:60]!r} names an axis twice")
     return text
@@ -51,11 +51,11 @@ def check_subscripts(value: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, ndims: tuple[int, ...]) -> Subscripts:
-    """The labels for operands of so many dimensions; ValueError if they do not go together."""
+    """The labels for operands of `ndims` dimensions. ValueError if the subscripts do not match the operands."""
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(ndims):
-        raise ValueError(f"the subscripts are of {len(parts)} operands, {len(ndims)} are given")
+        raise ValueError(f"the subscripts are for {len(parts)} operands, not {len(ndims)}")
     operands = tuple(_labels(part, ndim) for part, ndim in zip(parts, ndims, strict=True))
     flat = [label for labels in operands for label in labels]
     dots = tuple(sorted({label for label in flat if isinstance(label, int)}))
@@ -64,9 +64,9 @@ def parse(text: str, ndims: tuple[int, ...]) -> Subscripts:
         return Subscripts(operands, (*dots, *(label for label in letters if flat.count(label) == 1)))
     missing = next((label for label in right.replace("...", "") if label not in flat), None)
     if missing is not None:
-        raise ValueError(f"the result's axis {missing!r} is one of no operand")
+        raise ValueError(f"the axis {missing!r} of the result is not an axis of an operand")
     if dots and "..." not in right:
-        raise ValueError("the result has no '...', which the operands have")
+        raise ValueError("the operands have '...', but the result does not")
     before, _, behind = right.partition("...")
     return Subscripts(operands, (*before, *(dots if "..." in right else ()), *behind))
 
@@ -81,7 +81,10 @@ def _labels(part: str, ndim: int) -> tuple[Label, ...]:
 
 
 def sizes_of(subscripts: Subscripts, given: Sequence[Meta]) -> dict[Label, int]:
-    """The size of each label; ValueError if axes of one label differ, or, in one operand, are not equal."""
+    """The size of each label.
+
+    ValueError if axes with the same label differ in size, where size one is allowed only between different operands.
+    """
     sizes: dict[Label, int] = {}
     for labels, meta in zip(subscripts.operands, given, strict=True):
         own: dict[Label, int] = {}
@@ -100,29 +103,32 @@ def _subscripts(given: Arrays, attributes: Attributes) -> Subscripts:
 
 
 def infer_einsum(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Operands of one kind of dtype."""
+    """The operands' dtypes must promote."""
     given = tensors(metas)
     if len(given) > MOST:
-        raise ValueError(f"{len(given)} operands; at most {MOST} are possible")
+        raise ValueError(f"there are {len(given)} operands; at most {MOST} are possible")
     subscripts = _subscripts(given, attributes)
     sizes = sizes_of(subscripts, given)
     return (Meta.of(tuple(sizes[label] for label in subscripts.output), promote(metas)),)
 
 
 def einsum_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """By products of two operands at a time, with a BLAS where that is possible; small ones in one loop."""
+    """Multiplies two operands at a time, with a BLAS where that is possible; small operands are summed in one loop."""
     (out,) = outputs
     inputs = [x.astype(out.dtype, copy=False) for x in inputs]
     optimize = len(inputs) > 1 and out.dtype.kind in "fc" and max(x.size for x in inputs) > SMALL
     out[...] = xp.einsum(attributes["subscripts"], *inputs, optimize="greedy" if optimize or len(inputs) > 2 else False)
 
 
-SMALL = 256  # elements of the largest operand, up to which the one loop is quicker than to look for products
+SMALL = 256  # elements of the largest operand up to which one loop is faster than planning the products
 
 
 def einsum_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The operands in one dtype and in the order of a product, the result before it is stored; of more than two
-    operands, also products of some of them, which are no larger than the largest operand or result."""
+    """The operands in one dtype and in the axis order of a product, and the result before it is stored.
+
+    With more than two operands also the intermediate products, which are no larger than the largest operand or
+    result.
+    """
     out = outputs[0]
     if out is None:
         return 0
@@ -134,7 +140,8 @@ def einsum_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 
 
 def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """As one loop over all labels, at the speed of a BLAS if there are two operands or more."""
+    """One multiplication for each point of the loop over all labels, at the speed of a BLAS if there are two or more
+    operands."""
     given = tensors(metas)
     sizes = sizes_of(_subscripts(given, attributes), given)
     count = math.prod(sizes.values())
@@ -142,8 +149,11 @@ def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
     return searching + (product_work(promote(metas), count) if len(given) > 1 else count)
 
 
-def summed_products(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Each label that no operand has twice. Nothing is summed in a mere change of axes, which is exact."""
+def einsum_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: each label that no operand has twice may be split.
+
+    An einsum that only reorders axes sums nothing, so it is exact.
+    """
     subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensors(call.metas)]))
     moved = len(call.metas) == 1 and set(subscripts.output) == set(subscripts.operands[0])
     return product_signatures(call, subscripts.operands, [subscripts.output], exact=moved)
@@ -160,5 +170,5 @@ define(
     scratch=einsum_scratch,
     work=einsum_work,
     needs=("einsum",),
-    layouts=summed_products,
+    layouts=einsum_rule,
 )

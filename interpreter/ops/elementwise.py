@@ -1,4 +1,4 @@
-"""Elementwise ops. Most are the array module's ufunc of the same name, and NumPy's own tables give their dtypes."""
+"""Elementwise ops. Most are the array module's ufunc of the same name; their dtypes come from NumPy's own tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BINARY = (
     "add subtract multiply copysign bitwise_and bitwise_or bitwise_xor "
     "bitwise_left_shift:left_shift bitwise_right_shift:right_shift"
 )
-# Those through which partial operands pass.
+# Ops whose result may stay partial if operands are partial, with their layout rules.
 PASSING = {
     "positive": any_parts,
     **dict.fromkeys(("add", "conj", "negative", "subtract"), linear),
@@ -48,11 +48,11 @@ PASSING = {
     "maximum": extremes("max"),
     "minimum": extremes("min"),
 }
-# Slower by as much as a transcendental function: integer division does not vectorise.
+# Binary ops that are as slow as a transcendental function.
 BINARY_SLOW = "hypot logaddexp atan2:arctan2"
-# These do not cast a Python int to an integer dtype, so it need not fit one.
+# These ops do not cast a Python int to an integer dtype, so the int need not fit one.
 BINARY_ANY_INT = "less less_equal greater greater_equal equal not_equal"
-# Nor do these; but NumPy first makes an array of the int, which has to fit a machine word.
+# Nor do these ops; but NumPy first makes an array from the int, which must fit a machine word.
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ROUNDING = "floor ceil trunc round:rint"
 
@@ -61,12 +61,15 @@ _BITWISE = 16  # cost of a remainder of floats, relative to another slow functio
 
 
 def slow_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Work of a transcendental function of each element."""
+    """The work of an op that computes a transcendental function of each element."""
     return SLOW * sum(m.size for m in outputs if m is not None) * cost_of((*metas, *outputs))
 
 
 def division_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """Remainders of floats are computed bit by bit of the quotient, which may have two thousand bits."""
+    """The work of a division.
+
+    A remainder of floats is computed bit by bit of the quotient, which may have two thousand bits.
+    """
     real = any(isinstance(m, Meta) and m.dtype.kind == "f" for m in metas)
     return slow_work(metas, outputs, attributes) * (_BITWISE if real else 1)
 
@@ -108,7 +111,10 @@ def _resolves(ufunc: np.ufunc, dtype: DType) -> bool:
 
 
 def of_ufunc(entry: str) -> dict[str, Any]:
-    """The fields that the definitions of all of NumPy's ufuncs share. The entry: our name, or `ours:numpy's`."""
+    """The common fields of the definition of an op that is a ufunc.
+
+    `entry`: the op's name, or `op:ufunc` if NumPy has another name.
+    """
     name, _, numpy_name = entry.partition(":")
     ufunc: np.ufunc = getattr(np, numpy_name or name)
     return {
@@ -177,7 +183,7 @@ CORRECTED: dict[str, corrections.Correction] = {
 
 
 def corrected_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """What replaces special values, and masks of these. Real numbers have few."""
+    """The replacements of special values and their masks. Functions of one real number have few."""
     (out,) = outputs
     if out is None or out.dtype.kind in "biu" or (out.dtype.kind == "f" and len(metas) == 1):
         return 0
@@ -185,12 +191,12 @@ def corrected_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attribute
 
 
 def floor_divide_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The sums that show whether an operand is infinite, or the quotients if one is."""
+    """The sums that show whether an operand is infinite; or, if one is, the quotients."""
     return corrected_scratch(metas, outputs, attributes) + sum(m.nbytes for m in outputs if m and m.dtype.kind == "f")
 
 
 def is_total_power(metas: Metas, _attributes: Attributes) -> bool:
-    """Signed integers have no negative powers: data decide whether the kernel raises."""
+    """Whether no data make the kernel raise. A negative power of a signed integer does."""
     return promote(metas).kind != "i"
 
 
@@ -208,7 +214,7 @@ for _entry, _correction in CORRECTED.items():
 
 
 def extremum_kernel(name: str) -> Kernel:
-    """No ufunc, although it is one: NumPy deprecated a positional `out` for these two only."""
+    """A kernel that calls the ufunc with `out=`: for these two ufuncs only, NumPy deprecated a positional `out`."""
 
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
         getattr(xp, name)(*inputs, out=outputs[0])
@@ -231,7 +237,10 @@ def _rounding_kernel(name: str) -> Kernel:
 
 
 def _infer_rounding(ufunc: str) -> Infer:
-    """Integers keep their dtype, as the array API says; NumPy 2.0 and CuPy would make floats of them."""
+    """The infer function of a rounding op.
+
+    Integers keep their dtype, as the array API says; NumPy 2.0 and CuPy would return floats.
+    """
     of_floats = infer_ufunc(getattr(np, ufunc))
 
     def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
@@ -251,7 +260,7 @@ for _entry in ROUNDING.split():
 
 
 def infer_part(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """A real dtype of half the size."""
+    """The real dtype of the same precision: half the size of a complex dtype."""
     x = tensor(metas)
     return (Meta.of(x.shape, _PARTS[x.dtype.name]) if x.dtype.name in _PARTS else x,)
 
@@ -286,7 +295,7 @@ for _part, _take in (("real", real_kernel), ("imag", imag_kernel)):
 def infer_where(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The condition has to be bool; the others promote."""
     if not isinstance(metas[0], Meta) and metas[0] is not bool:
-        raise TypeError(f"the condition has to be bool, not {metas[0].__name__}")
+        raise TypeError(f"the condition must be bool, not {metas[0].__name__}")
     return (Meta.of(broadcast(metas), promote(metas[1:])),)
 
 
@@ -296,18 +305,19 @@ def accepts_chosen(value: int, metas: Metas, attributes: Attributes) -> None:
 
 
 def where_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """Through a temporary: it costs less than two masked copies, and lets the output be any of the inputs."""
+    """Computes into a temporary, which is cheaper than two masked copies, and allows the output to be any of the
+    inputs."""
     condition, x, y = inputs
-    if isinstance(condition, bool):  # CuPy asks it for its dtype
+    if isinstance(condition, bool):  # CuPy needs an array with a dtype
         outputs[0][...] = x if condition else y
     else:
         outputs[0][...] = xp.where(condition, x, y)
 
 
 def infer_clip(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """All three promote; only ordered dtypes. NumPy would choose a dtype of its own for a scalar x."""
+    """The dtypes of all three promote. x must be a tensor, since NumPy would choose another dtype for a scalar x."""
     if not isinstance(metas[0], Meta):
-        raise TypeError(f"x has to be a tensor, not a Python {metas[0].__name__}")
+        raise TypeError(f"x must be a tensor, not a Python {metas[0].__name__}")
     dtype = promote(metas)
     return (Meta.of(broadcast(metas), dtype),)
 
@@ -321,18 +331,22 @@ def infer_astype(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def is_exact_cast(metas: Metas, attributes: Attributes) -> bool:
-    """A float that fits no integer becomes one by its place: vectors of a processor give others than single numbers."""
+    """Whether the result of a cast does not depend on an element's position.
+
+    For a float that no integer can hold it does: the vector instructions of a processor return other integers than
+    its scalar instructions.
+    """
     return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
 
 
-def cast_pointwise(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-    """Each element by itself; exact where the cast is."""
+def astype_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule of casts: any axis may be split; exact if the cast is."""
     for one in pointwise(call, parts):
         yield one._replace(exact=is_exact_cast(call.metas, call.attributes))
 
 
 def astype_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """Assignment casts as `astype` does."""
+    """Assigns x to the output, which casts as `astype` does."""
     outputs[0][...] = inputs[0]
 
 
@@ -377,5 +391,5 @@ for _name in ("astype", "cast"):
         elementwise=True,
         pointwise=is_exact_cast,
         total=True,
-        layouts=chained(cast_pointwise, any_parts, cast_rule),
+        layouts=chained(astype_rule, any_parts, cast_rule),
     )

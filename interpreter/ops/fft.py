@@ -1,7 +1,7 @@
-"""Discrete Fourier transforms. Lengths are attributes, so that shapes are known before anything runs.
+"""Discrete Fourier transforms. Lengths are attributes, so shapes are known before anything runs.
 
-Real and complex numbers of one precision go together: float32 gives complex64 and the other way round. No transform
-computes in float16, which counts as float32.
+A transform keeps the precision of x: float32 gives complex64, and complex64 gives float32. float16 is transformed as
+float32.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from .rules.reasons import MADE
 
 _WHOLE = -1  # stands for the length of the axis
 
-# The transformed axes, the last one last, and the number of points along each.
+# The transformed axes (a real transform is along the last one), and the number of points along each.
 Plan: TypeAlias = tuple[Shape, Shape]
 
 
 class SpectrumKind(Enum):
-    """The kinds of input and output of a transform. Of n points of a Hermitian spectrum only the first n//2 + 1 are
-    kept."""
+    """The kinds of input and output of a transform.
+
+    A Hermitian spectrum of n points is stored as its first n//2 + 1 points.
+    """
 
     COMPLEX = auto()  # n points to n points
     REAL = auto()  # n real points to half a spectrum
@@ -50,7 +52,7 @@ def check_length(value: Any) -> int:
     """A positive number of points."""
     length = check_int(value)
     if length < 1:
-        raise ValueError(f"a transform has at least one point, not {length}")
+        raise ValueError(f"a transform must have at least one point, not {length}")
     return length
 
 
@@ -67,7 +69,7 @@ def plan(shape: Shape, form: SpectrumKind, attributes: Attributes) -> Plan:
     axes, given = _along_one(shape, attributes) if "axis" in attributes else _along_several(shape, attributes)
     lengths = [shape[a] if n == _WHOLE else n for a, n in zip(axes, given, strict=True)]
     if form is not SpectrumKind.COMPLEX and not axes:
-        raise ValueError("there has to be an axis to transform along")
+        raise ValueError("the transform needs at least one axis")
     if form is SpectrumKind.HERMITIAN and given[-1] == _WHOLE:
         lengths[-1] = 2 * (shape[axes[-1]] - 1)
     for axis, length in zip(axes, lengths, strict=True):
@@ -86,14 +88,17 @@ def _along_several(shape: Shape, attributes: Attributes) -> Plan:
     if sizes is None:
         return axes, (_WHOLE,) * len(axes)
     if attributes["axes"] is None:
-        raise ValueError("with sizes `s`, the axes have to be given, too")
+        raise ValueError("`axes` is required if the sizes `s` are given")
     if len(sizes) != len(axes):
-        raise ValueError(f"{len(sizes)} sizes are given for {len(axes)} axes")
+        raise ValueError(f"`s` and `axes` differ in length: {len(sizes)} and {len(axes)}")
     return axes, sizes
 
 
 def _kept(shape: Shape, form: SpectrumKind, axes: Shape, lengths: Shape) -> tuple[slice, ...]:
-    """The used part of x, cut at once: array modules go axis by axis, and may pad one before cutting another."""
+    """The index of the used part of x.
+
+    It cuts all axes at once: array modules process axis by axis, and may pad one axis before they cut another.
+    """
     kept = [slice(None)] * len(shape)
     for axis, length in zip(axes, lengths, strict=True):
         kept[axis] = slice(length)
@@ -103,7 +108,7 @@ def _kept(shape: Shape, form: SpectrumKind, axes: Shape, lengths: Shape) -> tupl
 
 
 def result_dtype(dtype: DType, form: SpectrumKind) -> DType:
-    """The dtype of x's precision, real if the spectrum was Hermitian."""
+    """The dtype of the result, in the precision of x: real for a Hermitian spectrum, else complex."""
     found = np.result_type(dtype, np.complex64)
     return real_dtype(found) if form is SpectrumKind.HERMITIAN else found
 
@@ -118,7 +123,7 @@ def fft_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> 
 
 
 def single_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The result before it is stored, where NumPy computes in the precision of x; float16 is cast."""
+    """The result before it is stored, for a transform that NumPy computes in the precision of x; float16 is cast."""
     x = tensor(metas)
     return sum(m.nbytes for m in outputs if m is not None) + (4 * x.size if x.dtype == np.float16 else 0)
 
@@ -138,7 +143,7 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
         (x,), (out,) = inputs, outputs
         axes, lengths = plan(x.shape, form, given)
         if not x.size or not axes:
-            out[...] = x if not axes else 0  # nothing but padding: NumPy would read beyond an empty axis
+            out[...] = x if not axes else 0  # only padding; NumPy would read beyond an empty axis
             return
         x = x[_kept(x.shape, form, axes, lengths)]
         x = x.astype(np.float32) if x.dtype == np.float16 else x
@@ -206,9 +211,9 @@ def _define_frequencies(name: str, *, half: bool, summary: str) -> None:
     def infer(_metas: Metas, attributes: Attributes) -> OutputMetas:
         n, dtype = attributes["n"], attributes["dtype"] or "float64"
         if dtype not in REAL_FLOATING:
-            raise TypeError(f"frequencies are real floating-point numbers, not {dtype}")
+            raise TypeError(f"frequencies must have a real floating-point dtype, not {dtype}")
         if attributes["d"] == 0:
-            raise ValueError("the spacing `d` of the samples cannot be zero")
+            raise ValueError("the spacing `d` of the samples must not be zero")
         return (Meta.of((n // 2 + 1 if half else n,), dtype),)
 
     def kernel(xp: ArrayModule, _inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:

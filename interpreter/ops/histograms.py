@@ -20,8 +20,8 @@ from ..types.meta import Meta, Metas, tensors
 from .curves import optional_operands
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
-MOST_EDGES = 1 << 30  # that CuPy finds a place among: it adds two places in 32 bits
-_SEARCH = 16  # cost of finding an element's place
+MOST_EDGES = 1 << 30  # edges that CuPy can search: it adds two positions in 32 bits
+_SEARCH = 16  # cost of finding an element's bin
 
 
 def check_range(value: Any) -> tuple[float, float]:
@@ -35,7 +35,7 @@ def check_range(value: Any) -> tuple[float, float]:
 
 
 def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, density: bool) -> tuple[DType, DType]:
-    """The dtypes that NumPy gives to counts and edges."""
+    """NumPy's dtypes for the counts and the edges."""
     one = np.ones(1, np.uint8 if x.kind == "b" else x)
     weighted = None if weights is None else np.ones(1, weights)
     with warnings.catch_warnings():
@@ -45,25 +45,25 @@ def histogram_dtypes(x: DType, edges: DType | None, weights: DType | None, *, de
 
 
 def _parts(operands: Arrays, attributes: Attributes) -> tuple[Any, Any, Any]:
-    """x, the edges and the weights, None where they are not given."""
+    """x, the edges and the weights; None for edges or weights that are not given."""
     edges, weights = optional_operands(operands[1:], attributes["bins"] is None, attributes["weighted"])
     return operands[0], edges, weights
 
 
 def infer_histogram(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """One count for each bin, and one edge more."""
+    """One count for each bin, and one more edge than bins."""
     given, bins = tensors(metas), attributes["bins"]
     if len(given) != 1 + (bins is None) + attributes["weighted"]:
-        raise ValueError(f"{len(given)} tensors do not go with bins={bins} and weighted={attributes['weighted']}")
+        raise ValueError(f"{len(given)} tensors do not match bins={bins} and weighted={attributes['weighted']}")
     x, edges, weights = _parts(given, attributes)
     if edges is not None and edges.ndim != 1:
-        raise ValueError(f"edges have one dimension, shape {edges.shape} has {edges.ndim}")
+        raise ValueError(f"edges must have one dimension, but shape {edges.shape} has {edges.ndim}")
     if edges is not None and (edges.size == 0 or edges.dtype.kind == "c"):
-        raise ValueError("there have to be edges, and real ones")
+        raise ValueError("there must be at least one edge, and edges must be real")
     if bins is not None and bins < 1:
-        raise ValueError(f"the number of bins is positive, not {bins}")
+        raise ValueError(f"the number of bins must be positive, not {bins}")
     if weights is not None and weights.shape != x.shape:
-        raise ValueError(f"weights have the shape of x, {x.shape}, not {weights.shape}")
+        raise ValueError(f"weights must have the shape of x, {x.shape}, not {weights.shape}")
     count = edges.size - 1 if edges is not None else bins
     counts, ends = histogram_dtypes(
         x.dtype,
@@ -75,14 +75,17 @@ def infer_histogram(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def histogram_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """The array module's own function. ValueError if the elements or edges are not fit for bins."""
+    """Calls the array module's own function.
+
+    ValueError if the edges are not ascending, or no bins can be made for the elements.
+    """
     x, edges, weights = _parts(inputs, attributes)
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
     bins, limits = attributes["bins"] if edges is None else edges, attributes["range"]
     if xp is not np and outputs[1].size > MOST_EDGES:
         raise ValueError(f"{outputs[1].size - 1} bins are too many for a GPU")
-    if xp is not np and edges is not None and edges.size == 1:  # CuPy counts in the first bin, and there is none
+    if xp is not np and edges is not None and edges.size == 1:  # there is no bin, but CuPy would count in the first one
         outputs[1][...] = edges
         return
     if xp is not np and edges is None:
@@ -97,10 +100,10 @@ def histogram_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
 
 
 def equal_edges(xp: ArrayModule, x: Array, bins: int, limits: tuple[float, float] | None) -> Array:
-    """The edges that NumPy makes, rounded as it does. ValueError if the elements have no range.
+    """Equally spaced edges, with NumPy's rounding.
 
-    CuPy's own (up to 14.2) multiply and add with one rounding, which moves edges away from round numbers, and elements
-    that lie on an edge into another bin.
+    ValueError if the range of the elements is not finite. CuPy (up to 14.2) multiplies and adds with a single
+    rounding, which moves edges away from round numbers, and elements on an edge into another bin.
     """
     low, high = _ends(x) if limits is None else np.asarray(limits, np.float64)
     if not (np.isfinite(low) and np.isfinite(high)):
@@ -121,15 +124,16 @@ def equal_edges(xp: ArrayModule, x: Array, bins: int, limits: tuple[float, float
 
 
 def _ends(x: Array) -> Array:
-    """The smallest and the largest element, on the host; 0 and 1 if there is none."""
+    """The smallest and the largest element, on the host; 0 and 1 if x is empty."""
     return np.array([x.min().item(), x.max().item()], x.dtype) if x.size else np.array([0.0, 1.0])
 
 
 def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Array:
     """Weights with which CuPy (up to 14.2) counts as NumPy does.
 
-    Without weights CUB counts. It miscounts int8, and loses the elements at the last edge where adding one does not
-    change that edge. With weights CuPy's own kernel counts, which puts NaN into the first bin: NaN weighs nothing.
+    Without weights, CUB counts: it miscounts int8, and loses the elements at the last edge if adding one does not
+    change that edge. With weights, CuPy's own kernel counts: it puts NaN into the first bin, so NaN gets the weight
+    zero.
     """
     if weights is None:
         weights = xp.ones(x.shape, np.int8)
@@ -137,7 +141,7 @@ def _counted_by_kernel(xp: ArrayModule, x: Array, weights: Array | None) -> Arra
 
 
 def histogram_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Packed operands, the bins some times over, and temporaries for one block of the elements."""
+    """Packed operands, several copies of the bins, and temporaries for one block of the elements."""
     return total(metas) + 4 * total(outputs) + 48 * min(largest(metas), _BLOCK)
 
 
@@ -146,8 +150,9 @@ def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     return _SEARCH * sum(m.size for m in (metas[0], *outputs) if isinstance(m, Meta))
 
 
-def counted(call: OpCall, _devices: int) -> Iterator[LayoutSignature]:
-    """Counts are partial sums, where the edges do not depend on the elements, nor the counts on their number."""
+def histogram_rule(call: OpCall, _devices: int) -> Iterator[LayoutSignature]:
+    """The layout rule: x may be split, and the counts are then partial sums, if the edges do not depend on the
+    elements, and the counts are not densities."""
     x, edges, weights = _parts(tensors(call.metas), call.attributes)
     if call.attributes["density"] or (edges is None and call.attributes["range"] is None):
         return
@@ -176,5 +181,5 @@ define(
     scratch=histogram_scratch,
     work=histogram_work,
     needs=("histogram",),
-    layouts=counted,
+    layouts=histogram_rule,
 )

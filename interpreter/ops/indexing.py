@@ -1,8 +1,8 @@
 """Indexing by tensors of integers and by masks, and assigning through an index. (Basic indices make views: `views`.)
 
 The attribute `index` holds the normal form of `schema.indexing`, in which "tensor" stands for each further operand.
-Integers select one element each, so the result's shape is known; with a mask the data decide the shape.
-The rules for shapes are NumPy's advanced indexing, of which the standard's integer arrays and masks are a part.
+Each integer selects one element, so the shape of the result is known; with a mask it depends on data. The rules for
+shapes are those of NumPy's advanced indexing, which include the standard's integer arrays and masks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..schema.promotion import accepts_promoted, broadcast_shapes, promote
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, OperandMeta, Shape, tensor, tensors
-from .positions import check_gather, check_scatter, from_either_end, last_of_equals, sorts, wide
+from .positions import check_gather, check_scatter, from_either_end, last_of_equals, safe_positions, sorts
 from .rules.combining import any_parts, chained
 from .rules.indexing import gather_rule, scatter_rule
 from .rules.reasons import DATA_DEPENDENT
@@ -28,7 +28,10 @@ from .rules.views import overwrite_rule, setitem_rule
 
 
 def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The value broadcasts to the selection, and casts to x's dtype within its kind."""
+    """The meta of x.
+
+    The value must broadcast to the selection, and its dtype must cast to that of x within its kind.
+    """
     x, value = tensor(metas), metas[1]
     check_fits(value, selected_shape(attributes["index"], x.shape))
     check_assignable(value, x)
@@ -36,42 +39,45 @@ def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_overwrite(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The meta of the attributes; the value has to fit as in `infer_setitem`."""
-    x = overwritten(attributes)
+    """The meta that the attributes give. The value must fit as in `infer_setitem`."""
+    x = overwritten_meta(attributes)
     if not selects_all(attributes["index"], x.shape):
-        raise ValueError(f"the index does not select all of a tensor of shape {x.shape}; setitem writes to a part")
+        raise ValueError(f"the index does not select all of a tensor of shape {x.shape}; use setitem for a part")
     check_fits(metas[0], selected_shape(attributes["index"], x.shape))
     check_assignable(metas[0], x)
     return (x,)
 
 
-def overwritten(attributes: Attributes) -> Meta:
+def overwritten_meta(attributes: Attributes) -> Meta:
     """The meta of the overwritten tensor."""
     return Meta.of(attributes["shape"], attributes["dtype"])
 
 
 def check_fits(value: OperandMeta, selected: Shape) -> None:
-    """ValueError unless a value of that meta broadcasts to the selection."""
-    shape = telling(value.shape) if isinstance(value, Meta) else ()
+    """Raise ValueError unless a value of that meta broadcasts to the selection."""
+    shape = without_leading_ones(value.shape) if isinstance(value, Meta) else ()
     if broadcast_shapes((shape, selected)) != selected:
         raise ValueError(f"a value of shape {shape} does not broadcast to the selection {selected}")
 
 
-def telling(shape: Shape) -> Shape:
-    """The shape without leading axes of size one, which NumPy lets a value have beyond those of the selected slice."""
+def without_leading_ones(shape: Shape) -> Shape:
+    """The shape without its leading axes of size one:
+
+    NumPy allows a value to have more of them than the selection has axes.
+    """
     leading = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
     return shape[leading:]
 
 
-def written(value: Any) -> Any:
-    """The value in a shape that NumPy also assigns to single elements and through masks."""
+def assignable(value: Any) -> Any:
+    """The value without leading axes of size one, which NumPy does not accept for single elements and masks."""
     shape = getattr(value, "shape", ())
-    return value.reshape(telling(shape)) if shape[:1] == (1,) else value
+    return value.reshape(without_leading_ones(shape)) if shape[:1] == (1,) else value
 
 
 def check_assignable(value: OperandMeta, x: Meta) -> None:
-    """TypeError unless values of that meta may be assigned to elements of x."""
-    # A scalar's weak type may shrink freely within its kind: 1 fits an int8 tensor, 1.5 does not.
+    """Raise TypeError unless values of that meta may be assigned to elements of x."""
+    # A scalar has a weak type, which casts to any dtype of its kind: 1 fits an int8 tensor, but 1.5 does not.
     fits = np.can_cast(value.dtype if isinstance(value, Meta) else promote((value,)), x.dtype, "same_kind")
     weak_int = value is int and x.dtype.kind == "u"
     if not fits and not weak_int:
@@ -80,30 +86,30 @@ def check_assignable(value: OperandMeta, x: Meta) -> None:
 
 
 def accepts_assigned(value: int, metas: Metas, attributes: Attributes) -> None:
-    """OverflowError unless the value fits x's dtype; the selectors do not matter."""
+    """Raise OverflowError unless the value fits x's dtype. The index tensors do not matter."""
     accepts_promoted(value, metas[:1], attributes)
 
 
 def accepts_overwriting(value: int, _metas: Metas, attributes: Attributes) -> None:
-    """As `accepts_assigned`."""
-    accepts_promoted(value, (overwritten(attributes),), attributes)
+    """As `accepts_assigned`, for `overwrite`."""
+    accepts_promoted(value, (overwritten_meta(attributes),), attributes)
 
 
 def overwrite_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Writes each element of the output, which is not read."""
-    outputs[0][native_index(attributes["index"])] = written(inputs[0])
+    """Write each element of the output, which is not read."""
+    outputs[0][native_index(attributes["index"])] = assignable(inputs[0])
 
 
 def setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Copies x first, unless the output is x."""
+    """Copy x to the output unless they are the same memory, then assign the value."""
     (x, value), (out,) = inputs, outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
-    out[native_index(attributes["index"])] = written(value)
+    out[native_index(attributes["index"])] = assignable(value)
 
 
 def same_memory(x: Array, out: Array) -> bool:
-    """Is the output x itself?"""
+    """Whether the output is the memory of x."""
     return x is out or (_address(x) == _address(out) and x.strides == out.strides)
 
 
@@ -114,44 +120,47 @@ def _address(x: Array) -> int:
 
 
 def infer_advanced_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Tensors of integers select: the shape is known."""
+    """The meta of a selection by tensors of integers, whose shape is known."""
     x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
     return (Meta.of(advanced_shape(attributes["index"], x.shape, selectors), x.dtype),)
 
 
 def infer_dynamic_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Masks select, or tensors that may turn out to be masks: only the known parts are checked."""
+    """None for a selection by masks, or by tensors that may be masks. The known parts are checked."""
     x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
     advanced_shape(attributes["index"], x.shape, selectors)
     return (None,)
 
 
 def infer_advanced_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The meta of x. Only the kernel sees how many elements a mask selects, and so whether the values fit."""
+    """The meta of x.
+
+    Only the kernel can count the elements that a mask selects, and so check whether the values fit.
+    """
     x, value, selectors = tensor(metas), metas[1], _selectors(metas[2:], attributes["index"])
     selected = advanced_shape(attributes["index"], x.shape, selectors)
     if not any(m.dtype.kind == "b" for m in selectors):
         check_fits(value, selected)
-    elif isinstance(value, Meta) and len(telling(value.shape)) > len(selected):
-        raise ValueError(f"a value of shape {value.shape} does not broadcast to {len(selected)} axes that are selected")
+    elif isinstance(value, Meta) and len(without_leading_ones(value.shape)) > len(selected):
+        raise ValueError(f"a value of shape {value.shape} does not broadcast to the {len(selected)} selected axes")
     check_assignable(value, x)
     return (x,)
 
 
 def _selectors(metas: Metas, index: Index) -> tuple[Meta, ...]:
     if index.count("tensor") != len(metas):
-        raise ValueError(f"the index names {index.count('tensor')} tensors, {len(metas)} are given")
+        raise ValueError(f"the index names {index.count('tensor')} tensors, but {len(metas)} are given")
     for m in metas:
         if not isinstance(m, Meta) or m.dtype.kind not in "biu":
-            raise IndexError(f"{m!r} does not index: it takes tensors of integers, and masks")
+            raise IndexError(f"{m!r} is not an index: indices are tensors of integers, and masks")
     return metas  # type: ignore[return-value]
 
 
 def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Shape:
-    """The shape of the index's selection if every mask were all true; IndexError if the index does not fit.
+    """The shape of the selection, as if every mask were all true.
 
-    The axes that tensors and ints index become those of their common shape, at the place of the first of them, or in
-    front if other entries stand in between.
+    IndexError if the index does not fit the shape. The axes that tensors and ints index are replaced by the axes of
+    their common shape: at the position of the first tensor or int, or at the front if other entries separate them.
     """
     parts: list[Shape] = []
     chosen: list[Shape] = []
@@ -165,7 +174,7 @@ def advanced_shape(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Sha
     try:
         common = broadcast_shapes(_only_certain(chosen, selectors))
     except ValueError as error:
-        raise IndexError(f"the indexing tensors do not broadcast: {error}") from None
+        raise IndexError(f"the index tensors do not broadcast: {error}") from None
     parts.insert(first if _together(index) else 0, common)
     return tuple(n for part in parts for n in part)
 
@@ -175,18 +184,21 @@ def _metas_of(selectors: Arrays) -> list[Meta]:
 
 
 def _together(index: Index) -> bool:
-    """Do the tensors and ints stand side by side? In NumPy "..." separates them even if it stands for no axis."""
+    """Whether the tensors and ints are adjacent. In NumPy, "..." separates them even if it stands for no axis."""
     places = [place for place, entry in enumerate(index) if _chooses(entry)]
     return places[-1] - places[0] == len(places) - 1
 
 
 def _chooses(entry: Entry) -> bool:
-    """Does the entry pick positions of an axis, as tensors and ints do?"""
+    """Whether the entry is a tensor or an int, which pick positions of an axis."""
     return entry == "tensor" or isinstance(entry, int)
 
 
 def _consumed(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Iterator[tuple[Entry, Shape, Meta | None]]:
-    """Each entry with the axes that it indexes, and its tensor; "..." as the full slices that it stands for."""
+    """Each entry, with the sizes of the axes that it indexes, and its tensor or None.
+
+    "..." is replaced by full slices.
+    """
     named = sum(entry is not None and entry not in {"...", "tensor"} for entry in index)
     named += sum(m.ndim if m.dtype.kind == "b" else 1 for m in selectors)
     if named > len(shape):
@@ -207,34 +219,37 @@ def _consumed(index: Index, shape: Shape, selectors: Sequence[Meta]) -> Iterator
 
 def _check_selects(entry: Entry, axes: Shape, meta: Meta | None) -> None:
     if meta is None:
-        select((entry,), axes, (0, (0,)))  # an int within its bounds
+        select((entry,), axes, (0, (0,)))  # raises unless the int is within its bounds
     elif meta.dtype.kind == "b" and not mask_fits(meta.shape, axes):
         raise IndexError(f"the mask's shape {meta.shape} does not match the axes {axes} that it indexes")
 
 
 def mask_fits(mask: Shape, axes: Shape) -> bool:
-    """Is each size that of the axis, or zero, which selects nothing?"""
+    """Whether each size of a mask is that of the axis, or zero, which selects nothing."""
     return all(n in {size, 0} for n, size in zip(mask, axes, strict=True))
 
 
 def _only_certain(chosen: list[Shape], selectors: Sequence[Meta]) -> list[Shape]:
-    """With masks the common shape is an upper bound: how many elements a mask selects is not known yet."""
+    """The shapes to broadcast.
+
+    With masks, their common shape is an upper bound, since the number of selected elements is not known yet.
+    """
     if not any(m.dtype.kind == "b" for m in selectors):
         return chosen
     axes = max(map(len, chosen))
     return [(1,) * axes, max(chosen, key=math.prod)]
 
 
-def _safe(xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False) -> Arrays:
-    """The selectors as a device may use them, to read from x or to `write` there."""
+def _safe_selectors(xp: ArrayModule, x: Array, index: Index, selectors: Arrays, *, write: bool = False) -> Arrays:
+    """The index tensors, checked and cast so that a device may read from x with them, or `write` to it."""
     if xp is np:
         return selectors
     _check_counts(xp, index, x.shape, selectors, write=write)
-    return _checked(xp, index, x.shape, [wide(s) for s in selectors])
+    return _checked(xp, index, x.shape, [safe_positions(s) for s in selectors])
 
 
 def _native(xp: ArrayModule, x: Array, index: Index, selectors: Arrays) -> tuple[Array, tuple[Any, ...]]:
-    """x and the index in a form for which the array module follows NumPy's rules."""
+    """x and the index in a form that the array module treats as NumPy does."""
     if xp is not np and not _together(index):
         x, index = _chosen_first(x, index, selectors)
     rest = iter(selectors)
@@ -242,9 +257,8 @@ def _native(xp: ArrayModule, x: Array, index: Index, selectors: Arrays) -> tuple
 
 
 def _chosen_first(x: Array, index: Index, selectors: Arrays) -> tuple[Array, Index]:
-    """A view of x, and an index of it, with the axes that tensors and ints index in front, as in the result.
-
-    Array modules do not agree with NumPy on such entries that stand apart.
+    """A view of x whose first axes are those that tensors and ints index, as in the result, and the index for that
+    view. Other array modules do not follow NumPy's rule for tensors and ints that are not adjacent.
     """
     entries: dict[bool, list[Entry]] = {True: [], False: []}
     axes: dict[bool, list[int]] = {True: [], False: []}
@@ -258,7 +272,10 @@ def _chosen_first(x: Array, index: Index, selectors: Arrays) -> tuple[Array, Ind
 
 
 def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> list[Array]:
-    """The selectors, whose positions are in bounds: CuPy wraps around where NumPy raises."""
+    """The index tensors, after a check that their positions are in bounds:
+
+    CuPy would wrap around where NumPy raises.
+    """
     rest, metas = iter(selectors), _metas_of(selectors)
     made = []
     for _, axes, meta in _consumed(index, shape, metas):
@@ -269,7 +286,10 @@ def _checked(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> 
 
 
 def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays, *, write: bool) -> None:
-    """ValueError if the index selects more than a device can count. A mask by itself may select any number."""
+    """Raise ValueError if the index selects more elements than a device can count.
+
+    A single mask may select any number.
+    """
     metas = _metas_of(selectors)
     if [m.dtype.kind for m in metas] == ["b"]:
         return
@@ -284,27 +304,30 @@ def _check_counts(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays
 
 
 def advanced_getitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """A gather."""
+    """Copy the selection to the output."""
     x, *selectors = inputs
-    whole, native = _native(xp, x, attributes["index"], _safe(xp, x, attributes["index"], selectors))
+    whole, native = _native(xp, x, attributes["index"], _safe_selectors(xp, x, attributes["index"], selectors))
     outputs[0][...] = whole[native]
 
 
 def dynamic_getitem_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
-    """A gather whose size is known only afterwards."""
+    """The selection, as a new array, since its shape is not known before."""
     x, *selectors = inputs
-    whole, native = _native(xp, x, attributes["index"], _safe(xp, x, attributes["index"], selectors))
+    whole, native = _native(xp, x, attributes["index"], _safe_selectors(xp, x, attributes["index"], selectors))
     return (xp.array(whole[native]),)
 
 
 def advanced_setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """A scatter; of several values for one element the last one stays. Copies x first, unless the output is x."""
+    """Copy x to the output unless they are the same memory, then assign.
+
+    Of several values for one element, the last one counts.
+    """
     x, value, *selectors = inputs
     (out,) = outputs
     if not same_memory(x, out):
         xp.copyto(out, x)
-    value = written(value)
-    safe = _safe(xp, out, attributes["index"], selectors, write=True)
+    value = assignable(value)
+    safe = _safe_selectors(xp, out, attributes["index"], selectors, write=True)
     whole, native = _native(xp, out, attributes["index"], safe)
     if xp is not np:
         _check_selected(xp, out.shape, attributes["index"], safe, value)
@@ -313,7 +336,8 @@ def advanced_setitem_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, at
 
 
 def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays, value: Any) -> None:
-    """ValueError for values that do not fit the nothing that a mask alone selects: CuPy accepts any. Waits for it."""
+    """Raise ValueError if a single mask selects nothing and the value does not broadcast to an empty selection,
+    which CuPy does not check. Waits for the device."""
     if len(selectors) != 1 or selectors[0].dtype.kind != "b" or getattr(value, "ndim", 0) == 0:
         return
     if not bool(xp.any(selectors[0])):
@@ -323,9 +347,9 @@ def _check_selected(xp: ArrayModule, shape: Shape, index: Index, selectors: Arra
 
 
 def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays, value: Any) -> Any:
-    """The value with, for each element, the last of its several values in the places of all of them.
+    """The value, changed so that all its entries for one element of x are equal to the last of them.
 
-    CuPy writes in no order, and NumPy keeps the last. Only positions are compared.
+    NumPy keeps the last value that is assigned to an element; CuPy writes in any order. Only positions are compared.
     """
     metas = _metas_of(selectors)
     behind = _axes_behind(index, shape, metas)
@@ -344,17 +368,20 @@ def _last_written(xp: ArrayModule, shape: Shape, index: Index, selectors: Arrays
 
 
 def _needs_order(axes: int, size: int, behind: int, selectors: Sequence[Meta]) -> bool:
-    """May there be several values for one element? Masks alone select none twice, and one value is one for all."""
+    """Whether there may be several different values for one element.
+
+    Masks select no element twice, and a single value is the same for all.
+    """
     return axes > behind and size > 1 and any(m.dtype.kind != "b" for m in selectors)
 
 
 def _room(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
-    """How many positions there are along all axes that tensors index."""
+    """The number of positions along all axes that tensors index."""
     return math.prod(n for _, axes, meta in _consumed(index, shape, selectors) if meta is not None for n in axes)
 
 
 def _axes_behind(index: Index, shape: Shape, selectors: Sequence[Meta]) -> int:
-    """How many axes of the selection follow those of the tensors and ints."""
+    """The number of axes of the selection that follow the axes of the tensors and ints."""
     entries = [entry for entry, *_ in _consumed(index, shape, selectors)]
     first = next(place for place, entry in enumerate(entries) if _chooses(entry)) if _together(index) else 0
     return sum(not _chooses(entry) for entry in entries[first:])
@@ -373,8 +400,11 @@ def _places(xp: ArrayModule, index: Index, shape: Shape, selectors: Arrays) -> A
     return places
 
 
-def _most(metas: Metas) -> int:
-    """An upper bound: every mask all true, and only tensors of integers make the result larger than x."""
+def _most_bytes(metas: Metas) -> int:
+    """The most bytes of the selection, as if every mask were all true.
+
+    Only tensors of integers make the result larger than x.
+    """
     x, *selectors = tensors(metas)
     sizes = (m.size for m in selectors if m.dtype.kind != "b")
     return x.nbytes * max([1, *sizes])
@@ -390,12 +420,15 @@ def mask_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 
 
 def selection_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The selected elements before they are packed, too."""
-    return _most(metas) + mask_scratch(metas, outputs, attributes)
+    """As `mask_scratch`, and the selected elements before they are packed."""
+    return _most_bytes(metas) + mask_scratch(metas, outputs, attributes)
 
 
 def writes_without_a_look(metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-    """Are there no masks, whose elements are counted before anything is written, nor a sort, which waits?"""
+    """Whether the kernel writes without waiting for the device.
+
+    It waits to count the elements of masks, and to sort positions.
+    """
     x, value, *selectors = metas
     index, known = attributes["index"], [meta for meta in selectors if isinstance(meta, Meta)]
     if not isinstance(x, Meta) or len(known) < len(selectors) or any(meta.dtype.kind == "b" for meta in known):
@@ -440,7 +473,7 @@ define(
     kernel=dynamic_getitem_kernel,
     scratch=selection_scratch,
     dynamic=True,
-    most=_most,
+    most=_most_bytes,
     work=_gather_work,
     layouts=DATA_DEPENDENT,
 )

@@ -1,4 +1,4 @@
-"""Joining tensors, and assigning to a part of one."""
+"""Joins tensors: concat and stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rules.combining import any_parts, chained
 
 
 def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The shapes agree except along the axis; without an axis they do not matter."""
+    """The shapes must agree except along the axis; if `axis` is None, they may be any."""
     first, *rest = tensors(metas)
     if attributes["axis"] is None:
         return (Meta.of((sum(m.size for m in (first, *rest)),), promote(metas)),)
@@ -25,7 +25,7 @@ def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_stack(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The shapes agree."""
+    """The shapes must agree."""
     first, *rest = tensors(metas)
     axis = normal_axis(attributes["axis"], first.ndim + 1)
     for m in rest:

@@ -21,12 +21,12 @@ from .rules.products import cross_rule, matmul_rule, outer_rule, product_signatu
 
 # Multiplications per nanosecond of a BLAS on one core, roughly.
 BLAS_SPEED = 8
-# Overhead of each product of a stack.
+# The overhead of each product of a stack, in element operations.
 _EACH = 64
 
 
-# Size of results up to which NumPy holds the interpreter lock over a whole product, for sums of any length, and the
-# multiplications done at a time for such results, so that other threads do not wait long.
+# Up to this size of the result, NumPy holds the interpreter lock during a whole product, however long its sums are.
+# Such a product is computed in parts of so many multiplications, so that other threads do not wait long.
 _KEPT, _PART = 500, 1 << 22
 
 
@@ -42,12 +42,12 @@ def stack_work(shape: Shape) -> int:
 
 
 def in_parts(size: int, inner: int) -> bool:
-    """Is a product of so many elements, sums of so many each, computed in parts?"""
+    """Whether a product is computed in parts. `size`: the elements of the result; `inner`: the terms of each sum."""
     return size <= _KEPT and inner > _PART // max(size, 1)
 
 
 def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
-    """out = left @ right; the sums in parts where they would hold the interpreter lock."""
+    """out = left @ right. Sums that would hold the interpreter lock for long are computed in parts."""
     step, inner = _PART // max(out.size, 1), left.shape[-1]
     if xp is not np:
         _multiply_elsewhere(xp, left, right, out)
@@ -63,7 +63,7 @@ def multiply_matrices(xp: ArrayModule, left: Array, right: Array, out: Array) ->
 
 
 def _multiply_elsewhere(xp: ArrayModule, left: Array, right: Array, out: Array) -> None:
-    """CuPy cuts sizes off to the 32 bits that its library takes: longer sums are taken in parts.
+    """out = left @ right on CuPy, which truncates sizes to 32 bits: longer sums are computed in parts.
 
     ValueError for more rows or columns than that.
     """
@@ -101,12 +101,12 @@ def infer_matmul(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def matmul_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """The array module's own product."""
+    """out = x1 @ x2."""
     multiply_matrices(xp, inputs[0], inputs[1], outputs[0])
 
 
 def matmul_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
-    """NumPy's own product, where nothing is cast and the sums need no parts."""
+    """NumPy's own product, if nothing is cast and the sums need not be computed in parts."""
     left, right, out = metas[0], metas[1], outputs[0]
     if not (isinstance(left, Meta) and isinstance(right, Meta)) or out is None or out.size == 0:
         return None
@@ -116,7 +116,7 @@ def matmul_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
 
 
 def matmul_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Operands that are cast."""
+    """The copies of operands that are cast."""
     out = outputs[0]
     if out is None:
         return 0
@@ -138,10 +138,11 @@ def matmul_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> 
 
 
 def _axis_from_the_back(left: Meta, right: Meta, attributes: Attributes) -> int:
-    """The axis, negative; counted from the front it would not be the same one in tensors of different rank."""
+    """The axis, which must be negative: counted from the front, it would be another axis in tensors of different
+    rank."""
     axis: int = attributes["axis"]
     if axis >= 0:
-        raise ValueError(f"axis {axis} is counted from the front; count from the back, the last axis being -1")
+        raise ValueError(f"axis {axis} is counted from the front; count from the back (the last axis is -1)")
     normal_axis(axis, min(left.ndim, right.ndim))
     return axis
 
@@ -161,7 +162,7 @@ def infer_vecdot(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def vecdot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Rows times columns: the array module may have no vecdot, but its matmul uses a dot product here."""
+    """Multiplies rows by columns: the array module may have no vecdot, but its matmul computes dot products here."""
     left, right = (xp.moveaxis(x, attributes["axis"], -1) for x in inputs)
     if left.dtype.kind == "c":
         left = xp.conjugate(left)
@@ -169,7 +170,7 @@ def vecdot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
 
 
 def conjugate_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The conjugates of complex vectors, besides those of a product."""
+    """The conjugates of complex vectors, and the bytes of a product."""
     left = tensor(metas)
     return (left.nbytes if left.dtype.kind == "c" else 0) + matmul_scratch(metas, outputs, attributes)
 
@@ -188,7 +189,7 @@ def infer_cross(metas: Metas, attributes: Attributes) -> OutputMetas:
     axis = _axis_from_the_back(left, right, attributes)
     for m in (left, right):
         if m.shape[axis] != 3:
-            raise ValueError(f"vectors have 3 components here, shape {m.shape} has {m.shape[axis]} along axis {axis}")
+            raise ValueError(f"vectors must have 3 components, but {m.shape} has {m.shape[axis]} along axis {axis}")
     return (Meta.of(broadcast_shapes((left.shape, right.shape)), promote(metas)),)
 
 
@@ -213,10 +214,10 @@ def check_contraction(value: Any) -> int | tuple[Shape, Shape]:
             raise ValueError(f"the number of axes is negative: {count}")
         return count
     if len(value) != 2 or isinstance(value, str):
-        raise ValueError("axes are an int, or a pair of sequences of ints: axes of x1, axes of x2")
+        raise ValueError("axes must be an int, or a pair of sequences of ints: axes of x1, axes of x2")
     left, right = (check_axes(tuple(axes) if isinstance(axes, Sequence) else axes) for axes in value)
     if len(left) != len(right):
-        raise ValueError(f"axes {left} of x1 and {right} of x2 are not equally many")
+        raise ValueError(f"axes {left} of x1 and {right} of x2 differ in number")
     return left, right
 
 
@@ -226,7 +227,7 @@ def _contracted(left: int, right: int, attributes: Attributes) -> tuple[Shape, S
     if isinstance(axes, tuple):
         return normal_axes(axes[0], left), normal_axes(axes[1], right)
     if axes > min(left, right):
-        raise ValueError(f"{axes} axes cannot be contracted: the operands have {left} and {right}")
+        raise ValueError(f"{axes} axes cannot be contracted: the operands have {left} and {right} axes")
     return tuple(range(left - axes, left)), tuple(range(axes))
 
 
@@ -247,7 +248,7 @@ def infer_tensordot(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def tensordot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """One product of two matrices, which copies operands whose axes are not in the required order."""
+    """One product of two matrices. Operands whose axes are not in the required order are copied."""
     (x1, x2), (out,) = inputs, outputs
     left, right = _contracted(x1.ndim, x2.ndim, attributes)
     inner = math.prod(x1.shape[a] for a in left)
@@ -262,7 +263,7 @@ def tensordot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
 
 
 def tensordot_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """Copies of operands whose axes are not in the order of the product, besides those of the product."""
+    """The copies of operands whose axes are not in the order of the product, and the bytes of the product."""
     copies = total(m for m in tensors(metas) if m.ndim > 2)
     return copies + matmul_scratch(metas, outputs, attributes)
 
@@ -277,7 +278,7 @@ def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -
 
 
 def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """Kept axes stay split; contracted ones give partial sums."""
+    """The layout rule: a kept axis may be split; if a contracted axis is split, the result is a partial sum."""
     left, right = tensors(call.metas)
     inner = _contracted(left.ndim, right.ndim, call.attributes)
     rows: list[Hashable] = [("row", axis) for axis in range(left.ndim)]
@@ -292,7 +293,7 @@ def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two vectors."""
     left, right = tensors(metas)
     if left.ndim != 1 or right.ndim != 1:
-        raise ValueError(f"an outer product is one of two 1-d tensors, not of shapes {left.shape} and {right.shape}")
+        raise ValueError(f"outer takes two 1-d tensors, not shapes {left.shape} and {right.shape}")
     return (Meta.of(left.shape + right.shape, promote(metas)),)
 
 

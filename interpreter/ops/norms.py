@@ -24,7 +24,7 @@ from .rules.stacks import along_stack, on_stacks
 _LAST_TWO = (-2, -1)
 _SLOW = 20  # cost of a power, relative to a product
 
-# --- orders of norms. One norm has one normal form, so 2 is 2.0; infinities are strings, which every wire carries.
+# --- orders of norms. Each order has one normal form, so 2 is 2.0; infinities are strings, which every encoding has.
 
 
 def check_order(value: Any) -> float | str:
@@ -50,7 +50,7 @@ def check_matrix_order(value: Any) -> float | str:
 
 
 def _p_norm(xp: ArrayModule, x: Array, p: float, axis: Any, *, keepdims: bool = False) -> Array:
-    """sum(abs(x)**p)**(1/p), and the number of elements other than 0 for p = 0."""
+    """sum(abs(x)**p)**(1/p); for p = 0, the number of elements other than 0."""
     if p == 0:
         return xp.sum(x != 0, axis=axis, keepdims=keepdims, dtype=working_dtype(real_dtype(x.dtype)))
     if p == 2:
@@ -62,7 +62,7 @@ def _p_norm(xp: ArrayModule, x: Array, p: float, axis: Any, *, keepdims: bool = 
 
 
 def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: bool = False) -> Array | float:
-    """The largest or smallest of x, which is not negative; of no elements, the neutral 0 or inf."""
+    """The largest or smallest element of x, which is not negative; 0 or inf if there are no elements."""
     if math.prod(x.shape[a] for a in normal_axes(axis, x.ndim)) == 0:
         return 0.0 if largest else math.inf
     return (xp.max if largest else xp.min)(x, axis=axis, keepdims=keepdims)
@@ -78,7 +78,7 @@ def infer_vector_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def vector_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """All axes together are one vector."""
+    """The norm of the elements along all axes together, as of one vector."""
     (x,), (out,) = inputs, outputs
     x = x.astype(working_dtype(x.dtype), copy=False)
     order, axis, keepdims = attributes["ord"], attributes["axis"], attributes["keepdims"]
@@ -89,7 +89,7 @@ def vector_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribu
 
 
 def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Absolute values or squares, and their powers; float16 is cast."""
+    """Absolute values or squares, and their powers; also the copy of a float16 operand that is cast."""
     x = tensor(metas)
     if attributes["ord"] == 0:
         return x.size + (in_working(x) if x.dtype == np.float16 else 0)
@@ -114,13 +114,13 @@ def infer_matrix_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One real number for each matrix."""
     x, order = matrices(metas), attributes["ord"]
     if x.dtype == np.float16 and _takes_singular_values(order):
-        raise TypeError(f"the norm {order} takes singular values, which float16 matrices do not have: use astype")
+        raise TypeError(f"the norm {order} needs singular values, which are not computed in float16: use astype")
     shape = reduced_shape(x.shape, (x.ndim - 2, x.ndim - 1), keepdims=attributes["keepdims"])
     return (Meta.of(shape, real_dtype(x.dtype)),)
 
 
 def matrix_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Of no columns, rows or singular values, the largest is 0 and the smallest inf."""
+    """The norms. If there are no columns, rows or singular values, the largest is 0 and the smallest is inf."""
     (x,), (out,) = inputs, outputs
     order = attributes["ord"]
     norms = out[..., 0, 0] if attributes["keepdims"] else out
@@ -142,7 +142,7 @@ def _from_singular_values(xp: ArrayModule, x: Array, order: float | str) -> Arra
 
 
 def matrix_norm_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """As of singular values, or of the sums of a vector's norm."""
+    """The bytes for singular values, or for sums as in a vector's norm."""
     if _takes_singular_values(attributes["ord"]):
         return values_scratch(metas, outputs, attributes)
     x = tensor(metas)
@@ -155,8 +155,8 @@ def matrix_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
 
 
-def normed(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The stack of matrices."""
+def matrix_norm_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: the axes of the stack may be split."""
     return along_stack(call, (2,), (2 if call.attributes["keepdims"] else 0,))
 
 
@@ -185,7 +185,7 @@ def diagonal_view(_x: Meta, layout: Layout, out: Meta, attributes: Attributes) -
 
 
 def diagonal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """A copy, where a view is not wanted."""
+    """Copies the diagonals, if the result must not be a view."""
     outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
 
 
@@ -196,7 +196,7 @@ def infer_trace(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def trace_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Computed in the dtype of the result."""
+    """Sums the diagonals, in the dtype of the result."""
     (x,), (out,) = inputs, outputs
     offset = attributes["offset"]
     if _diagonal_size(x.shape, offset) == 0:
@@ -238,7 +238,7 @@ define(
     scratch=matrix_norm_scratch,
     work=matrix_norm_work,
     needs=("linalg.svd",),
-    layouts=normed,
+    layouts=matrix_norm_rule,
 )
 define(
     name="diagonal",

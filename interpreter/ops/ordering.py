@@ -1,4 +1,5 @@
-"""An order between ops that hand over no values: `after` waits for operands that it does not use."""
+"""`after` returns x, but waits for further operands, which it does not use: a dependence between ops that pass no
+data."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ def infer_after(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def after_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """Nothing to do where the result has taken over the memory of x."""
+    """Copy x, unless the result has taken over the memory of x."""
     x, out = inputs[0], outputs[0]
     if xp is not np or x.ctypes.data != out.ctypes.data or x.strides != out.strides:
         out[...] = x
 
 
-def first_alone(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The axes of x; of the others all is waited for."""
+def after_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: x may be split; each device waits for the whole of the other operands."""
     return along_stack(call, [0, *[meta.ndim for meta in tensors(call.metas)[1:]]], (0,))
 
 
@@ -41,5 +42,5 @@ define(
     elementwise=True,
     total=True,
     scalars=lambda _value, _metas, _attributes: None,
-    layouts=chained(first_alone, any_parts_of(0)),
+    layouts=chained(after_rule, any_parts_of(0)),
 )

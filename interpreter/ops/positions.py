@@ -1,11 +1,11 @@
-"""Positions that come as data: no array module sees one that is out of bounds.
+"""Checks of positions that are read from tensors, so that no array module gets a position that is out of bounds.
 
-`in_bounds` waits for the device to find out, and raises. A device whose launches report late (`LATE`) has the least and
-the most of the positions read when it gets there: then `in_bounds` clamps them and returns without a wait. So callers
-go on with the positions that it returns, and with no others.
+`in_bounds` waits for the device to compute the least and the largest position, and raises. If the launches of a device
+report late (`LATE`), these two are read when the device has computed them: `in_bounds` then clamps the positions and
+returns without a wait. So callers must continue with the positions that it returns, and with no others.
 
-CuPy's kernels for positions count in 32 bits (up to 14.2): beyond that they read and write elsewhere, so such calls are
-refused on a device, as `check_gather` and `check_scatter` say.
+CuPy's kernels for positions (up to 14.2) count in 32 bits. Beyond that they read and write wrong memory, so
+`check_gather` and `check_scatter` refuse such calls on a device.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 
 from ..schema.opdef import Array, ArrayModule
 
-UNSIGNED, SIGNED = 1 << 32, 1 << 31  # what kernels of CuPy cannot count to
-# Of how many positions along an axis a table is made, whatever is asked for, and for each position that is; how many
-# are compared each with each.
+UNSIGNED, SIGNED = 1 << 32, 1 << 31  # CuPy's kernels cannot count so far
+# `last_of_equals` makes a table if there are at most TABLE positions along an axis, or BESIDE for each requested
+# position; up to PAIRED requested positions are compared in pairs.
 TABLE, BESIDE, PAIRED = 1 << 20, 8, 1 << 8
 
 
-# The least and the most position, arrays of one element that the device has yet to compute; and a function that raises
-# if these are out of bounds.
+# The least and the largest position, as arrays of one element that the device has yet to compute, and a function that
+# raises if these are out of bounds.
 Check: TypeAlias = tuple[Array, Array, Callable[[Any, Any], None]]
 
 
 class Late(threading.local):
-    """The checks of the launch that this thread is in the middle of; None where kernels wait."""
+    """The checks of the launch that this thread is making; None if kernels wait."""
 
     checks: list[Check] | None = None
 
@@ -40,15 +40,16 @@ LATE: Final = Late()
 
 
 def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str) -> Array:
-    """The positions. IndexError unless all are in [low, high): after a wait for the device, or late (`LATE`).
+    """The positions, clamped if they are checked late.
 
-    `wrong`: the error's text, with places for `high`, the `first` that is out of bounds, the `least` and the `most`.
+    IndexError unless all are in [low, high): after a wait for the device, or late (`LATE`). `wrong`: the error's
+    text, a format of `high`, the `first` position out of bounds, the `least` and the `most`.
     """
     if not positions.size:
         return positions
     judge = partial(refuse_outside, low, high, wrong)
     least, most = xp.min(positions), xp.max(positions)
-    if LATE.checks is None or low >= high:  # there is nothing to go on with
+    if LATE.checks is None or low >= high:  # no position is in bounds, so there is nothing to clamp to
         judge(least, most)
         return positions
     LATE.checks.append((least, most, judge))
@@ -57,7 +58,7 @@ def in_bounds(xp: ArrayModule, positions: Array, low: int, high: int, wrong: str
 
 
 def refuse_outside(low: int, high: int, wrong: str, least: Any, most: Any) -> None:
-    """IndexError unless the least and the most of some positions are in [low, high)."""
+    """Raise IndexError unless the least and the largest of some positions are in [low, high)."""
     least, most = int(least), int(most)
     if least < low or most >= high:
         first = least if least < low else most
@@ -65,42 +66,46 @@ def refuse_outside(low: int, high: int, wrong: str, least: Any, most: Any) -> No
 
 
 def from_either_end(xp: ArrayModule, positions: Array, size: int) -> Array:
-    """The positions along an axis of that size, of which negative ones count from the end; IndexError as above."""
+    """The positions along an axis of that size; negative ones count from the end. IndexError as in `in_bounds`."""
     return in_bounds(xp, positions, -size, size, "index {first} is out of bounds for an axis of size {high}")
 
 
 def from_the_front(xp: ArrayModule, positions: Array, size: int, what: str) -> Array:
-    """The positions along an axis of that size, none of them negative; IndexError as above. `what` they are."""
-    return in_bounds(xp, positions, 0, size, what + " have to be in [0, {high}), got {least} to {most}")
+    """The positions along an axis of that size, none of them negative.
+
+    IndexError as in `in_bounds`. `what`: their name in the error.
+    """
+    return in_bounds(xp, positions, 0, size, what + " must be in [0, {high}), got {least} to {most}")
 
 
-def wide(positions: Array) -> Array:
-    """The positions in a dtype that CuPy can compute with.
-
-    As NumPy casts them, the largest uint64 is -1, the last element. CuPy's scatter (up to 14.2) adds the length of the
-    axis to a negative position in the dtype of the positions: an int8 overflows, and memory of others is written.
+def safe_positions(positions: Array) -> Array:
+    """The positions in a dtype that is safe for CuPy. uint64 is cast to int64 as NumPy casts it: the largest uint64
+    becomes -1, the last element. CuPy's scatter (up to 14.2) adds the length of the axis to a negative position in
+    the dtype of the positions: an int8 would overflow, and the kernel would write to wrong memory.
     """
     kind, size = positions.dtype.kind, positions.dtype.itemsize
     return positions.astype(np.int64) if (kind == "u" and size == 8) or (kind == "i" and size < 4) else positions
 
 
 def check_gather(xp: ArrayModule, before: int, count: int, after: int) -> None:
-    """ValueError if a device cannot read so many positions at once, between axes with so many elements."""
+    """Raise ValueError if a device cannot read `count` positions at once, between axes of `before` and `after`
+    elements."""
     if xp is not np and (after >= UNSIGNED or (before != 1 and max(before, count * after) >= UNSIGNED)):
         raise ValueError(f"{before} x {count} x {after} elements are too many to be selected on a GPU at once")
 
 
 def check_scatter(xp: ArrayModule, length: int, count: int, after: int) -> None:
-    """ValueError if a device cannot write to so many positions at once, along axes of that length."""
+    """Raise ValueError if a device cannot write `count` x `after` elements at once, along axes of `length`
+    positions."""
     if xp is not np and max(length, count * after) >= SIGNED:
         raise ValueError(f"{count} x {after} elements, along {length}, are too many to be written on a GPU at once")
 
 
 def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
-    """For each position, of those in [0, room), the place of the last one that is equal.
+    """For each position (in [0, room)), the index of the last equal position.
 
-    The largest of some places is the same in whatever order a device writes them. Many positions of far more are
-    sorted, which waits for the device.
+    A table keeps the largest index of each position, which does not depend on the order in which a device writes. If
+    a table would be far larger than the positions, they are sorted, which waits for the device.
     """
     count = positions.size
     places = xp.arange(count, dtype=np.int32)
@@ -115,10 +120,10 @@ def last_of_equals(xp: ArrayModule, positions: Array, room: int) -> Array:
 
 
 def has_table(room: int, count: int) -> bool:
-    """Are so many positions found in a table of all that there are?"""
+    """Whether `count` positions are found in a table of all `room` positions."""
     return room <= max(TABLE, BESIDE * count)
 
 
 def sorts(room: int, count: int) -> bool:
-    """Does `last_of_equals` sort so many positions?"""
+    """Whether `last_of_equals` sorts `count` positions."""
     return count > PAIRED and not has_table(room, count)

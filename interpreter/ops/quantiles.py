@@ -1,4 +1,4 @@
-"""Order statistics: median, quantile, percentile. The array module does the work; NumPy's rules hold, NaN included."""
+"""Order statistics: median, quantile, percentile. They follow NumPy's rules on every device, for NaN too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ METHODS = (
     "midpoint",
     "nearest",
 )
-_COMPARISONS = 16  # of an element, in a selection
+_COMPARISONS = 16  # of each element, in a selection of order statistics
 _ROUNDED = {"lower": "floor", "higher": "ceil", "nearest": "rint"}
 _STEPS = ("inverted_cdf", "closest_observation")
 # alpha and beta of Hyndman and Fan's continuous methods; "linear", with 1 and 1, has a formula that rounds less
@@ -49,22 +49,22 @@ _CONTINUOUS = {
 
 
 def _is_of_none(shape: Shape, attributes: Attributes) -> bool:
-    """Is every result one of no elements?"""
+    """Whether every result is computed from no elements."""
     return any(shape[axis] == 0 for axis in normal_axes(attributes["axis"], len(shape)))
 
 
 def infer_median(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """float64 of integers and bools, else the dtype of x."""
+    """float64 for integers and bools, else the dtype of x."""
     x = tensor(metas)
     return (Meta.of(shape_reduced(x, attributes), np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype),)
 
 
 def median_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """NaN of no elements."""
+    """The medians; NaN if there are no elements."""
     (x,), (out,) = inputs, outputs
     if _is_of_none(x.shape, attributes):
         out.fill(np.nan)
-    elif xp is not np and not normal_axes(attributes["axis"], x.ndim):  # CuPy refuses axes of an array without any
+    elif xp is not np and not normal_axes(attributes["axis"], x.ndim):  # CuPy refuses `axis` for a 0-d array
         out[...] = x
     else:
         out[...] = xp.median(x, axis=attributes["axis"], keepdims=attributes["keepdims"])
@@ -84,9 +84,9 @@ def _infer_quantile(name: str) -> Infer:
         if math.prod(reduced) and _is_of_none(x.shape, attributes):
             raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
         if q is bool or q is complex:
-            raise TypeError(f"q is a real number, not a Python {q.__name__}")
+            raise TypeError(f"q must be a real number, not a Python {q.__name__}")
         if isinstance(q, Meta) and q.ndim > 2:  # as NumPy
-            raise ValueError(f"q is a number, or has at most two axes, not shape {q.shape}")
+            raise ValueError(f"q must have at most two axes, not shape {q.shape}")
         dtype = quantile_dtype(name, x.dtype.name, q.dtype.name if isinstance(q, Meta) else q, attributes["method"])
         return (Meta.of((q.shape if isinstance(q, Meta) else ()) + reduced, dtype),)
 
@@ -102,14 +102,14 @@ def _quantile_kernel(name: str) -> Kernel:
             return
         fractions = fractions_of(xp, q, percent=name == "percentile")
         if out.size:
-            weak = type(q) in (int, float)  # as NumPy has it of scalars
+            weak = type(q) in (int, float)  # as NumPy treats scalars
             out[...] = quantiles_at(xp, x, fractions, attributes, weak=weak).reshape(out.shape)
 
     return kernel
 
 
 def fractions_of(xp: ArrayModule, q: Any, *, percent: bool) -> Array:
-    """q as fractions. ValueError unless all are in [0, 1], which NaN is not."""
+    """q as fractions. ValueError unless all are in [0, 1]; NaN is not."""
     fractions = xp.asarray(q)
     if percent:
         fractions = fractions / 100
@@ -120,11 +120,11 @@ def fractions_of(xp: ArrayModule, q: Any, *, percent: bool) -> Array:
 
 
 def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attributes, *, weak: bool) -> Array:
-    """By NumPy's formulas (Hyndman and Fan, 1996), the axis of the fractions first; `weak`: they take the dtype of x.
+    """Quantiles by NumPy's formulas (Hyndman and Fan, 1996); the axis of the fractions comes first.
 
-    CuPy's function must not be called (up to 14.2). It refuses q only if all of it is out of range; if a part of it is,
-    or if a kept axis has size one, it reads outside its memory, which loses the device. It lacks eight methods, and q
-    of two axes.
+    `weak`: the fractions take the dtype of x. CuPy's function (up to 14.2) must not be called: it refuses q only if
+    all of q is out of range. If only some of q is, or if a kept axis has size one, it reads outside its memory, and
+    the device is lost. It also lacks eight methods, and q of two axes.
     """
     ordered = _sorted_lines(xp, x, attributes["axis"])
     below, above, weight = neighbours(xp, fractions.reshape(-1), ordered.shape[-1], attributes["method"])
@@ -143,7 +143,7 @@ def quantiles_at(xp: ArrayModule, x: Array, fractions: Array, attributes: Attrib
 
 
 def _sorted_lines(xp: ArrayModule, x: Array, axis: Any) -> Array:
-    """The axes that are kept, and a last one with the elements of the others in order."""
+    """x with the kept axes first, and one last axis with the elements along the other axes, sorted."""
     reduced = normal_axes(axis, x.ndim)
     kept = [each for each in range(x.ndim) if each not in reduced]
     shape = tuple(x.shape[each] for each in kept)
@@ -151,9 +151,9 @@ def _sorted_lines(xp: ArrayModule, x: Array, axis: Any) -> Array:
 
 
 def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Array, Array | None, Array | None]:
-    """The places of the two of `count` sorted elements that each quantile lies between, and the upper one's weight.
-
-    Without the upper place and its weight the quantile is the element at the lower place. All places are in bounds.
+    """The positions of the two of `count` sorted elements between which each quantile lies, and the weight of the
+    upper one. If the upper position and the weight are None, the quantile is the element at the lower position. All
+    positions are in bounds.
     """
     q = q.astype(np.int64) if q.dtype.kind in "iu" else q
     place = partial(_in_bounds, xp, last=count - 1)
@@ -174,7 +174,7 @@ def neighbours(xp: ArrayModule, q: Array, count: int, method: str) -> tuple[Arra
 
 
 def _step(xp: ArrayModule, at: Array, method: str) -> Array:
-    """The place of the methods that choose an element."""
+    """The position of the quantile, for methods that choose one element."""
     at = at - 0.5 if method == "closest_observation" else at
     floor = xp.floor(at)
     stays = at == floor
@@ -184,7 +184,7 @@ def _step(xp: ArrayModule, at: Array, method: str) -> Array:
 
 
 def _position(xp: ArrayModule, q: Array, count: int, method: str) -> Array:
-    """Where a quantile lies among the places, as a float."""
+    """The position of a quantile between the sorted elements, as a float."""
     if method == "midpoint":
         return 0.5 * (xp.floor((count - 1) * q) + xp.ceil((count - 1) * q))
     if method == "linear":
@@ -206,8 +206,8 @@ def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes)
     return _COMPARISONS * tensor(metas).size
 
 
-def at_fractions(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The kept axes of x, or the fractions."""
+def quantile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: the kept axes of x may be split, or the axes of q."""
     x, q = tensor(call.metas), call.metas[1]
     fractions = [("fraction", n) for n in range(getattr(q, "ndim", 0))]
     axes = normal_axes(call.attributes["axis"], x.ndim)
@@ -242,5 +242,5 @@ for _name, _scale in (("quantile", "in [0, 1]"), ("percentile", "in [0, 100]")):
         work=selection_work,
         scalars=lambda _value, _metas, _attributes: None,
         needs=("sort", "take", "moveaxis"),
-        layouts=at_fractions,
+        layouts=quantile_rule,
     )

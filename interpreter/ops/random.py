@@ -1,12 +1,12 @@
-"""Random tensors: counter-based (Philox), so that a result depends on its stream, shape and dtype, and on nothing else.
+"""Random tensors. The generator is counter-based (Philox), so a result depends only on its stream, shape and dtype.
 
-A stream has a name, up to three Python ints in [0, 2**64): a seed, the number of a call, the number of a part of it,
-for the draws of control flow, which is one call. With a call they are Philox's key and the third and fourth of the
-four words of its counter: streams of different calls lie 2**128 blocks apart, more than any program draws. A seed
-alone is hashed to the key, by NumPy's SeedSequence, so that it names none of those. One release of NumPy always makes
-the same numbers of a stream; another release may not.
+A stream is named by up to three Python ints in [0, 2**64): a seed, the number of a call, and the number of a part of
+that call (control flow is one call that may draw several times). With a call, these are Philox's key and the third
+and fourth of the four words of its counter, so the streams of different calls are 2**128 blocks apart, more than any
+program draws. A seed alone is hashed to the key by NumPy's SeedSequence, so its stream is none of those. A stream
+has the same numbers in every run with one release of NumPy; another release may draw others.
 
-Numbers are always drawn on the host, so that all devices agree bit for bit, and moved if the array module is not NumPy.
+Numbers are always drawn on the host, so that all devices agree bit for bit, and are then copied to the device.
 Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
@@ -44,30 +44,33 @@ from .rules.reasons import DRAWN_WHOLE
 Host: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SEEDS: Final = range(2**64)
-# One past the largest integer of any dtype. No integer on the wire is that large, so it travels as a string.
+# One past the largest integer of any dtype. msgpack has no integer that large, so the wire has a string.
 END: Final = "2**64"
 
 _STREAM: Final = ("seed", "call", "part")
-_BLOCK = 1 << 16  # elements drawn at a time where NumPy cannot draw in place; decides the numbers
+_BLOCK = 1 << 16  # elements drawn at a time if NumPy cannot draw in place; another size would change the numbers
 
 
 # --- streams
 
 
 def check_seed(value: int, _metas: Metas, _attributes: Attributes) -> None:
-    """ValueError unless a seed, or the number of a call or a part, is an unsigned 64-bit integer."""
-    if type(value) is not int or value not in SEEDS:  # for other types a range compares its numbers one by one
-        raise ValueError(f"a seed is in [0, 2**64), like the numbers of calls; not {value}")
+    """Raise ValueError unless a seed, or the number of a call or a part, is an unsigned 64-bit integer."""
+    if type(value) is not int or value not in SEEDS:  # for other types, `in` would compare one by one
+        raise ValueError(f"seeds and numbers of calls must be in [0, 2**64), not {value}")
 
 
 def _check_stream(metas: Sequence[OperandMeta]) -> None:
     for name, meta in zip(_STREAM, metas, strict=False):
         if meta is not int:
-            raise TypeError(f"the {name} has to be a Python int")
+            raise TypeError(f"the {name} must be a Python int")
 
 
 def generator(stream: Sequence[int]) -> np.random.Generator:
-    """The generator of a stream's numbers, from the first on; ValueError if its name is not of 64-bit integers."""
+    """The generator of a stream, at its first number.
+
+    ValueError unless the stream's name consists of unsigned 64-bit integers.
+    """
     for value in stream:
         check_seed(value, (), {})
     seed, *words = stream
@@ -79,7 +82,7 @@ def generator(stream: Sequence[int]) -> np.random.Generator:
 
 
 def of_dtypes(dtypes: DTypes) -> Callable[[Any], str]:
-    """The checker that takes only these dtypes."""
+    """A check of an attribute that accepts only these dtypes."""
 
     def check(value: Any) -> str:
         name = check_dtype(value)
@@ -91,7 +94,7 @@ def of_dtypes(dtypes: DTypes) -> Callable[[Any], str]:
 
 
 def check_bound(value: Any) -> int | str:
-    """A bound of integers: an int of any of our dtypes, or 2**64, which travels as `END`."""
+    """A bound of random integers: an int that fits some dtype, or 2**64, which is encoded as `END`."""
     if isinstance(value, str) and value == END:
         return END
     bound = check_integer(value)
@@ -120,7 +123,7 @@ def infer_uniform(metas: Metas, attributes: Attributes) -> OutputMetas:
     largest = float(np.finfo(attributes["dtype"]).max)
     widest = float(np.finfo(working_dtype(np.dtype(attributes["dtype"]))).max)  # type: ignore[type-var]
     if max(abs(low), abs(high)) > largest or high - low > widest:
-        raise ValueError(f"from {low} to {high} is too far for {attributes['dtype']}")
+        raise ValueError(f"the range from {low} to {high} is too wide for {attributes['dtype']}")
     return infer_shaped(metas, attributes)
 
 
@@ -145,12 +148,12 @@ def infer_integers(metas: Metas, attributes: Attributes) -> OutputMetas:
 def infer_bernoulli(metas: Metas, attributes: Attributes) -> OutputMetas:
     """0 <= p <= 1."""
     if not 0 <= attributes["p"] <= 1:
-        raise ValueError(f"a probability is in [0, 1], not {attributes['p']}")
+        raise ValueError(f"a probability must be in [0, 1], not {attributes['p']}")
     return infer_shaped(metas, attributes)
 
 
 def infer_permutation(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """n int64."""
+    """n integers, as int64."""
     _check_stream(metas)
     if attributes["n"] < 0:
         raise ValueError(f"n is negative: {attributes['n']}")
@@ -158,7 +161,7 @@ def infer_permutation(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_permute(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """The meta of x, which needs rows."""
+    """The meta of x, which must have rows."""
     x = tensor(metas)
     _check_stream(metas[1:])
     if x.ndim == 0:
@@ -176,13 +179,13 @@ def _host(xp: ArrayModule, out: Array, dtype: np.dtype[Any]) -> Host:
 
 
 def _store(xp: ArrayModule, host: Host, out: Array) -> None:
-    """Store the drawn numbers in the output; they are rounded here, not by the device."""
+    """Store the drawn numbers in the output. They are rounded on the host, not by the device."""
     if host is not out:
         out[...] = xp.asarray(host.astype(out.dtype, copy=False))
 
 
 def _draw(name: str, stream: Sequence[int], host: Host, *, scale: float, shift: float) -> None:
-    """Fill with scale * draw + shift, without a temporary; each part of a complex number is a draw."""
+    """Fill `host` with scale * draw + shift, without a temporary; each part of a complex number is one draw."""
     parts = host.reshape(-1).view(host.real.dtype)
     getattr(generator(stream), name)(dtype=parts.dtype.type, out=parts)
     np.multiply(host, scale, host)
@@ -190,7 +193,7 @@ def _draw(name: str, stream: Sequence[int], host: Host, *, scale: float, shift: 
 
 
 def _draw_blocks(xp: ArrayModule, out: Array, draw: Callable[[int], Host]) -> None:
-    """Fill with the results of draw(size), one block at a time."""
+    """Fill the output with the results of draw(size), one block at a time."""
     host = _host(xp, out, out.dtype)
     flat = host.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
@@ -205,7 +208,10 @@ def _largest_below(high: float) -> np.float16:
 
 
 def uniform_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """In [low, high), up to rounding. One float16 in thousands would round up to `high`, and is kept below."""
+    """Numbers in [low, high), up to rounding.
+
+    One float16 in thousands would be rounded up to `high`; it is limited to the number below.
+    """
     (out,), low, high = outputs, attributes["low"], attributes["high"]
     host = _host(xp, out, working_dtype(out.dtype))
     _draw("random", inputs, host, scale=high - low, shift=low)
@@ -215,7 +221,7 @@ def uniform_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 
 def normal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Ziggurat, as in NumPy. The real part has half of a complex number's variance."""
+    """Normal numbers, by NumPy's ziggurat method. Each part of a complex number has half of its variance."""
     (out,), std = outputs, attributes["std"]
     host = _host(xp, out, working_dtype(out.dtype))
     scale = std * math.sqrt(0.5) if out.dtype.kind == "c" else std
@@ -224,14 +230,14 @@ def normal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
 
 
 def integers_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Unbiased. Source: Lemire, Fast random integer generation in an interval (2019), as NumPy does it."""
+    """Unbiased integers. Source: Lemire, Fast random integer generation in an interval (2019), as NumPy does it."""
     low, high = _bound(attributes["low"]), _bound(attributes["high"])
     source, dtype = generator(inputs), outputs[0].dtype
     _draw_blocks(xp, outputs[0], lambda size: source.integers(low, high, size, dtype))
 
 
 def bernoulli_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """A uniform float64 below p: never for 0, always for 1."""
+    """True where a uniform float64 is below p: never for p = 0, always for p = 1."""
     source, p = generator(inputs), attributes["p"]
     _draw_blocks(xp, outputs[0], lambda size: source.random(size) < p)
 
@@ -257,7 +263,7 @@ def permute_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes
 
 
 def draw_scratch(_metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """Integers are drawn in blocks, a permutation at once; float16 is drawn as float32, and rounded."""
+    """Integers are drawn in blocks, and a permutation at once; float16 is drawn as float32, then rounded."""
     (out,) = outputs
     if out is None:
         return 0
@@ -267,13 +273,13 @@ def draw_scratch(_metas: Metas, outputs: OutputMetas, attributes: Attributes) ->
 
 
 def permute_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """x, packed, its rows before they are stored, and their order."""
+    """A packed copy of x, the rows before they are stored, and their order."""
     x = tensor(metas)
     return x.nbytes + total(outputs) + 8 * x.shape[0]
 
 
 def permutation_work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """A shuffle jumps about in memory; then each row is copied."""
+    """A shuffle accesses memory at random; then each row is copied."""
     return sum(20 * m.shape[0] + m.size for m in outputs if m is not None)
 
 

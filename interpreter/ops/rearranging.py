@@ -1,4 +1,4 @@
-"""Elements rearranged: rolled, repeated, tiled, cut off at a diagonal, or taken by their positions."""
+"""Ops that rearrange elements: roll, repeat, tile, tril and triu, take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .rules.views import repeat_rule, take_along_axis_rule, take_rule, tile_rule
 
 # Overhead of copying one block of a roll, in element operations.
 BLOCK = 10_000
-# Axes that are rolled at once, block by block: each doubles the number of blocks.
+# The most axes that are rolled at once, block by block: each axis doubles the number of blocks.
 _AT_ONCE = 4
 # Bytes of the temporaries of `repeat_each` for each position of its result, besides the elements.
 _POSITION = 16
@@ -36,22 +36,22 @@ _POSITION = 16
 
 
 def infer_roll(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """One shift for all axes, or one for each axis; without axes, one."""
+    """The meta of x. There is one shift for all axes, or one for each axis; without axes, there is one."""
     x = tensor(metas)
     if attributes["axis"] is not None:
         _shifts(x.shape, attributes)
     elif isinstance(attributes["shift"], tuple):
-        raise ValueError(f"the shifts {attributes['shift']} need as many axes")
+        raise ValueError(f"the shifts {attributes['shift']} need the same number of axes")
     return (x,)
 
 
 def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
-    """The distance that elements move along each axis; shifts of an axis that is named twice add up."""
+    """The distance that elements move along each axis. The shifts of an axis that is named twice are added."""
     shift, axis = attributes["shift"], attributes["axis"]
     axes = axis if isinstance(axis, tuple) else (axis,)
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
     if len(shifts) != len(axes):
-        raise ValueError(f"{len(shifts)} shifts for {len(axes)} axes")
+        raise ValueError(f"the numbers of shifts and axes differ: {len(shifts)} and {len(axes)}")
     total: dict[int, int] = {}
     for each, distance in zip(axes, shifts, strict=True):
         place = normal_axis(each, len(shape))
@@ -60,7 +60,10 @@ def _shifts(shape: Shape, attributes: Attributes) -> dict[int, int]:
 
 
 def roll_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Block by block: along each axis the elements that stay inside, and those that wrap around."""
+    """Copies x block by block.
+
+    Along each axis there are two blocks: the elements that stay inside, and those that wrap around.
+    """
     (x,), (out,) = inputs, outputs
     if attributes["axis"] is None:
         flat, shift = xp.reshape(x, (-1,)), attributes["shift"] % max(x.size, 1)
@@ -68,9 +71,7 @@ def roll_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
         out[...] = xp.reshape(xp.concatenate((flat[cut:], flat[:cut])), x.shape)
         return
     shifts = {axis: distance for axis, distance in _shifts(x.shape, attributes).items() if distance}
-    for axis in list(shifts)[
-        :-_AT_ONCE
-    ]:  # one after the other, since their blocks are two to the power of their number
+    for axis in list(shifts)[:-_AT_ONCE]:  # one after the other, since n axes at once have 2**n blocks
         cut, before = x.shape[axis] - shifts.pop(axis), (slice(None),) * axis
         x = xp.concatenate((x[(*before, slice(cut, None))], x[(*before, slice(cut))]), axis=axis)
     for blocks in itertools.product(*(_blocks(n, shifts.get(axis, 0)) for axis, n in enumerate(x.shape))):
@@ -86,7 +87,8 @@ def _blocks(size: int, shift: int) -> tuple[tuple[slice, slice], ...]:
 
 
 def roll_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Without an axis, the elements in C order, and those in their new order; of many axes what was rolled before."""
+    """Without an axis, the elements in C order and in their new order; with many axes, the results of the first
+    rolls."""
     return 2 * total(metas) if attributes["axis"] is None or _rolled(metas, attributes) > _AT_ONCE else 0
 
 
@@ -96,8 +98,8 @@ def _rolled(metas: Metas, attributes: Attributes) -> int:
 
 
 def roll_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Each element is moved once, of many axes once more for each; each axis that is rolled at once doubles the number
-    of blocks."""
+    """Each element is moved once, and once more for each axis beyond `_AT_ONCE`; each axis that is rolled at once
+    doubles the number of blocks."""
     x = tensor(metas)
     rolled = 1 if attributes["axis"] is None else _rolled(metas, attributes)
     before = max(rolled - _AT_ONCE, 0)
@@ -113,7 +115,7 @@ def _check_counts(counts: Shape, what: str) -> None:
 
 
 def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The axis grows; without one, x in C order."""
+    """The axis grows; without an axis, the result is 1-d, in C order."""
     x, repeats = tensor(metas), attributes["repeats"]
     _check_counts((repeats,), "repeats")
     if attributes["axis"] is None:
@@ -123,7 +125,7 @@ def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def repeat_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """The repeats of an element form a new axis behind its own."""
+    """Broadcasts x along a new axis for the repeats, after the repeated axis."""
     shape: Shape = inputs[0].shape
     behind = len(shape) if attributes["axis"] is None else normal_axis(attributes["axis"], len(shape)) + 1
     before, after = shape[:behind], shape[behind:]
@@ -131,7 +133,7 @@ def repeat_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 
 def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
-    """Shape and repetitions, padded with ones in front to the same length."""
+    """The shape and the repetitions, padded with ones at the front to the same length."""
     repetitions: Shape = attributes["repetitions"]
     ndim = max(len(shape), len(repetitions))
     return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(repetitions)) + repetitions
@@ -145,17 +147,17 @@ def infer_tile(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def tile_kernel(_xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """The repetitions along an axis form a new axis in front of it."""
+    """Broadcasts x along a new axis for the repetitions, before each axis."""
     pairs = tuple(zip(*_padded(inputs[0].shape, attributes), strict=True))
     once = tuple(n for size, _ in pairs for n in (1, size))
     _spread(inputs[0], outputs[0], once, tuple(n for size, repetitions in pairs for n in (repetitions, size)))
 
 
 def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
-    """Fill `out`, seen in the shape `repeat_rule`, with x, seen in the shape `once`, which broadcasts to it.
+    """Fill `out`, reshaped to `repeated`, with x, reshaped to `once`, which broadcasts to `repeated`.
 
-    Both shapes only split axes and add or drop axes of size one, which strides can always express. Axes of size one
-    are dropped, so that no more are left than an array may have.
+    Both reshapes only split axes and add or drop axes of size one, so they are always views. Axes of size one are
+    dropped, so that there are no more axes than an array may have.
     """
     kept = [axis for axis, n in enumerate(repeated) if n != 1]
     out.reshape([repeated[a] for a in kept])[...] = x.reshape([once[a] for a in kept])
@@ -172,15 +174,18 @@ def infer_repeat_each(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def _check_room(nbytes: int, room: int) -> None:
-    """Called before anything is allocated: counts are data, and may ask for any size."""
+    """Raise DeviceMemoryError if the result does not fit.
+
+    Called before anything is allocated, since counts are data, and may ask for any size.
+    """
     if nbytes > room:
         raise DeviceMemoryError(
-            f"the result would take {exact_size(nbytes)} to make, the device has {exact_size(room)}"
+            f"making the result would take {exact_size(nbytes)}, but the device has {exact_size(room)}"
         )
 
 
 def repeat_each_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, attributes: Attributes) -> tuple[Array]:
-    """Position j of the result holds element k if the repeats of k elements end at or before j."""
+    """Element k is at position j of the result if the repeats of exactly k elements end at or before j."""
     x, counts = inputs
     axis = attributes["axis"]
     if axis is None:
@@ -199,8 +204,8 @@ def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Arra
     if counts.size and int(xp.min(counts)) < 0:
         raise ValueError(f"a negative number of repeats: {int(xp.min(counts))}")
     row = max(x.size // max(x.shape[axis], 1), 1) * x.dtype.itemsize
-    if float(xp.sum(counts, dtype=np.float64)) * max(row, 8) > LARGEST // 2:  # floats do not overflow, and need not fit
-        raise ValueError("the result is too large for any memory")
+    if float(xp.sum(counts, dtype=np.float64)) * max(row, 8) > LARGEST // 2:  # a sum of floats cannot overflow
+        raise ValueError("the result is larger than any memory")
     return counts.astype(np.int64)
 
 
@@ -210,12 +215,13 @@ def _checked_counts(xp: ArrayModule, x: Array, axis: int, counts: Array) -> Arra
 def _diagonal(xp: ArrayModule, shape: Shape, k: int) -> tuple[Array, Array]:
     """The columns of a matrix, and the column of its k-th diagonal in each row; both broadcast to a matrix."""
     rows, columns = shape[-2:]
-    nearest = max(-rows, min(k, columns))  # all diagonals outside of the matrix are alike
+    nearest = max(-rows, min(k, columns))  # all diagonals outside of the matrix are equivalent
     return xp.arange(columns), xp.arange(nearest, nearest + rows)[:, None]
 
 
 def triangle_kernel(cleared: str) -> Kernel:
-    """Copies, then clears the elements whose column is `cleared`, "greater" or "less", than that of the diagonal."""
+    """A kernel that copies x, then clears the elements to the right ("greater") or to the left ("less") of the
+    diagonal."""
 
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
         (x,), (out,) = inputs, outputs
@@ -235,19 +241,19 @@ def triangle_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribute
 
 
 def infer_take(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """A list of positions along an axis, which may be left out if x has only one."""
+    """The shape of x, with the axis as long as the list of positions; the axis may be None if x has only one."""
     x, indices = tensors(metas)
     axis = attributes["axis"]
     if axis is None and x.ndim != 1:
-        raise ValueError(f"shape {x.shape} has {x.ndim} axes: `axis` has to say which one")
+        raise ValueError(f"`axis` is required for shape {x.shape}, which has {x.ndim} axes")
     if indices.ndim != 1:
-        raise ValueError(f"indices have one dimension, shape {indices.shape} has {indices.ndim}")
+        raise ValueError(f"indices must have one dimension, but shape {indices.shape} has {indices.ndim}")
     axis = normal_axis(axis or 0, x.ndim)
     return (Meta.of((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]), x.dtype),)
 
 
 def take_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """A negative position counts from the end."""
+    """Takes the elements; a negative position counts from the end."""
     (x, indices), axis = inputs, attributes["axis"] or 0
     positions = _positions(xp, indices, x.shape[axis])
     if outputs[0].size:
@@ -260,7 +266,8 @@ def _positions(xp: ArrayModule, indices: Array, size: int) -> Array:
 
 
 def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
-    """Rows by the array module's `take`; by indexing if x is not contiguous, since `take` would copy all of x."""
+    """The rows at these positions, by the array module's `take`; by indexing if x is not contiguous, since `take`
+    would copy all of x."""
     check_gather(xp, math.prod(x.shape[:axis]), positions.size, math.prod(x.shape[axis % x.ndim + 1 :]))
     if x.flags.c_contiguous:
         return xp.take(x, positions, axis=axis)
@@ -268,10 +275,11 @@ def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
 
 
 def infer_take_along_axis(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """Both have as many dimensions and broadcast except along the axis, whose size is that of the indices."""
+    """x and the indices must have the same number of dimensions, and broadcast except along the axis, whose size is
+    that of the indices."""
     x, indices = tensors(metas)
     if x.ndim != indices.ndim:
-        raise ValueError(f"shapes {x.shape} and {indices.shape} have to have as many dimensions")
+        raise ValueError(f"shapes {x.shape} and {indices.shape} must have the same number of dimensions")
     axis = normal_axis(attributes["axis"], x.ndim)
     rest = broadcast_shapes((*m.shape[:axis], *m.shape[axis + 1 :]) for m in (x, indices))
     return (Meta.of((*rest[:axis], indices.shape[axis], *rest[axis:]), x.dtype),)

@@ -1,6 +1,7 @@
-"""Reductions over some or all axes. NaN is a value: it propagates, and nothing warns about empty slices.
+"""Reductions over some or all axes.
 
-With `axis=()` every element is reduced alone.
+NaN is a value: it propagates, and there are no warnings about empty slices. With `axis=()` every element is reduced
+on its own.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _reduced_count(shape: Shape, axes: Shape) -> int:
 
 
 def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
-    """The dtype of sums and products: integers grow to 64 bits, unless another dtype is wanted.
+    """The dtype of sums and products: 64-bit integers for integers, unless another dtype is wanted.
 
     Elements are cast to that dtype first, as by `astype`.
     """
@@ -89,10 +90,10 @@ def infer_sum(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_max(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """ValueError for no elements, which have no maximum."""
+    """One element of x for each result. ValueError if there are none to choose from."""
     x = tensor(metas)
     if _reduced_count(x.shape, _axes_of(x, attributes)) == 0:
-        raise ValueError(f"shape {x.shape} has nothing to choose from along axis {attributes['axis']}")
+        raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
     return _reduced(x, attributes, x.dtype)
 
 
@@ -119,21 +120,21 @@ def infer_mean(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """As the mean; a variance of complex numbers is real."""
+    """The meta of the mean; a variance of complex numbers is real."""
     x = tensor(metas)
     real = Meta.of(x.shape, np.empty(0, x.dtype).real.dtype) if x.dtype.kind == "c" else x
     return infer_mean((real,), attributes)
 
 
-def of_whole(whole: OpCall, piece: OpCall, _place: int) -> Attributes:
-    """The mean of a part of the elements is over the number of all of them."""
+def with_whole_count(whole: OpCall, piece: OpCall, _place: int) -> Attributes:
+    """The attributes on one device: `count` is the number of elements of the whole, by which each device divides."""
     x, count = tensor(whole.metas), whole.attributes["count"]
     known = _reduced_count(x.shape, _axes_of(x, whole.attributes)) if count is None else count
     return {**piece.attributes, "count": known or None}
 
 
 def _accumulator(dtype: DType) -> DType:
-    """The dtype of computing means and variances: float16 has too few digits for a sum."""
+    """The dtype in which means and variances are computed: float16 has too few digits for a sum."""
     return np.dtype(np.float64) if dtype.kind in "biu" else working_dtype(dtype)
 
 
@@ -147,7 +148,11 @@ def _with_numpy_name(name: str, *, dtype: bool = False) -> Kernel:
 
 
 def min_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """CuPy's `min`, unlike its `max`, passes `out` to CUB in the place of the dtype (`_ndarray_min`, up to 14.2)."""
+    """The minimum.
+
+    CuPy's `min`, unlike its `max`, passes `out` to CUB as the dtype (`_ndarray_min`, up to 14.2), so `out` is not
+    passed.
+    """
     options = {"axis": attributes["axis"], "keepdims": attributes["keepdims"]}
     if xp is np:
         np.min(inputs[0], out=outputs[0], **options)
@@ -156,12 +161,15 @@ def min_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Att
 
 
 def as_summed(xp: ArrayModule, x: Array, dtype: DType) -> Array:
-    """x, or its truth: CuPy's kernels for sums and products of complex numbers as bool do not compile."""
+    """x, or whether its elements are not zero:
+
+    CuPy's kernels for sums and products of complex numbers as bool do not compile.
+    """
     return xp.not_equal(x, 0) if xp is not np and x.dtype.kind == "c" and dtype.kind == "b" else x
 
 
 def rows_of(metas: Metas, attributes: Attributes) -> int:
-    """The axes in front of those that are reduced; 0 if these are not the last ones."""
+    """The number of axes before the reduced ones; 0 if the reduced axes are not the last ones."""
     x = tensor(metas)
     axes = sorted(_axes_of(x, attributes))
     rows = x.ndim - len(axes)
@@ -169,9 +177,9 @@ def rows_of(metas: Metas, attributes: Attributes) -> int:
 
 
 def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
-    """None where elements are cast: NumPy does so in buffers, whose ends need not be ends of rows.
+    """As `rows_of`, but 0 if elements are cast:
 
-    The order does not matter in sums of integers.
+    NumPy casts in buffers, whose ends need not be ends of rows. In sums of integers the order does not matter.
     """
     x = tensor(metas)
     dtype = accumulated_dtype(x.dtype, attributes["dtype"])
@@ -180,18 +188,21 @@ def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
 
 
 def rows_of_mean(metas: Metas, attributes: Attributes) -> int:
-    """None where elements are cast, as for sums."""
+    """As `rows_of`, but 0 if elements are cast, as for sums."""
     x = tensor(metas)
     return rows_of(metas, attributes) if _accumulator(x.dtype) == x.dtype else 0
 
 
 def rows_of_variance(metas: Metas, attributes: Attributes) -> int:
-    """None of complex numbers, too: their squares are computed in vectors, where signs of NaN depend on the place."""
+    """As `rows_of_mean`, but 0 for complex numbers:
+
+    NumPy squares them in vectors, where the sign of a NaN depends on its position.
+    """
     return rows_of_mean(metas, attributes) if tensor(metas).dtype.kind == "f" else 0
 
 
-def directly(name: str) -> Direct:
-    """The reduction that NumPy's function of that name calls in the end."""
+def numpy_reduction(name: str) -> Direct:
+    """Binds NumPy's `reduce`, which NumPy's function of that name would call in the end."""
     reduce = _UFUNCS[name].reduce
 
     def direct(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
@@ -205,9 +216,9 @@ def directly(name: str) -> Direct:
 
 
 def count_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Over all axes without a temporary; over some as a sum, since CuPy's function has no `keepdims`.
+    """Counts over all axes without a temporary; over some axes as a sum, since CuPy's function has no `keepdims`.
 
-    NumPy's function holds the interpreter lock, so it gets a part at a time.
+    NumPy's function holds the interpreter lock, so it is called for one part at a time.
     """
     (x,), (out,), axis = inputs, outputs, attributes["axis"]
     if axis is None and xp is np and x.size > _PART:
@@ -221,15 +232,15 @@ def count_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 
 def mean_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Sum, then divide; xp.mean would warn about an empty slice, whose mean is just NaN.
+    """Sums, then divides; xp.mean would warn about an empty slice, whose mean is NaN.
 
-    The attribute `count`: what to divide by, if not by the number of elements, where these are a part of all.
+    The attribute `count` replaces the number of elements as the divisor, if x is only a part of a global tensor.
     """
     (x,), (out,) = inputs, outputs
     axis, given = attributes["axis"], attributes["count"]
     count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)) if given is None else given)
     total = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=attributes["keepdims"])
-    if out.dtype.kind == "c":  # part by part: a complex division would spread a NaN to both
+    if out.dtype.kind == "c":  # each part on its own: a complex division would spread a NaN to both
         xp.divide(total.real, count, out.real)
         xp.divide(total.imag, count, out.imag)
     else:
@@ -237,7 +248,10 @@ def mean_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
 
 
 def _variance(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
-    """In two passes, as NumPy does; NaN where the correction leaves no degree of freedom. Not yet cast to float16."""
+    """The variance in two passes, as in NumPy;
+
+    NaN if the correction leaves no degree of freedom. Not yet cast to float16.
+    """
     axis = attributes["axis"]
     count = float(_reduced_count(x.shape, normal_axes(axis, x.ndim)))
     mean = xp.sum(x, axis=axis, dtype=_accumulator(x.dtype), keepdims=True)
@@ -245,7 +259,7 @@ def _variance(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
     if delta.dtype.kind == "c":
         delta = (delta * delta.conj()).real
     else:
-        delta *= delta  # in its place: it may be eight times as large as the operand already
+        delta *= delta  # in place: it may already be eight times as large as the operand
     total = xp.sum(delta, axis=axis, keepdims=attributes["keepdims"])
     freedom = count - attributes["correction"]
     return xp.divide(total, freedom if freedom > 0 else math.nan)
@@ -257,7 +271,7 @@ def var_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Att
 
 
 def std_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Root of the variance, which may be larger than any float16 where the root is not."""
+    """The root of the variance. The variance may be larger than any float16 even if its root is not."""
     outputs[0][...] = xp.sqrt(_variance(xp, inputs[0], attributes))
 
 
@@ -291,17 +305,17 @@ _sums = chained(reduction("sum", adds=True), linear)
 for _name, _layouts in (("sum", _sums), ("prod", reduction(None, adds=True))):
     _kernel = _with_numpy_name(_name, dtype=True)
     _define_reduction(
-        _name, infer_sum, _kernel, DTYPE_OR_NONE, direct=directly(_name), rows=rows_of_sum, layouts=_layouts
+        _name, infer_sum, _kernel, DTYPE_OR_NONE, direct=numpy_reduction(_name), rows=rows_of_sum, layouts=_layouts
     )
 for _name, _kernel in (("max", _with_numpy_name("max")), ("min", min_kernel)):
     _extremes = chained(reduction(_name, empty=False), extremes(_name))
-    _define_reduction(_name, infer_max, _kernel, direct=directly(_name), layouts=_extremes)
+    _define_reduction(_name, infer_max, _kernel, direct=numpy_reduction(_name), layouts=_extremes)
 for _name in ("argmax", "argmin"):
     _kernel = _with_numpy_name(_name)
     _define_reduction(_name, infer_argmax, _kernel, axis=ONE_AXIS, scratch=scratch(operands=1), layouts=reduction(None))
 for _name, _extreme in (("any", "max"), ("all", "min")):  # of bools, whose maximum is "or"
     _layouts = reduction(_extreme)
-    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=directly(_name), layouts=_layouts)
+    _define_reduction(_name, infer_any, _with_numpy_name(_name), direct=numpy_reduction(_name), layouts=_layouts)
 _define_reduction("count_nonzero", infer_count, count_kernel, scratch=scratch(elements=1), layouts=reduction("sum"))
 _define_reduction(
     "mean",
@@ -309,7 +323,7 @@ _define_reduction(
     mean_kernel,
     Attribute("count", optional(check_count), None),
     rows=rows_of_mean,
-    layouts=chained(reduction("sum", adds=True, localise=of_whole), linear),
+    layouts=chained(reduction("sum", adds=True, localise=with_whole_count), linear),
 )
 for _name, _kernel in (("var", var_kernel), ("std", std_kernel)):
     _define_reduction(

@@ -1,4 +1,5 @@
-"""Binary search. (`where` is elementwise, `argmax` a reduction, and `nonzero` dynamic.)"""
+"""Binary search. (The array API's other functions for searching: `where` is in `elementwise`, `argmax` in `reductions`,
+and `nonzero` in `dynamic`.)"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) ->
 
 
 def searchsorted_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The layout rule: x2, what is looked for, may be split; x1 and the sorter are whole on each device."""
+    """The layout rule: x2, the values to find, may be split; x1 and the sorter are whole on each device."""
     return along_stack(call, (1, 0, 1), (0,))
 
 

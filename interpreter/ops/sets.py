@@ -1,9 +1,9 @@
 """Tensors as sets: membership, and the distinct elements with positions and counts.
 
-`unique_values` is with the other dynamic ops.
+`unique_values` is defined in `dynamic`.
 
-Elements are the same if they compare equal: a NaN differs from every other, 0.0 is -0.0. The elements are in ascending
-order, NaNs last. Positions count in C order; positions and counts are int64.
+Elements are the same if they compare equal: a NaN differs from every other NaN, and 0.0 is the same as -0.0. The
+distinct elements are in ascending order, NaNs last. Positions count in C order; positions and counts are int64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .rules.stacks import along_stack
 
 
 def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summary: str) -> None:
-    """An op that gives the distinct elements and, of "index", "inverse" and "counts", these `results`."""
+    """Define an op that returns the distinct elements and `results`, which are some of "index", "inverse" and
+    "counts"."""
     options = {f"return_{result}": True for result in results}
 
     def infer(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -85,14 +86,14 @@ def infer_isin(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def isin_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """In the promoted dtype, which a Python scalar takes from the tensor."""
+    """Compares in the promoted dtype; a Python scalar takes its dtype from the tensor."""
     dtype = promote([Meta.of((), x.dtype) if hasattr(x, "dtype") else type(x) for x in inputs])
     x1, x2 = (xp.asarray(x, dtype=dtype) for x in inputs)
     outputs[0][...] = xp.isin(x1, x2, invert=attributes["invert"])
 
 
-def members(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-    """The elements of x1."""
+def isin_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: x1 may be split; x2 is whole on each device."""
     return along_stack(call, (0, getattr(call.metas[1], "ndim", 0)), (0,))
 
 
@@ -106,5 +107,5 @@ define(
     scratch=scratch(operands=2.5, elements=36),
     work=sort_work,
     needs=("isin",),
-    layouts=members,
+    layouts=isin_rule,
 )

@@ -22,7 +22,7 @@ from .rules.axes import along_other_axes
 
 
 def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The meta of x, which needs an axis."""
+    """The meta of x, which must have the axis."""
     x = tensor(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
@@ -40,13 +40,13 @@ def _algorithm(attributes: Attributes) -> str | None:
 
 
 def sort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """For descending order x is reversed before and after, so that equal elements (0.0 and -0.0) keep their order.
-
-    Sorting negated values would not do: unsigned integers, bools and the smallest integer have no negative.
+    """Sorts x. For descending order, x is reversed before and after the sort, so that equal elements (0.0 and -0.0)
+    keep their order. Sorting negated values would be wrong: unsigned integers, bools and the smallest integer have
+    no negative.
     """
     (x,), (out,) = inputs, outputs
     axis, down = attributes["axis"], attributes["descending"]
-    if xp is np:  # without another array of that size
+    if xp is np:  # in place, without another array of that size
         out[...] = x
         (np.flip(out, axis) if down else out).sort(axis, kind=_algorithm(attributes))
         return
@@ -55,7 +55,10 @@ def sort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
 
 
 def argsort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Descending as in `sort_kernel`; positions in the reversed x are counted from its end."""
+    """Sorts positions, in descending order as `sort_kernel` does.
+
+    A position in the reversed x counts from the end of x.
+    """
     (x,), (out,) = inputs, outputs
     axis, down = attributes["axis"], attributes["descending"]
     order = xp.argsort(xp.flip(x, axis) if down else x, axis=axis, kind=_algorithm(attributes))
@@ -66,13 +69,13 @@ def argsort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 
 def sort_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """One line along the axis, packed, and half of another one to merge or as much to distribute."""
+    """A packed copy of one line along the axis, and as much again to merge or to distribute its elements."""
     x = tensor(metas)
     return 2 * x.dtype.itemsize * x.shape[attributes["axis"]]
 
 
 def argsort_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The positions, those of one line, and a packed line."""
+    """All positions, the positions of one line along the axis, and a packed copy of that line."""
     x = tensor(metas)
     return total(outputs) + (16 + x.dtype.itemsize) * x.shape[attributes["axis"]]
 

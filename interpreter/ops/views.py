@@ -1,7 +1,7 @@
-"""Views: results that lie in their input's storage, so that they cost no instruction.
+"""Views: results that share the storage of their input, so that they need no instruction.
 
-Each op has a `view` function, which gives the result's layout, and a kernel that copies where no strides express the
-layout or the result may not share memory.
+Each op has a `view` function, which returns the layout of the result, and a kernel, which copies if no strides can
+express that layout or if the result may not share memory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .rules.views import index_rule, reshape_rule
 
 # The shape of a view op's result, from the input's shape.
 ShapeRule: TypeAlias = Callable[[Shape, Attributes], Shape]
-# For each axis of such a result the axis of x that it is, or None for a new one; from the shape of x.
+# For each axis of a result, the axis of x that it is, or None for a new axis; a rule computes them from x's shape.
 Axes: TypeAlias = tuple[int | None, ...]
 AxesRule: TypeAlias = Callable[[Shape, Attributes], Axes]
-# The result as the array module makes it: (array module, x, attributes).
+# Computes the result with the array module: (array module, x, attributes) -> array.
 Take: TypeAlias = Callable[[ArrayModule, Array, Attributes], Array]
 
 
@@ -34,7 +34,7 @@ Take: TypeAlias = Callable[[ArrayModule, Array, Attributes], Array]
 
 
 def reshape_shape(shape: Shape, attributes: Attributes) -> Shape:
-    """The new shape, its -1 filled in."""
+    """The new shape, with its -1 replaced."""
     wanted: Shape = attributes["shape"]
     size, rest = math.prod(shape), math.prod(n for n in wanted if n != -1)
     if -1 in wanted and rest and size % rest == 0:
@@ -45,15 +45,18 @@ def reshape_shape(shape: Shape, attributes: Attributes) -> Shape:
 
 
 def reshape_view(x: Meta, layout: Layout, out: Meta, attributes: Attributes) -> Layout | None:
-    """The strides, if there are any; ValueError if there are none, and `copy` forbids to copy."""
+    """The layout of the result, None if no strides can express it.
+
+    ValueError if there are none, and `copy` is False.
+    """
     found = _reshaped_layout(x, layout, out)
     if found is None and attributes["copy"] is False:
-        raise ValueError(f"shape {x.shape} cannot become {out.shape} without a copy, as it lies in memory")
+        raise ValueError(f"shape {x.shape} cannot become {out.shape} without a copy, because of its layout in memory")
     return found
 
 
 def _reshaped_layout(x: Meta, layout: Layout, out: Meta) -> Layout | None:
-    """Strides exist if every run of axes that is merged or split is evenly spaced.
+    """The layout of the result. Strides exist if every run of axes that is merged or split is evenly spaced.
 
     Source: NumPy's `_attempt_nocopy_reshape`.
     """
@@ -75,7 +78,10 @@ def _reshaped_layout(x: Meta, layout: Layout, out: Meta) -> Layout | None:
 
 
 def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
-    """The axes as (size, stride), neighbours merged where one steps exactly over the other; axes of size 1 dropped."""
+    """The axes as (size, stride), without axes of size 1.
+
+    Neighbours are merged if the stride of one is the extent of the other.
+    """
     runs: list[tuple[int, int]] = []
     for n, stride in zip(shape, strides, strict=True):
         if n == 1:
@@ -88,19 +94,21 @@ def _even_runs(shape: Shape, strides: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def reshaped(xp: ArrayModule, x: Array, attributes: Attributes) -> Array:
-    """The reshaped array. `copy=False` is no matter here, where a copy is made whatever the layout: for `out=`, and for
-    an operand that was pending at the call."""
+    """The reshaped array.
+
+    `copy=False` does not matter here: the kernel runs only where a copy is made whatever the layout, for `out=` and
+    for an operand that was pending at the call.
+    """
     return xp.reshape(x, attributes["shape"])
 
 
 # --- axes in another order, new, or dropped
-#
-# Such a view is described by its axes: for each axis of the result the axis of x that it is, or None for a new one of
-# size one. Shape and strides follow.
+# Such a view is described by its axes: for each axis of the result, the axis of x that it is, or None for a new axis of
+# size one. These determine the shape and the strides.
 
 
 def _permuted_axes(shape: Shape, attributes: Attributes) -> Axes:
-    """Output axis i is input axis `axes[i]`."""
+    """Axis i of the result is axis `axes[i]` of x."""
     ndim, axes = len(shape), attributes["axes"]
     if axes is None:
         return tuple(reversed(range(ndim)))
@@ -122,13 +130,13 @@ def _moved_axes(shape: Shape, attributes: Attributes) -> Axes:
 
 def _matrix_transposed_axes(shape: Shape, _attributes: Attributes) -> Axes:
     if len(shape) < 2:
-        raise ValueError(f"a matrix has two dimensions, shape {shape} has {len(shape)}")
+        raise ValueError(f"a matrix has two dimensions, but shape {shape} has {len(shape)}")
     *stack, rows, columns = range(len(shape))
     return (*stack, columns, rows)
 
 
 def _expanded_axes(shape: Shape, attributes: Attributes) -> Axes:
-    """Axes of size one at the given places of the result."""
+    """The axes of x, with new axes of size one at the given positions of the result."""
     axis, rest = attributes["axis"], iter(range(len(shape)))
     ndim = len(shape) + (len(axis) if isinstance(axis, tuple) else 1)
     new = normal_axes(axis, ndim)
@@ -136,12 +144,12 @@ def _expanded_axes(shape: Shape, attributes: Attributes) -> Axes:
 
 
 def _squeezed_axes(shape: Shape, attributes: Attributes) -> Axes:
-    """Without the given axes of size one, or without all of them."""
+    """The axes of x without the given axes of size one, or without all axes of size one."""
     if attributes["axis"] is None:
         return tuple(i for i, n in enumerate(shape) if n != 1)
     dropped = normal_axes(attributes["axis"], len(shape))
     if any(shape[a] != 1 for a in dropped):
-        raise ValueError(f"shape {shape} is not of size one along axis {attributes['axis']}")
+        raise ValueError(f"shape {shape} does not have size one along axis {attributes['axis']}")
     return tuple(i for i in range(len(shape)) if i not in dropped)
 
 
@@ -171,7 +179,7 @@ def flip_shape(shape: Shape, attributes: Attributes) -> Shape:
 
 
 def flip_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) -> Layout:
-    """Starts at the last element of each flipped axis and steps back."""
+    """The layout that starts at the last element of each flipped axis and steps backwards."""
     axes = normal_axes(attributes["axis"], x.ndim)
     offset = sum(max(x.shape[a] - 1, 0) * layout[1][a] for a in axes) if x.size else 0
     return layout[0] + offset, tuple(-s if i in axes else s for i, s in enumerate(layout[1]))
@@ -194,12 +202,12 @@ def getitem_view(x: Meta, layout: Layout, _out: Meta, attributes: Attributes) ->
 
 
 def _work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Only selected elements are copied."""
+    """The work of a copy of the result."""
     return sum(m.size for m in outputs if m is not None)
 
 
 def may_copy(_metas: Metas, attributes: Attributes) -> bool:
-    """A view that must not copy fails where the operand's layout allows no view."""
+    """Whether the op may copy. With `copy=False` it fails if the operand's layout allows no view."""
     return attributes.get("copy") is not False
 
 
@@ -232,7 +240,7 @@ def _define_reordered(name: str, axes_of: AxesRule, take: Take, summary: str, *a
         return tuple(1 if a is None else shape[a] for a in axes_of(shape, given))
 
     def view(x: Meta, layout: Layout, _out: Meta, given: Attributes) -> Layout:
-        offset, strides = layout  # any stride does for an axis of size one
+        offset, strides = layout  # any stride is right for an axis of size one
         return offset, tuple(x.dtype.itemsize if a is None else strides[a] for a in axes_of(x.shape, given))
 
     layouts = squeeze_rule(axes_of) if name == "squeeze" else reordered(axes_of)

@@ -4,7 +4,7 @@
   `attention`
 - `kernels`, `cross_entropy`, `convolution_kernels`: kernels; `blocks`: kernels that work in blocks; `windows`: sliding
   windows
-- `compose`: ops made of others; `operands`, `labels`: checks that several share
+- `compose`: ops composed of other ops; `operands`, `labels`: checks that several ops share
 """
 
 from __future__ import annotations

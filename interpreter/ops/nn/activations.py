@@ -23,7 +23,7 @@ from ..rules.stacks import pointwise
 from . import compose, kernels
 from .operands import same_meta
 
-# Passes over the elements, one for each power of a series.
+# Passes over the elements for the exact form of gelu: one for each power of its series.
 _SERIES = 6
 
 
@@ -38,17 +38,17 @@ def infer_activation(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def infer_gradient(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """dy and y agree in shape and dtype; nothing broadcasts."""
+    """dy and the other operand must agree in shape and dtype; they do not broadcast."""
     return (same_meta(metas, ("dy", "the other operand")),)
 
 
 def gelu_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The exact form sums a series for each element."""
+    """The work of a slow function; the exact form sums a series for each element."""
     return slow_work(metas, outputs, attributes) * (_SERIES if attributes["approximate"] == "none" else 1)
 
 
 def relu_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
-    """The larger of x and an array that is 0."""
+    """relu as NumPy's maximum of x and a 0-d array, which saves the conversion of a Python number."""
     if outputs[0] is None or outputs[0].size == 0:
         return None
     zero = np.zeros((), tensor(metas).dtype)
@@ -56,7 +56,7 @@ def relu_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> 
 
 
 def relu_grad_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> BoundKernel | None:
-    """`fill_masked` with its types and 0 at hand."""
+    """relu's gradient, as `fill_masked` computes it, with the dtype of the bits and the array 0 made in advance."""
     if outputs[0] is None or outputs[0].size == 0:
         return None
     dtype = tensor(metas).dtype
@@ -80,7 +80,10 @@ def _define_activation(
     dtypes: kinds.DTypes = kinds.REAL_FLOATING,
     **fields: Any,
 ) -> None:
-    """Define one, or a gradient. `working`: how many temporaries of the operand's size its kernel takes."""
+    """Define an activation or a gradient.
+
+    `working`: the number of temporaries of the operand's size that its kernel uses.
+    """
     define(
         name=name,
         inputs=len(operands),

@@ -1,8 +1,8 @@
-"""Scaled dot-product attention and its gradients, a block of queries at a time.
+"""Scaled dot-product attention and its gradients, computed for one block of queries after another.
 
-Softmax needs whole rows of scores, and no more: the rows of a block of queries are computed, used and discarded, so
-that memory does not grow with the square of the sequence. The gradients recompute the rows. Source: Vaswani et al.,
-Attention is all you need (NeurIPS 2017).
+Softmax needs whole rows of scores, but only one at a time: the rows of a block of queries are computed, used and
+discarded, so that memory does not grow with the square of the sequence's length. The gradients compute the rows
+again. Source: Vaswani et al., Attention is all you need (NeurIPS 2017).
 """
 
 from __future__ import annotations
@@ -35,42 +35,43 @@ Batch: TypeAlias = tuple[slice, ...]  # of the first axis, if there is one befor
 
 def _check_mask(mask: Meta, q: Meta, k: Meta) -> None:
     if mask.dtype.kind != "b" and mask.dtype != q.dtype:
-        raise TypeError(f"the mask has to be bool or {q.dtype.name}, not {mask.dtype.name}")
+        raise TypeError(f"the mask must be bool or {q.dtype.name}, not {mask.dtype.name}")
     scores = (*q.shape[:-1], k.shape[-2])
     if broadcast_shapes((mask.shape, scores)) != scores:
         raise ValueError(f"the mask's shape {mask.shape} does not broadcast to {scores}")
 
 
 def _result(q: Meta, k: Meta, v: Meta, mask: Sequence[Meta]) -> Meta:
-    """q [..., l, d], k [..., s, d] and v [..., s, e] with the same axes in front give [..., l, e]."""
+    """The meta of the result: q [..., l, d], k [..., s, d] and v [..., s, e] with equal leading axes give [..., l,
+    e]."""
     if min(q.ndim, k.ndim, v.ndim) < 2 or not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         raise ValueError(f"expected q [..., l, d], k [..., s, d], v [..., s, e], got {q.shape}, {k.shape}, {v.shape}")
     if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"queries have {q.shape[-1]} elements, keys {k.shape[-1]}")
+        raise ValueError(f"queries have {q.shape[-1]} elements, but keys have {k.shape[-1]}")
     if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"there are {k.shape[-2]} keys and {v.shape[-2]} values")
+        raise ValueError(f"there are {k.shape[-2]} keys, but {v.shape[-2]} values")
     if mask:
         _check_mask(mask[0], q, k)
     return Meta.of((*q.shape[:-1], v.shape[-1]), q.dtype)
 
 
 def infer_attention(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """q, k and v of one dtype, and a mask of bool or that dtype that broadcasts to the scores [..., l, s]."""
+    """q, k and v must have one dtype. A mask must be bool or of that dtype, and broadcast to the scores [..., l, s]."""
     q, k, v = one_dtype(metas[:3], FORWARD)
     return (_result(q, k, v, tensors(metas[3:])),)
 
 
 def infer_attention_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """dy of the result's meta, and the operands; the gradients have the metas of q, k and v."""
+    """dy must have the meta of the result. The gradients have the metas of q, k and v."""
     dy, q, k, v = one_dtype(metas[:4], GRADIENT)
     result = _result(q, k, v, tensors(metas[4:]))
     if dy is not result:
-        raise ValueError(f"dy is {dy}, the attention's result {result}")
+        raise ValueError(f"dy is {dy}, but the result of the attention is {result}")
     return (q, k, v)
 
 
 def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Two products and a softmax of the scores; five and two for the gradients."""
+    """Two products and a softmax of the scores; three times that for the gradients."""
     gradient = len(outputs) == 3
     q, k, v = tensors(metas[1:4] if gradient else metas[:3])
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
@@ -79,7 +80,7 @@ def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 
 
 def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The scores of a block some times over, and queries, keys and values of a part of the batch."""
+    """Several copies of the scores of a block, and the queries, keys and values of a part of the batch."""
     gradient = len(outputs) == 3
     q, k, v = tensors(metas[1:4] if gradient else metas[:3])
     size, inner = working_size(q.dtype), math.prod(q.shape[1:-2])
@@ -94,14 +95,17 @@ def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attribute
 
 
 class Rows:
-    """What is done to rows of scores between the products. A device may have kernels of its own for it."""
+    """The computation on rows of scores between the products. A device may replace it by its own kernels."""
 
     def __init__(self, xp: ArrayModule) -> None:
         self.xp = xp
 
     def shares(self, scores: Array, mask: Array | None, start: int | None) -> Array:
-        """Softmax of the scores, whose memory the result may have: 0 for masked keys, also if all are masked. `start`:
-        the place of the first query among the keys, which sees none behind its own; None if all are seen."""
+        """Softmax of the scores, possibly in the same memory: 0 for masked keys, even if all keys are masked.
+
+        `start`: the position of the first query among the keys, for causal attention, in which a query sees no later
+        key; None otherwise.
+        """
         xp = self.xp
         if mask is not None:
             scores = xp.where(mask, scores, -math.inf) if mask.dtype.kind == "b" else scores + mask
@@ -112,12 +116,12 @@ class Rows:
         return scores
 
     def gradient(self, dshares: Array, shares: Array) -> None:
-        """Gradient by the scores, given that by the shares, in the memory of that."""
+        """Replace `dshares`, the gradient by the weights (`shares`), by the gradient by the scores, in place."""
         softmax_grad_kernel(self.xp, (dshares, shares), (dshares,), _KEYS)
 
 
 class Attention(NamedTuple):
-    """A call, and its split into blocks. The mask is broadcast to the scores, which takes no memory."""
+    """A call, and its division into blocks. The mask is broadcast to the scores, which takes no memory."""
 
     xp: ArrayModule
     by: Rows
@@ -130,7 +134,10 @@ class Attention(NamedTuple):
 
     @classmethod
     def of(cls, xp: ArrayModule, operands: Arrays, attributes: Attributes, rows: Rows | None) -> Attention:
-        """The call of the operands q, k, v and an optional mask. `rows`: what computes rows, if the device says so."""
+        """The call with operands q, k, v and an optional mask.
+
+        `rows`: the device's own computation of rows, if it has one.
+        """
         q, k, v, *mask = operands
         scale = attributes["scale"]
         if scale is None:
@@ -139,17 +146,17 @@ class Attention(NamedTuple):
         return cls(xp, rows or Rows(xp), q, k, v, spread, scale, attributes["is_causal"])
 
     def batches(self) -> list[Batch]:
-        """Parts of the first axis whose scores fit in a block, or else of one element each."""
+        """Slices of the first axis: as long as their scores fit in a block, or of one element."""
         if self.q.ndim == 2:
             return [()]
         return [(part,) for part in parts(self.xp, self.q.shape[0], self._row_bytes() * self.q.shape[-2])]
 
     def rows(self) -> list[slice]:
-        """Parts of the queries: all of them at once if the scores of one batch fit in a block."""
+        """Slices of the queries: all queries at once if the scores of one batch element fit in a block."""
         return parts(self.xp, self.q.shape[-2], self._row_bytes())
 
     def _row_bytes(self) -> int:
-        """Bytes of the scores of one query, over all axes between the first and the last two."""
+        """The bytes of the scores of one query, over all axes between the first and the last two."""
         inner: int = math.prod(self.q.shape[1:-2])
         return inner * int(self.k.shape[-2]) * working_dtype(self.q.dtype).itemsize
 
@@ -158,7 +165,7 @@ class Attention(NamedTuple):
         return array[(*batch, ..., rows, slice(None))].astype(working_dtype(self.q.dtype), copy=False)
 
     def shares(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
-        """The shares of the keys for these scaled queries."""
+        """The weights of the keys for these scaled queries."""
         scores = self.xp.matmul(queries, keys.swapaxes(-1, -2))
         mask = None if self.mask is None else self.mask[(*batch, ..., rows, slice(None))]
         return self.by.shares(scores, mask, rows.start if self.causal else None)

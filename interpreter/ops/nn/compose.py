@@ -1,4 +1,4 @@
-"""Neural network ops composed of others: for devices without a kernel, and as references to test a kernel against."""
+"""Neural network ops composed of other ops: for devices without a kernel of their own, and as references in tests."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def compose_silu(call: Call, inputs: Arrays, _attributes: Attributes) -> list[An
 
 
 def _shifted(call: Call, x: Any, reduced: Attributes) -> list[Any]:
-    """x minus its maximum, which counts as 0 where it is -inf."""
+    """x minus its maximum along the axis, or x where that maximum is -inf."""
     (largest,) = call("max", [x], reduced)
     (nothing,) = call("equal", [largest, float("-inf")])
     return call("subtract", [x, *call("where", [nothing, 0.0, largest])])
 
 
 def _total(call: Call, powers: list[Any], reduced: Attributes) -> list[Any]:
-    """The sum of the powers: at least exp(0), unless all are 0."""
+    """The sum of the powers. It is at least exp(0); if all powers are 0, it is replaced by 1."""
     return call("maximum", [*call("sum", powers, reduced), 1])
 
 

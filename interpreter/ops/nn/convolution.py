@@ -1,4 +1,4 @@
-"""Two-dimensional convolution of images [n, c, height, width], as in neural networks: without a flip."""
+"""Two-dimensional convolution of images [n, c, height, width], as in neural networks: filters are not flipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRADIENT = ("dy", "x", "weight")
 
 
 def check_groups(value: Any) -> int:
-    """At least 1."""
+    """An int of at least 1."""
     groups = check_int(value)
     if groups < 1:
         raise ValueError(f"expected at least 1, got {groups}")
@@ -31,14 +31,14 @@ def check_groups(value: Any) -> int:
 
 
 def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
-    """The meta of the convolution of x [n, c, h, w] with weight [o, c // groups, kh, kw]."""
+    """The meta of x [n, c, h, w] convolved with weight [o, c // groups, kh, kw]."""
     if x.ndim != 4 or weight.ndim != 4:
         raise ValueError(f"expected x [n, c, h, w] and weight [o, c // groups, kh, kw], got {x.shape}, {weight.shape}")
     groups, channels, filters = attributes["groups"], x.shape[1], weight.shape[0]
     if channels % groups or filters % groups:
         raise ValueError(f"{channels} channels and {filters} filters do not divide into {groups} groups")
     if weight.shape[1] != channels // groups:
-        raise ValueError(f"weight has {weight.shape[1]} channels, x has {channels} in {groups} groups")
+        raise ValueError(f"weight has {weight.shape[1]} channels, but x has {channels} in {groups} groups")
     if 0 in weight.shape[2:]:
         raise ValueError(f"the filters are empty: {weight.shape[2:]}")
     down, across = lines(attributes, weight.shape[2:], x.shape)
@@ -46,25 +46,27 @@ def _result(x: Meta, weight: Meta, attributes: Attributes) -> Meta:
 
 
 def infer_conv2d(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """x [n, c, h, w], weight [o, c // groups, kh, kw] and bias [o]; the result is [n, o, rows, columns]."""
+    """x [n, c, h, w], weight [o, c // groups, kh, kw] and bias [o] give [n, o, rows, columns]."""
     x, weight, *bias = one_dtype(metas, FORWARD)
     result = _result(x, weight, attributes)
     if bias and bias[0].shape != weight.shape[:1]:
-        raise ValueError(f"bias has shape {bias[0].shape}, one number for each of {weight.shape[0]} filters is needed")
+        raise ValueError(
+            f"bias has shape {bias[0].shape}, but must have one number for each of {weight.shape[0]} filters"
+        )
     return (result,)
 
 
 def infer_conv2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """dy of the result's meta, x and weight; the gradients have the metas of x, weight and bias."""
+    """dy must have the meta of the result. The gradients have the metas of x, weight and bias."""
     dy, x, weight = one_dtype(metas, GRADIENT)
     result = _result(x, weight, attributes)
     if dy is not result:
-        raise ValueError(f"dy is {dy}, the convolution's result {result}")
+        raise ValueError(f"dy is {dy}, but the result of the convolution is {result}")
     return (x, weight, Meta.of(weight.shape[:1], weight.dtype))
 
 
 def conv2d_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """A product per result and tap, and the copy of each window's elements; three times that for the gradients."""
+    """A product for each result and tap, and a copy of each window's elements; three times that for the gradients."""
     gradient = len(outputs) == 3
     weight, result = (metas[2], metas[0]) if gradient else (metas[1], outputs[0])
     if not isinstance(weight, Meta) or not isinstance(result, Meta) or not result.size:
@@ -75,7 +77,8 @@ def conv2d_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> i
 
 
 def conv2d_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The columns of a block and their product with the filters; in a gradient those of both, and of some images."""
+    """The columns of a block and their product with the filters; for the gradients also the gradients of both, and
+    of the block's images."""
     gradient = len(outputs) == 3
     x, weight = tensors(metas[1:3] if gradient else metas[:2])
     result = tensor(metas) if gradient else outputs[0]

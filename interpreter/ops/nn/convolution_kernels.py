@@ -21,7 +21,7 @@ from .windows import WindowAxis, WindowTap, lines
 
 
 class WindowBlock(NamedTuple):
-    """Some rows and columns of windows, with the taps that see any of the image."""
+    """Some rows and columns of windows, with the taps that are not entirely in the padding."""
 
     rows: slice
     columns: slice
@@ -35,7 +35,11 @@ class WindowBlock(NamedTuple):
 
 
 class ConvolutionPlan(NamedTuple):
-    """The parameters of a call: windows down and across, their taps over all channels, groups, working dtype."""
+    """The parameters of a call.
+
+    `down`, `across`: the windows along each axis; `taps`: the taps of a window in all channels; `dtype`: the dtype
+    in which it is computed.
+    """
 
     xp: ArrayModule
     down: WindowAxis
@@ -56,11 +60,11 @@ class ConvolutionPlan(NamedTuple):
         return weight.astype(self.dtype, copy=False).reshape(self.groups, weight.shape[0] // self.groups, taps)
 
     def images(self, count: int) -> list[slice]:
-        """The images of each block."""
+        """The slice of images of each block."""
         return parts(self.xp, count, self.taps * self.down.number * self.across.number * self.dtype.itemsize)
 
     def blocks(self) -> Iterator[WindowBlock]:
-        """The windows of each block: all of them unless one image exceeds a block."""
+        """The windows of each block: all windows, unless those of one image exceed a block."""
         each = self.taps * self.dtype.itemsize
         for rows in parts(self.xp, self.down.number, self.across.number * each):
             for columns in parts(self.xp, self.across.number, each):

@@ -1,7 +1,8 @@
-"""Kernels of the cross entropy and its gradient: for any array module, and direct ones for few packed rows of NumPy's.
+"""Kernels of the cross entropy and its gradient: general ones for any array module, and direct ones for few packed
+rows on the host.
 
-The direct kernels compute the same bits with half of the calls. A training step calls them once each, right after large
-products, when the code that they call is in no cache any more: each call left out gains 1 to 2 us.
+The direct kernels compute the same bits with half of the calls. A training step calls each of them once, right after
+large products, when their code is no longer in a cache: each call that is saved takes 1 to 2 us.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from .labels import in_range, mark
 from .softmax import in_columns, shift, softmax_kernel, total
 
 _CLASSES = {"axis": -1}
-FEW = 1 << 10  # labels whose rows a direct kernel keeps numbered: 8 KiB
+FEW = 1 << 10  # the most labels for a direct kernel, which holds the number of each row: 8 KiB
 # x less the maximum of each row: (x, memory for the result or None) -> the result.
 Shift: TypeAlias = Callable[[Array, Array | None], Array]
-# What NumPy's methods call in the end.
+# NumPy's methods `max` and `sum` call these in the end.
 _MAXIMUM: Any = np.maximum.reduce
 _SUM: Any = np.add.reduce
 
@@ -36,7 +37,7 @@ def _at_labels(xp: ArrayModule, labels: Array) -> tuple[Array, ...]:
 
 
 def _countable(xp: ArrayModule, out: Array) -> list[Any]:
-    """Indices of parts of the output whose elements a device can count."""
+    """Indices of parts of the output that are small enough for a device's 32-bit counters."""
     if xp is np or out.size < SIGNED:
         return [...]
     each = math.prod(out.shape[1:])
@@ -46,13 +47,14 @@ def _countable(xp: ArrayModule, out: Array) -> list[Any]:
 
 
 def rows_of(labels: Any, attributes: Attributes) -> int:
-    """How many rows a mean is of: those that there are, or, where these are some of all, the attribute `count`."""
+    """The number of rows by which a mean divides: those of `labels`, or the attribute `count` if these are only a
+    part of the rows."""
     count: int | None = attributes["count"]
     return int(labels.size) if count is None else count
 
 
 def cross_entropy_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Mean over rows of log-sum-exp minus the label's logit; NaN for no rows."""
+    """The mean over rows of log-sum-exp minus the label's logit; NaN if there are no rows."""
     logits, labels = inputs
     labels, wrong = in_range(xp, labels, logits.shape[-1], "labels")
     shifted = xp.empty_like(logits)
@@ -79,7 +81,7 @@ def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, 
 
 
 def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
-    """For few rows; rows that are not packed are the general kernel's."""
+    """A kernel for few rows, None for more. For rows that are not packed, it calls the general kernel."""
     logits, labels = tensors(metas)
     if not _are_few(labels):
         return None
@@ -103,7 +105,7 @@ def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attrib
 
 
 def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
-    """For few rows; rows that are not packed are the general kernel's."""
+    """A kernel for few rows, None for more. For rows that are not packed, it calls the general kernel."""
     logits, labels = tensors(metas)
     if not _are_few(labels):
         return None
@@ -131,12 +133,13 @@ def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: A
 
 
 def _are_few(labels: Meta) -> bool:
-    """Is there a direct kernel? Not of uint64, whose sum with an index is a float."""
+    """Whether there is a direct kernel. There is none for uint64, whose sum with an index is a float."""
     return labels.ndim > 0 and 0 < labels.size <= FEW and labels.dtype != np.uint64
 
 
 def _places(labels: Meta, classes: int) -> Callable[[Array], Array]:
-    """What finds each label's logit among all of them, packed, and raises as `in_range` does."""
+    """A function that returns the index of each label's logit among all packed logits, and raises as `in_range`
+    does."""
     starts = np.arange(0, labels.size * classes, classes).reshape(labels.shape)
     unsigned, bits = np.dtype(f"u{labels.dtype.itemsize}"), 8 * labels.dtype.itemsize
     beyond = min(classes, 1 << (bits - (labels.dtype.kind == "i")))  # as unsigned, negative labels are at least that
@@ -150,7 +153,7 @@ def _places(labels: Meta, classes: int) -> Callable[[Array], Array]:
 
 
 def _shift(logits: Meta) -> Shift:
-    """`softmax.shift` of packed rows."""
+    """A function that computes `softmax.shift` for packed rows."""
     lowest = float(np.finfo(logits.dtype.name).min)
     length, shape = logits.shape[-1], (*logits.shape[:-1], 1)
 

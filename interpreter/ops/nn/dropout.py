@@ -1,8 +1,9 @@
-"""Dropout. Counter-based (Philox): which elements stay depends on seed, shape and rate, not on device, dtype or order.
+"""Dropout. The generator is counter-based (Philox): the elements that are kept depend on seed, shape and rate, but
+not on device, dtype or order.
 
-So the gradient is the same op with the same seed, and no mask has to be kept between the two passes. The numbers are
-drawn on the host, as those of `random` are, so that all devices agree. Of a share, whose attributes say where it lies
-in the whole, the numbers are those that the whole has there.
+So the gradient is the same op with the same seed, and no mask is saved between the two passes. The numbers are drawn on
+the host, as in `random`, so that all devices agree. A part of a global tensor has attributes that say where it lies in
+the whole; its numbers are the whole's numbers at those positions.
 """
 
 from __future__ import annotations
@@ -29,47 +30,49 @@ from .kernels import fill_masked
 
 _BLOCK: Final = (
     1 << 14
-)  # numbers: rows of a share that begin in one block are drawn at once, with what lies between them
-_OF_PHILOX: Final = 8  # numbers of float32 for each value of its counter
+)  # numbers: rows of a part that begin in one block are drawn at once, with the numbers between them
+_OF_PHILOX: Final = 8  # float32 numbers for each value of Philox's counter
 
 
 def check_rate(value: Any) -> float:
     """A number in [0, 1]."""
     rate = check_float(value)
     if not 0 <= rate <= 1:
-        raise ValueError(f"a rate is in [0, 1], not {rate}")
+        raise ValueError(f"a rate must be in [0, 1], not {rate}")
     return rate
 
 
 def infer_dropout(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """A tensor, and a seed, which is a Python int; the result has the tensor's meta."""
+    """The meta of x. The seed is a Python int."""
     x, seed = tensor(metas[:1]), metas[1]
     if seed is not int:
-        raise TypeError("the seed has to be a Python int")
+        raise TypeError("the seed must be a Python int")
     check_place(x.shape, attributes["whole"], attributes["begin"])
     return (x,)
 
 
 def check_place(shape: Shape, whole: Shape | None, begin: Shape | None) -> None:
-    """ValueError unless a share of that shape lies in the whole."""
+    """Raise ValueError unless a part of that shape lies within the whole."""
     if whole is None and begin is None:
         return
     if whole is None or begin is None or not len(whole) == len(begin) == len(shape):
-        raise ValueError(f"a share of shape {shape} begins at {begin} of {whole}: each has as many dimensions")
-    Meta.of(whole, np.dtype(np.float32))  # refuses what is too large
+        raise ValueError(
+            f"a part of shape {shape} that begins at {begin} of {whole}: the numbers of dimensions must be equal"
+        )
+    Meta.of(whole, np.dtype(np.float32))  # raises if the whole is too large
     if any(first + size > all_ for first, size, all_ in zip(begin, shape, whole, strict=True)):
-        raise ValueError(f"a share of shape {shape} that begins at {begin} is not inside of {whole}")
+        raise ValueError(f"a part of shape {shape} that begins at {begin} is not within {whole}")
 
 
 def dropout_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """A draw for each element, and more than one pass; of a share each row may take a draw of a block."""
+    """A draw and several passes for each element; for a part of a whole, each row may need a whole block of draws."""
     shape, whole = tensor(metas[:1]).shape, attributes["whole"]
     rows = 0 if whole is None else prod(shape[: row_axis(shape, whole)])
     return 2 * slow_work(metas, outputs, attributes) + rows * _BLOCK
 
 
 def dropout_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Dropped elements are 0, also where x is infinite or NaN."""
+    """x / (1 - rate) with dropped elements set to 0, even if they are infinite or NaN."""
     (x, seed), rate = inputs, attributes["rate"]
     check_seed(seed, (), {})
     kept = xp.asarray(drawn(seed, x.shape, attributes["whole"], attributes["begin"]) >= rate)
@@ -77,7 +80,7 @@ def dropout_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 
 def drawn(seed: int, shape: Shape, whole: Shape | None, begin: Shape | None) -> Host:
-    """The numbers at the places of a share, in the order of the whole; of the whole if there is no share."""
+    """The numbers of a part, which are the whole's numbers at its positions; all numbers if `whole` is None."""
     source = np.random.Philox(seed)
     if whole is None or begin is None or 0 in shape:
         return np.random.Generator(source).random(shape, dtype=np.float32)
@@ -96,12 +99,13 @@ def drawn(seed: int, shape: Shape, whole: Shape | None, begin: Shape | None) -> 
 
 
 def row_axis(shape: Shape, whole: Shape) -> int:
-    """The first axis of the rows of a share, elements of which follow each other in the whole."""
+    """The first axis of a part's rows. The elements of a row are contiguous in the whole."""
     return max((n for n, size in enumerate(shape) if size != whole[n]), default=0)
 
 
 def rows_of(shape: Shape, whole: Shape, begin: Shape) -> tuple[Any, int]:
-    """Where the rows of a share begin in the order of the whole, and how long they are: as long as can be."""
+    """The positions in the whole at which the rows of a part begin, and the length of a row, which is as long as
+    possible."""
     axis = row_axis(shape, whole)
     steps = [prod(whole[n + 1 :]) for n in range(axis + 1)]
     starts = np.full((1,), begin[axis] * steps[axis] if shape else 0, np.int64)
@@ -111,21 +115,22 @@ def rows_of(shape: Shape, whole: Shape, begin: Shape) -> tuple[Any, int]:
 
 
 def numbers(key: Any, first: int, count: int) -> Host:
-    """So many numbers of a stream, from one of them on."""
+    """`count` numbers of the stream `key`, from number `first` on."""
     counter, skipped = divmod(first, _OF_PHILOX)
     source = np.random.Generator(np.random.Philox(key=key, counter=counter))
     return source.random(skipped + count, dtype=np.float32)[skipped:]
 
 
 def dropout_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
-    """The numbers and the mask, and the product; of a share also where rows begin, and what is between them."""
+    """The numbers, the mask and the product; for a part also the positions of its rows, and the numbers between
+    them."""
     of_share = 0 if attributes["whole"] is None else 24
     blocks = 20 * _BLOCK if of_share else 0
     return scratch(operands=2, elements=5 + of_share)(metas, outputs, attributes) + blocks
 
 
-def split_anywhere(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-    """As elementwise ops, of shares that know where they lie."""
+def dropout_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
+    """The layout rule: as for elementwise ops, but each part gets its position in the whole."""
     for one in pointwise(call, parts):
         for atom in one.inputs[:1]:
             if isinstance(atom, Split):
@@ -133,7 +138,7 @@ def split_anywhere(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
 
 
 def placed(axis: int, parts: int, whole: OpCall, piece: OpCall, place: int) -> Mapping[str, Any]:
-    """The attributes with the place of a share in the whole."""
+    """The attributes on one device, with the position of its part in the whole."""
     shape, given = tensor(whole.metas[:1]).shape, whole.attributes
     begin = list((0,) * len(shape) if given["begin"] is None else given["begin"])
     begin[axis] += cuts(shape[axis], parts)[place][0]
@@ -156,5 +161,5 @@ define(
     scratch=dropout_scratch,
     work=dropout_work,
     scalars=check_seed,
-    layouts=split_anywhere,
+    layouts=dropout_rule,
 )

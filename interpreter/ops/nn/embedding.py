@@ -1,4 +1,4 @@
-"""Embedding: rows of a table by number, and the gradient by the table."""
+"""Embedding: rows of a table by their numbers, and the gradient of the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..rules.combining import any_parts_of, chained
 from ..rules.networks import embedding_gradient_rule, embedding_rule
 from .blocks import block_bytes, parts
 
-# Nanoseconds to add an element to its place, and bytes of the number of that place.
+# Nanoseconds to add one element at its position, and the bytes of a position.
 _SCATTER, _PLACE = 8, 8
 
 
@@ -29,7 +29,7 @@ def infer_embedding(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """indices [...] and weight [rows, *rest] give [..., *rest]."""
     indices, weight = tensors(metas)
     if weight.ndim == 0:
-        raise ValueError("weight has no rows: it is 0-d")
+        raise ValueError("weight is 0-d, so it has no rows")
     _check_rows(indices, weight.shape[0])
     return (Meta.of((*indices.shape, *weight.shape[1:]), weight.dtype),)
 
@@ -38,7 +38,7 @@ def infer_embedding_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy [..., *rest] and indices [...] give [num_embeddings, *rest]."""
     dy, indices = tensors(metas)
     if dy.shape[: indices.ndim] != indices.shape:
-        raise ValueError(f"dy's shape {dy.shape} does not begin with the indices' {indices.shape}")
+        raise ValueError(f"the shape of dy, {dy.shape}, does not begin with the shape of the indices, {indices.shape}")
     if attributes["num_embeddings"] < 0:
         raise ValueError(f"num_embeddings is negative: {attributes['num_embeddings']}")
     _check_rows(indices, attributes["num_embeddings"])
@@ -46,7 +46,7 @@ def infer_embedding_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def embedding_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Only the looked-up rows are copied, and their numbers checked."""
+    """Checks of the row numbers, and copies of those rows only."""
     return metas[0].size + sum(m.size for m in outputs if m is not None) if isinstance(metas[0], Meta) else 0
 
 
@@ -56,14 +56,14 @@ def embedding_grad_work(metas: Metas, outputs: OutputMetas, _attributes: Attribu
 
 
 def grad_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """The sums, and of a block of rows the rows and their places; dy if it is not packed."""
+    """The sums, for one block the rows and their positions, and a packed copy of dy."""
     dy, indices = tensors(metas)
     width = _PLACE * max(dy.size // max(indices.size, 1), 1)
     return in_working(outputs[0]) + 3 * block_bytes(indices.size, width) + dy.nbytes
 
 
 def embedding_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """IndexError for a row that does not exist; negative numbers do not count from the end."""
+    """Copies the rows. IndexError for a row that does not exist; negative numbers do not count from the end."""
     indices, weight = inputs
     indices = from_the_front(xp, indices, weight.shape[0], "indices")
     if weight.flags.c_contiguous:
@@ -74,9 +74,10 @@ def embedding_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attribut
 
 
 def embedding_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """Sums of the rows of dy with equal indices, in their order on the host, in any order on a GPU.
+    """Sums the rows of dy that have equal indices, in order on the host, in any order on a GPU.
 
-    Block by block, since places take more memory than rows, and NumPy's `add.at` holds the interpreter lock.
+    It works block by block, since positions take more memory than rows, and NumPy's `add.at` holds the interpreter
+    lock.
     """
     (dy, indices), (out,) = inputs, outputs
     width = math.prod(out.shape[1:])

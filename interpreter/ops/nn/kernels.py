@@ -1,6 +1,6 @@
 """Kernels of the activations and their gradients. They fill `out` in few passes and with few temporaries.
 
-They are elementwise and may get an input's memory as `out`: none reads an input again once it has written to `out`.
+`out` may be the memory of an input, so no kernel reads an input after it has begun to write to `out`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ CUBIC = 0.044715
 
 
 def relu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """NaN stays NaN."""
+    """max(x, 0); NaN stays NaN."""
     xp.maximum(inputs[0], 0, out=outputs[0])
 
 
 def sigmoid_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
-    """1 / (1 + exp(-x)): where exp overflows, the result is 0, as it should be."""
+    """1 / (1 + exp(-x)). Where exp overflows, the result is 0, which is correct."""
     (out,) = outputs
     xp.negative(inputs[0], out)
     xp.exp(out, out)
@@ -59,8 +59,8 @@ def gelu_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: At
 def fill_masked(xp: ArrayModule, values: Array, kept: Array, out: Array) -> None:
     """out = `values` where `kept`, else 0; `out` may be the memory of `values`.
 
-    The bits are multiplied, as integers, by 0 or 1: a product of floats would turn inf * 0 into NaN, and a masked copy
-    takes ten times as long.
+    The bits are multiplied by 0 or 1, as integers: as floats, inf * 0 would be NaN, and a masked copy takes ten
+    times as long.
     """
     bits = f"i{out.dtype.itemsize}"
     mask = xp.asarray(kept).astype(bits)

@@ -21,7 +21,7 @@ from .cross_entropy import (
 
 
 def infer_one_hot(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The classes are a new last axis."""
+    """The shape of the labels, with a new last axis for the classes."""
     if attributes["num_classes"] < 0:
         raise ValueError(f"num_classes is negative: {attributes['num_classes']}")
     return (Meta.of((*tensor(metas).shape, attributes["num_classes"]), attributes["dtype"]),)
@@ -38,13 +38,13 @@ def infer_cross_entropy_grad(metas: Metas, _attributes: Attributes) -> OutputMet
 
 
 def infer_cross_entropy(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The operands of its gradient; the loss is a 0-d tensor of the logits' dtype."""
+    """Takes the operands of its gradient; the loss is a 0-d tensor of the logits' dtype."""
     infer_cross_entropy_grad(metas, attributes)
     return (Meta.of((), tensor(metas).dtype),)
 
 
 def cross_entropy_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
-    """exp of every logit, though the result is small."""
+    """The work of exp for every logit, although the result is small."""
     return SLOW * max((m.size for m in metas if isinstance(m, Meta)), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Layer norm and RMS norm over some axes, with scale and shift per element; float16 is computed in float32."""
+"""Layer norm and RMS norm over some axes, with a weight and a bias for each element; float16 is computed in float32."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...types.meta import Meta, Metas, Shape, normal_axes
 from ..rules.networks import normalisation_gradient_rule, normalisation_rule
 from .operands import one_dtype
 
-# A gradient's operands, of which the first two are required.
+# The operands of a gradient; the first two are required.
 GRADIENT = ("dy", "x", "weight")
 # Passes over the elements.
 _PASSES, _GRADIENT_PASSES = 6, 12
@@ -42,16 +42,16 @@ def check_eps(value: Any) -> float:
 
 
 def _normalised(x: Meta, parameters: Sequence[Meta], names: Sequence[str], attributes: Attributes) -> Shape:
-    """The shape along the axes; ValueError unless the parameters have it."""
+    """The shape along the normalised axes. ValueError unless the parameters have it."""
     shape = tuple(x.shape[a] for a in sorted(normal_axes(attributes["axis"], x.ndim)))
     for name, meta in zip(names, parameters, strict=False):
         if meta.shape != shape:
-            raise ValueError(f"{name} has shape {meta.shape}, x has {shape} along axis {attributes['axis']}")
+            raise ValueError(f"{name} has shape {meta.shape}, but x has {shape} along axis {attributes['axis']}")
     return shape
 
 
 def norm_work(_metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """Some passes over x; more of them in a gradient."""
+    """Several passes over x, and more of them for a gradient."""
     x = outputs[0]
     return 0 if x is None else x.size * (_PASSES if len(outputs) == 1 else _GRADIENT_PASSES)
 
@@ -64,12 +64,15 @@ def _axes(x: Array, attributes: Attributes) -> Shape:
 
 
 def _spread(parameter: Array, x: Array, axes: Shape) -> Array:
-    """A parameter with x's number of dimensions."""
+    """The parameter, reshaped so that it broadcasts to x."""
     return parameter.reshape([n if i in axes else 1 for i, n in enumerate(x.shape)])
 
 
 def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: bool) -> tuple[Array, Array]:
-    """x over the root of its mean square, and 1 over that root; `centre`: first less its mean, so no digits cancel."""
+    """x over the root of its mean square, and 1 over that root.
+
+    `centre`: subtract the mean of x first; subtracting it before squaring loses no digits.
+    """
     axes = _axes(x, attributes)
     values = xp.array(x, dtype=working_dtype(x.dtype))
     if centre:
@@ -80,7 +83,7 @@ def _normalise(xp: ArrayModule, x: Array, attributes: Attributes, *, centre: boo
 
 
 def _norm(xp: ArrayModule, inputs: Arrays, out: Array, attributes: Attributes, *, centre: bool) -> None:
-    """Normalised x, times weight and plus bias where given."""
+    """out = normalised x, times weight and plus bias if these are given."""
     x, *parameters = inputs
     values, _ = _normalise(xp, x, attributes, centre=centre)
     for parameter, apply in zip(parameters, (xp.multiply, xp.add), strict=False):
@@ -126,7 +129,7 @@ _ATTRIBUTES = (Attribute("axis", check_axis, -1), Attribute("eps", check_eps, 1e
 
 
 def _define_norm(name: str, operands: tuple[str, ...], summary: str, *, centre: bool) -> None:
-    """The op and its gradient; without `centre` the mean stays, and there is no bias."""
+    """Define a norm and its gradient. Without `centre`, the mean is not subtracted, and there is no bias."""
 
     def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
         x, *parameters = one_dtype(metas, operands)

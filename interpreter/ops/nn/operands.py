@@ -9,7 +9,7 @@ from ...types.meta import Meta, Metas, tensors
 
 
 def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
-    """The meta that both operands have; ValueError if they differ, since nothing broadcasts."""
+    """The meta of both operands. ValueError if they differ, since these ops do not broadcast."""
     first, second = tensors(metas)
     if first is not second:
         raise ValueError(f"{names[0]} and {names[1]} differ: {first} and {second}")
@@ -17,11 +17,13 @@ def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
 
 
 def one_dtype(metas: Metas, names: tuple[str, ...]) -> tuple[Meta, ...]:
-    """The operands, which have to be tensors of one dtype."""
+    """The operands, after a check that they are tensors of one dtype."""
     found = tensors(metas)
     for name, meta in zip(names, found, strict=False):
         if meta.dtype != found[0].dtype:
-            raise TypeError(f"{names[0]} is {found[0].dtype.name} and {name} {meta.dtype.name}: use astype on one")
+            raise TypeError(
+                f"{names[0]} is {found[0].dtype.name}, but {name} is {meta.dtype.name}: use astype on one of them"
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Pooling of images [n, c, height, width]: the largest or the mean of each window."""
+"""Pooling of images [n, c, height, width]: the largest element or the mean of each window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype
 from .windows import WindowAxis, lines
 
-# Passes of a gradient for each pass of its op.
+# The passes of a gradient for each pass of the op.
 _GRADIENT = 6
 
 
@@ -30,7 +30,7 @@ def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, Wi
 
 
 def infer_pool2d(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """x [n, c, h, w]; padding is at most half a window wide, so that every window sees a part of the image."""
+    """x must be [n, c, h, w], and padding at most half a window, so that every window covers a part of the image."""
     x = tensor(metas)
     if x.ndim != 4 or 0 in x.shape[2:]:
         raise ValueError(f"expected images [n, c, h, w] that are not empty, got {x.shape}")
@@ -41,11 +41,11 @@ def infer_pool2d(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def infer_pool2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """dy of the result's meta, and x; the gradient has x's meta."""
+    """dy must have the meta of the result. The gradient has the meta of x."""
     dy, x = one_dtype(metas, ("dy", "x"))
     (result,) = infer_pool2d((x,), attributes)
     if dy is not result:
-        raise ValueError(f"dy is {dy}, the result of the pooling {result}")
+        raise ValueError(f"dy is {dy}, but the result of the pooling is {result}")
     return (x,)
 
 
@@ -58,7 +58,8 @@ def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
 
 
 def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """The row-pooled image and the result; in a gradient also theirs, with masks of what has been given away."""
+    """The row-pooled image and the result; for a gradient also the gradients of both, and masks of the windows whose
+    gradient is assigned."""
     x = tensor(metas[-1:])
     down, across = _lines(attributes, x.shape)
     size = working_size(x.dtype)
@@ -70,7 +71,7 @@ def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) 
     return size * (2 * rows + 2 * pooled + x.size) + 2 * max(rows, x.size) + cast
 
 
-# --- kernels: windows are separable, so that rows and columns are pooled one after the other
+# --- kernels: windows are separable, so rows are pooled first, then columns
 
 
 def _at(axis: int, where: slice) -> tuple[Any, ...]:
@@ -93,7 +94,7 @@ def _largest(xp: ArrayModule, x: Array, axis: int, line: WindowAxis) -> Array:
 
 
 def _largest_grad(xp: ArrayModule, dy: Array, x: Array, largest: Array, axis: int, line: WindowAxis) -> Array:
-    """dy goes to the first largest element of each window, or to its first NaN."""
+    """The gradient of `_largest`: dy goes to the first largest element of each window, or to its first NaN."""
     dx = xp.zeros(x.shape, dy.dtype)
     free = xp.ones(dy.shape, bool)
     for _, windows, seen in line.taps():
@@ -115,7 +116,7 @@ def _total(xp: ArrayModule, x: Array, axis: int, line: WindowAxis) -> Array:
 
 
 def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: WindowAxis) -> Array:
-    """dy goes to every element of each window."""
+    """The gradient of `_total`: dy goes to every element of each window."""
     dx = xp.zeros(_resized(dy.shape, axis, line.length), dy.dtype)
     for _, windows, seen in line.taps():
         dx[_at(axis, seen)] += dy[_at(axis, windows)]
@@ -123,7 +124,7 @@ def _total_grad(xp: ArrayModule, dy: Array, axis: int, line: WindowAxis) -> Arra
 
 
 def _sizes(xp: ArrayModule, attributes: Attributes, down: WindowAxis, across: WindowAxis, dtype: DType) -> Any:
-    """The number of elements in each mean: padding counts, unless `count_include_pad` is False."""
+    """The number of elements in each mean. Padding counts, unless `count_include_pad` is False."""
     if attributes["count_include_pad"]:
         return down.size * across.size
     of_columns = _total(xp, xp.ones((down.length, 1), dtype), -2, down)
@@ -131,14 +132,15 @@ def _sizes(xp: ArrayModule, attributes: Attributes, down: WindowAxis, across: Wi
 
 
 def max_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Padding counts as -inf."""
+    """The largest element of each window; padding counts as -inf."""
     (x,), (out,) = inputs, outputs
     down, across = _lines(attributes, x.shape)
     out[...] = _largest(xp, _largest(xp, x, -1, across), -2, down)
 
 
 def max_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """dy goes to the first row with the window's maximum, and there to the first column: the first place in C order."""
+    """dy goes to the first row that has the window's maximum, and there to the first column: the first position in C
+    order."""
     (dy, x), (out,) = inputs, outputs
     if not dy.size:
         out[...] = 0
@@ -151,7 +153,7 @@ def max_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, att
 
 
 def avg_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Padding counts as 0."""
+    """The mean of each window; padding counts as 0."""
     (x,), (out,) = inputs, outputs
     x = x.astype(working_dtype(x.dtype), copy=False)
     down, across = _lines(attributes, x.shape)
@@ -160,7 +162,7 @@ def avg_pool2d_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribut
 
 
 def avg_pool2d_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """dy in equal shares; of x only the shape is used."""
+    """dy is divided equally among the elements of each window. Only the shape of x is used."""
     (dy, x), (out,) = inputs, outputs
     if not dy.size:
         out[...] = 0

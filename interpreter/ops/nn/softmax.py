@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along an axis. A slice that is -inf throughout gives zeros, not NaN."""
+"""Softmax and its logarithm along an axis. The softmax of a slice that is entirely -inf is zeros, not NaN."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from . import compose
 from .operands import same_meta
 
 _LAST_AXIS = axis_attribute(-1)
-SHORT = 64  # elements of a row
-MANY = 1024  # elements of all rows
+SHORT = 64  # the most elements of a short row
+MANY = 1024  # the least elements of many rows
 
 # --- infer
 
 
 def infer_softmax(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The axis has to exist; the result has the tensor's meta."""
+    """The meta of x, which must have the axis."""
     x = tensor(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 
 
 def infer_softmax_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """dy and y have to agree in shape and dtype, and the axis has to exist."""
+    """dy and y must agree in shape and dtype, and have the axis."""
     return infer_softmax((same_meta(metas, ("dy", "y")),), attributes)
 
 
@@ -48,17 +48,15 @@ def infer_softmax_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 
 def shift(xp: ArrayModule, x: Array, axis: int, out: Array) -> None:
-    """out = x minus its maximum along the axis, so that exp cannot overflow; -inf stays -inf, also as the maximum."""
+    """out = x minus its maximum along the axis, so that exp cannot overflow; -inf stays -inf, even if it is the
+    maximum."""
     maximum = largest(xp, x, axis)
     xp.maximum(maximum, float(np.finfo(x.dtype).min), out=maximum)
     xp.subtract(x, maximum, out)
 
 
 def largest(xp: ArrayModule, x: Array, axis: int) -> Array:
-    """The maximum along the axis, which stays.
-
-    Many short rows are turned into columns.
-    """
+    """The maximum along the axis, which is kept with size one. Many short rows are transposed into columns first."""
     length = x.shape[axis]
     last = axis in {-1, x.ndim - 1} and xp is np and x.flags.c_contiguous
     if not last or not in_columns(length, x.size, x.nbytes):
@@ -68,19 +66,24 @@ def largest(xp: ArrayModule, x: Array, axis: int) -> Array:
 
 
 def in_columns(length: int, size: int, nbytes: int) -> bool:
-    """Are there many short rows, as many elements and bytes as these? NumPy needs some 100 ns for the maximum of each,
-    and next to nothing for an element of a column."""
+    """Whether these are many short rows.
+
+    For the maximum of each row NumPy needs some 100 ns, but for an element of a column almost nothing.
+    """
     return length <= SHORT and size >= MANY and nbytes <= UNNOTICED
 
 
 def total(xp: ArrayModule, powers: Array, axis: int) -> Array:
-    """Sum of `powers`, exp of shifted values: at least exp(0), or 0 where all are -inf, replaced by 1."""
+    """The sum of `powers`, which are exp of shifted values.
+
+    It is at least exp(0); where all values are -inf it would be 0, and is replaced by 1.
+    """
     summed = powers.sum(axis=axis, keepdims=True, dtype=working_dtype(powers.dtype))
     return xp.maximum(summed, 1, out=summed)
 
 
 def softmax_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Shifted by the maximum, so that exp cannot overflow."""
+    """exp(x) / sum(exp(x)), with x shifted by its maximum, so that exp cannot overflow."""
     (x,), (out,) = inputs, outputs
     if out.size == 0:
         return
@@ -90,7 +93,7 @@ def softmax_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 
 def log_softmax_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """x minus its log-sum-exp, both shifted by the maximum."""
+    """x minus its log-sum-exp, both shifted by the maximum of x."""
     (x,), (out,) = inputs, outputs
     shift(xp, x, attributes["axis"], out)
     xp.subtract(out, xp.log(total(xp, xp.exp(out), attributes["axis"])), out)

@@ -1,7 +1,7 @@
 """Windows that slide along the rows and columns of images [n, c, height, width], for convolution and pooling.
 
-Images are not copied into a padded frame, which may be many times larger. Instead each tap, one place in the window,
-leaves out the padding.
+Images are not copied into a padded array, which may be many times larger. Instead each tap (one position within the
+window) skips the windows for which it lies in the padding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair: TypeAlias = tuple[int, int]
 
 
 class WindowTap(NamedTuple):
-    """A place in the window, the windows that see the image there, and the elements that they see."""
+    """A position in the window, the windows for which it lies in the image, and the elements of the image there."""
 
     place: int
     windows: slice
@@ -33,7 +33,8 @@ class WindowAxis(NamedTuple):
     number: int
 
     def taps(self, part: slice | None = None) -> list[WindowTap]:
-        """The taps of a part of the windows, or of all, that see the image; windows count from the part's start."""
+        """The taps of all windows, or of a part of them, that lie in the image; windows count from the start of the
+        part."""
         begin, end = (0, self.number) if part is None else (part.start, part.stop)
         low = max(0, _ceil(self.padding - (self.number - 1) * self.stride, self.dilation))
         high = min(self.size, _ceil(self.length + self.padding, self.dilation))
@@ -52,15 +53,15 @@ def _ceil(dividend: int, divisor: int) -> int:
 
 
 def line(name: str, size: int, stride: int, padding: int, dilation: int, length: int) -> WindowAxis:
-    """The windows along one axis; ValueError if none fits."""
+    """The windows along one axis. ValueError if none fits."""
     span = dilation * (size - 1) + 1
     if span > length + 2 * padding:
-        raise ValueError(f"{length + 2 * padding} {name} are too few for a window of {span}")
+        raise ValueError(f"{length + 2 * padding} {name} are too few for a window of {span} {name}")
     return WindowAxis(size, stride, padding, dilation, length, (length + 2 * padding - span) // stride + 1)
 
 
 def lines(attributes: Attributes, size: Sequence[int], shape: Sequence[int]) -> tuple[WindowAxis, WindowAxis]:
-    """The windows of that size down and across images of that shape; they lie side by side if `stride` is None."""
+    """The windows of that size down and across images of that shape. If `stride` is None, they are adjacent."""
     stride, padding, dilation = attributes["stride"] or size, attributes["padding"], attributes.get("dilation", (1, 1))
     down = line("rows", size[0], stride[0], padding[0], dilation[0], shape[-2])
     return down, line("columns", size[1], stride[1], padding[1], dilation[1], shape[-1])

@@ -67,7 +67,7 @@ def normalisation_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSig
 # --- losses
 
 
-def of_whole_batch(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
+def with_whole_batch(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
     """The attributes on one device: `count` is the number of rows of the whole, by which each device divides."""
     count = whole.attributes["count"]
     return {**piece.attributes, "count": count or tensors(whole.metas)[1].size or None}
@@ -78,14 +78,14 @@ def cross_entropy_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     of rows of the whole."""
     _, labels = tensors(call.metas)
     rows = list(range(labels.ndim))
-    return matching(call, [[*rows, None], rows], [[]], reduction="sum", localise=of_whole_batch, exact=False)
+    return matching(call, [[*rows, None], rows], [[]], reduction="sum", localise=with_whole_batch, exact=False)
 
 
 def cross_entropy_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of its gradient: rows may be split; each part is divided by the number of rows of the whole."""
     _, labels = tensors(call.metas)
     rows = list(range(labels.ndim))
-    return matching(call, [[*rows, None], rows], [[*rows, None]], localise=of_whole_batch)
+    return matching(call, [[*rows, None], rows], [[*rows, None]], localise=with_whole_batch)
 
 
 def one_hot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:

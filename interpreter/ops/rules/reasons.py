@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-DATA_DEPENDENT: Final = "data decide the result's shape"
-MADE: Final = "each device makes all of it, and a slice of that needs nothing of another device"
-DRAWN_WHOLE: Final = "random values are drawn whole, so that they do not depend on the placement"
+DATA_DEPENDENT: Final = "the shape of the result depends on data"
+MADE: Final = "each device makes the whole result, and a slice of it needs no data from other devices"
+DRAWN_WHOLE: Final = "each device draws all random values, so that they do not depend on the placement"

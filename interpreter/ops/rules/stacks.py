@@ -52,11 +52,11 @@ def pointwise_with_shape(call: OpCall, _parts: int) -> Iterator[LayoutSignature]
         call,
         [_stack_labels(meta, 0) for meta in call.metas],
         [_stack_labels(meta, 0) for meta in call.outputs],
-        localise=with_its_shape,
+        localise=with_local_shape,
     )
 
 
-def with_its_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
+def with_local_shape(_whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
     """The op's attributes on one device, with `shape` set to the shape of the result's part there."""
     return {**piece.attributes, "shape": getattr(piece.outputs[0], "shape", ())}
 

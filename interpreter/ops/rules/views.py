@@ -10,7 +10,7 @@ from ...layouts.rules import LayoutSignature, OpCall
 from ...layouts.shares import cuts
 from ...schema.indexing import whole_axes
 from ...types.meta import Shape, normal_axis, tensor, tensors
-from .stacks import with_its_shape
+from .stacks import with_local_shape
 
 
 def reshape_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
@@ -25,7 +25,7 @@ def reshape_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     for axis, other in leading_axes(x.shape, () if out is None else out.shape):
         size, length = x.shape[axis], 0 if out is None else out.shape[other]
         if size == length or (size % parts == 0 and length % parts == 0):
-            yield LayoutSignature((Split(axis),), (Split(other),), with_its_shape)
+            yield LayoutSignature((Split(axis),), (Split(other),), with_local_shape)
 
 
 def leading_axes(shape: Shape, other: Shape) -> Iterator[tuple[int, int]]:
@@ -80,7 +80,7 @@ def overwrite_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     shape = () if out is None else out.shape
     places = whole_axes(call.attributes["index"], shape)
     labels = [axis if axis in places else None for axis in range(len(shape))]
-    return matching(call, [from_the_back(places, getattr(value, "ndim", 0))], [labels], localise=with_its_shape)
+    return matching(call, [from_the_back(places, getattr(value, "ndim", 0))], [labels], localise=with_local_shape)
 
 
 def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:

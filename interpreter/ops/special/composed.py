@@ -1,4 +1,4 @@
-"""Special functions that CuPy lacks, or computes otherwise than SciPy, made of others of CuPy's.
+"""Special functions that CuPy lacks, or computes differently from SciPy, composed of CuPy's other functions.
 
 Sources: DLMF 8.17.4 and 8.17.7 (the incomplete beta function: its complement, and a series); Abramowitz and Stegun
 26.7.1 and 26.7.5 (Student's t, and its quantiles for many degrees of freedom).
@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from ...schema.opdef import Array, ArrayModule
 
-Library = ArrayModule  # `cupyx.scipy.special`, or what has its functions
+Library = ArrayModule  # `cupyx.scipy.special`, or a module with its functions
 EULER = 0.5772156649015329
-MANY = 100.0  # degrees of freedom, from which on quantiles are an expansion around those of the normal distribution
-SMALL = 1e-3  # a probability that is lost in its difference from 1
-LEAST = 1e-300  # a parameter of the beta distribution; its quantiles are the same for smaller ones
-FAR = math.log(1e-3)  # of x, below which a series in x has the quantile
+MANY = 100.0  # degrees of freedom; beyond them, quantiles are expanded around those of the normal distribution
+SMALL = 1e-3  # probabilities below it lose digits when they are subtracted from 1
+LEAST = 1e-300  # the least parameter of the beta distribution; for smaller ones its quantiles are the same
+FAR = math.log(1e-3)  # the logarithm of x below which the quantile is computed from a series in x
 
 
 def betaincc(xp: ArrayModule, of: Library, a: Array, b: Array, x: Array) -> Array:
@@ -25,7 +25,7 @@ def betaincc(xp: ArrayModule, of: Library, a: Array, b: Array, x: Array) -> Arra
 
 
 def stdtr(xp: ArrayModule, of: Library, df: Array, t: Array) -> Array:
-    """Half of I(df / 2, 1 / 2; df / (df + t * t)), on the side of t; in the middle from its complement."""
+    """Half of I(df / 2, 1 / 2; df / (df + t * t)), as the tail on the side of t; near t = 0, from the complement."""
     finite, half, square = xp.where(xp.isinf(df), 1, df), xp.full_like(t, 0.5), t * t
     tail = of.betainc(finite / 2, half, finite / (finite + square)) / 2
     middle = 0.5 - of.betainc(half, finite / 2, xp.where(square < 1, square / (finite + square), 0)) / 2
@@ -36,7 +36,7 @@ def stdtr(xp: ArrayModule, of: Library, df: Array, t: Array) -> Array:
 
 
 def stdtrit(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
-    """The inverse; inf for p = 0 and p = 1, as SciPy has it."""
+    """The inverse of `stdtr`; inf for p = 0 and p = 1, as in SciPy."""
     many = df > MANY
     few = xp.copysign(_quantile_of_few(xp, of, xp.where(many, 1, df), p), p - 0.5)
     found = xp.where(many, _quantile_of_many(of.ndtri(p), df), few)
@@ -45,7 +45,8 @@ def stdtrit(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
 
 
 def _quantile_of_few(xp: ArrayModule, of: Library, df: Array, p: Array) -> Array:
-    """From x = df / (df + t * t) in the tails, and from 1 - x in the middle, where that is the smaller."""
+    """abs(t), from x = df / (df + t * t) in the tails, and from 1 - x in the middle, where 1 - x is the smaller of
+    the two."""
     a, half = df / 2, xp.full_like(p, 0.5)
     lower, upper = 2 * xp.minimum(p, 1 - p), 2 * xp.abs(p - 0.5)
     middle = lower > 0.5
@@ -63,7 +64,10 @@ def _gammaln_of_next(of: Library, x: Array) -> Array:
 
 
 def _far(xp: ArrayModule, a: Array, scale: Array) -> Array:
-    """sqrt((1 - x) / x) where x is small. `scale`: the first term of its logarithm, which x changes little."""
+    """sqrt((1 - x) / x) where x is small.
+
+    `scale`: the first term of log(x); the other terms are small, and are found by iteration.
+    """
     logarithm = scale
     for _ in range(5):
         x = xp.exp(logarithm)
@@ -73,7 +77,7 @@ def _far(xp: ArrayModule, a: Array, scale: Array) -> Array:
 
 
 def _quantile_of_many(z: Array, df: Array) -> Array:
-    """An expansion around the quantile z of the normal distribution."""
+    """The quantile for many degrees of freedom, as an expansion around the quantile z of the normal distribution."""
     s = z * z
     terms = (
         (s + 1) / 4,
@@ -85,29 +89,35 @@ def _quantile_of_many(z: Array, df: Array) -> Array:
 
 
 def riemann_zeta(_xp: ArrayModule, of: Library, x: Array) -> Array:
-    """CuPy has the function of Hurwitz, and this one less 1."""
+    """Riemann's zeta function. CuPy has Hurwitz's zeta function, and Riemann's minus 1."""
     return of.zetac(x) + 1
 
 
 def sinc(_xp: ArrayModule, of: Library, x: Array) -> Array:
-    """CuPy gives 1 for NaN and 0 for infinities, where SciPy gives NaN."""
+    """sinc, with NaN for NaN and infinities as in SciPy. CuPy returns 1 for NaN and 0 for infinities."""
     return of.sinc(x) + 0 * x
 
 
 def exp1(xp: ArrayModule, of: Library, x: Array) -> Array:
-    """CuPy's counts its steps down from NaN as an integer: the kernel of a NaN runs for minutes."""
+    """exp1, without a call for NaN.
+
+    CuPy's exp1 casts a NaN to an integer, from which it counts its steps down: that kernel runs for minutes.
+    """
     missing = xp.isnan(x)
     return xp.where(missing, math.nan, of.exp1(xp.where(missing, 1, x)))
 
 
 def yn(xp: ArrayModule, of: Library, n: Array, x: Array) -> Array:
-    """CUDA has no negative orders."""
+    """yn, also for negative orders, which CUDA's function does not have."""
     found = of.yn(xp.abs(n), x)
     return xp.where((n < 0) & (n % 2 == 1), -found, found)
 
 
 def betaincinv(xp: ArrayModule, of: Library, a: Array, b: Array, p: Array) -> Array:
-    """CuPy's halves an interval without end where a and b are so small that 1 / a is infinite."""
+    """betaincinv, with a and b limited to at least `LEAST`.
+
+    CuPy's bisection never ends if a and b are so small that 1 / a is infinite.
+    """
     return of.betaincinv(_not_tiny(xp, a), _not_tiny(xp, b), p)
 
 
@@ -116,9 +126,9 @@ def _not_tiny(xp: ArrayModule, x: Array) -> Array:
 
 
 def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Array:
-    """From w, the quantile of a beta distribution, or from 1 - w, whichever is the smaller.
-
-    CuPy's subtracts a small p from 1, in which it is lost, and has the loop that never ends.
+    """The quantile of the F distribution, from w, the quantile of a beta distribution, or from 1 - w, whichever is
+    smaller. CuPy's fdtri subtracts a small p from 1, where the digits of p are lost, and has the endless loop of
+    `betaincinv`.
     """
     sound = (dfn > 0) & (dfd > 0) & xp.isfinite(dfn) & xp.isfinite(dfd)
     inside = sound & (p > 0) & (p < 1)
@@ -131,12 +141,12 @@ def fdtri(xp: ArrayModule, of: Library, dfn: Array, dfd: Array, p: Array) -> Arr
 
 
 def beta(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
-    """CuPy gives NaN where it is zero."""
+    """beta, which is 0 where only gamma(a + b) has a pole. CuPy returns NaN there."""
     return xp.where(_is_zero(xp, a, b), 0, of.beta(a, b))
 
 
 def betaln(xp: ArrayModule, of: Library, a: Array, b: Array) -> Array:
-    """The same."""
+    """betaln, which is -inf where only gamma(a + b) has a pole. CuPy returns NaN there."""
     return xp.where(_is_zero(xp, a, b), -math.inf, of.betaln(a, b))
 
 

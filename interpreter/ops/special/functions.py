@@ -1,6 +1,6 @@
-"""The special functions, as ops: elementwise on real numbers; integers give float64.
+"""Defines the special functions as ops: elementwise on real numbers; integers give float64.
 
-Everything is computed in float64, whatever the dtype of the result.
+All of them are computed in float64, whatever the dtype of the result.
 """
 
 from __future__ import annotations
@@ -121,23 +121,23 @@ FUNCTIONS = (
     ("stdtr", 2, "Student's t distribution with x1 degrees of freedom, at x2."),
     ("stdtrit", 2, "The inverse of stdtr: its second operand, where its value is x2."),
 )
-# How much longer an element takes than an error function (some 10 ns), where it is much: measured with SciPy 1.17.
+# The cost of an element relative to an error function (some 10 ns), if it is much higher: measured with SciPy 1.17.
 COSTS = {
     **dict.fromkeys(("beta", "betaln", "expi", "poch"), 16),
     **dict.fromkeys(("chdtr", "chdtrc", "exp1", "expn", "gammainc", "gammaincc", "gdtr", "gdtrc", "pdtr", "pdtrc"), 64),
-    **dict.fromkeys(("erfcinv", "erfinv"), 64),  # for operands outside of the domain, else a quick one
+    **dict.fromkeys(("erfcinv", "erfinv"), 64),  # for operands outside of the domain; others are quick
     **dict.fromkeys(("betainc", "betaincc", "fdtr", "fdtrc", "stdtr"), 64),
     **dict.fromkeys(("bdtr", "bdtrc", "bdtri", "nbdtr", "nbdtrc", "nbdtri"), 256),
     **dict.fromkeys(("betaincinv", "chdtri", "fdtri", "gammainccinv", "gammaincinv", "pdtri", "stdtrit"), 256),
     **dict.fromkeys(("hurwitz_zeta", "hyp1f1", "lpmv", "polygamma", "yn"), 512),
 }
-LONG = 256  # from that cost on the operands decide how long an element takes, and so which thread may compute it
-# Bytes per element, besides those of the operands in float64: the result, and masked operands; what is composed.
+LONG = 256  # from this cost on, the time depends on the values of the operands, so a worker thread computes the op
+# Bytes per element besides the operands in float64: the result and masked operands; the same for a composed function.
 TEMPORARIES, OF_COMPOSED = 32, 96
 
 
 def infer_special(metas: Metas, _attributes: Attributes) -> OutputMetas:
-    """Real floating-point: float64 of integers."""
+    """The dtype of the operands if that is floating-point, else float64."""
     shape = broadcast(metas)
     check_mixing(metas)
     dtype = np.result_type(*(m.dtype for m in metas if isinstance(m, Meta)))
@@ -145,12 +145,12 @@ def infer_special(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 
 def special_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-    """As of some exponentials for each element."""
+    """The work of an error function: some exponentials for each element."""
     return 8 * SLOW * sum(m.size for m in outputs if m is not None) if metas else 0
 
 
 def define_special(name: str, summary: str, inputs: int = 1, *, cost: int = 1, bounded: bool = True) -> None:
-    """Define the op. `cost`: how much longer it takes than an error function; `bounded`: does it at most?"""
+    """Define the op. `cost`: its time relative to an error function; `bounded`: whether that is an upper bound."""
 
     def work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
         return cost * special_work(metas, outputs, attributes)

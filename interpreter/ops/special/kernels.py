@@ -1,7 +1,7 @@
-"""Which function of SciPy or CuPy an op calls, and what happens to its operands before.
+"""Calls SciPy's or CuPy's function for an op, after preparing its operands.
 
-SciPy warns where a number that has to be whole comes as a float, and casts to anything what no int holds. So such
-operands are cut off to integers here, and the result is NaN where one is too large. A warning in a kernel would reach
+SciPy warns if an operand that must be whole is a float, and casts one that no int can hold to an arbitrary int. So such
+operands are truncated to integers here, and the result is NaN where one is too large. A warning in a kernel would reach
 the user's process from a thread that the user does not know.
 """
 
@@ -22,18 +22,18 @@ LIBRARY = Library(
     package="SciPy",
     names={"riemann_zeta": "zeta", "hurwitz_zeta": "zeta"},
     composed=COMPOSED,
-    unfit=("lpmv",),  # for orders from 2 on and degrees that are not whole it is wrong in places (CuPy 14.2)
+    unfit=("lpmv",),  # CuPy 14.2 returns some wrong values for orders from 2 on and degrees that are not whole
 )
 INT = 2**31 - 1
-MOST = 20_000  # orders and degrees of what takes a step for each: larger ones would hold a thread for seconds
-# Op -> which operands are cut off to whole numbers, and the largest there may be.
+MOST = 20_000  # the largest order or degree: functions take a step for each, and larger ones would take seconds
+# Op -> the operands that are truncated to whole numbers, and the largest allowed magnitude.
 WHOLE = {
     **dict.fromkeys(("bdtr", "bdtrc", "bdtri"), ((1,), INT)),
     **dict.fromkeys(("nbdtr", "nbdtrc", "nbdtri"), ((0, 1), INT)),
     **dict.fromkeys(("expn", "pdtri"), ((0,), INT)),
     "yn": ((0,), MOST),
 }
-# Op -> the least and the largest operands. Beyond them SciPy takes seconds for an element, or never ends.
+# Op -> the least and the largest value of each operand. Beyond them, SciPy takes seconds for an element, or never ends.
 NEAR, ANY = (-MOST, MOST), (-math.inf, math.inf)
 NOT_FAR_BELOW = (-MOST, math.inf)
 LIMITS = {
@@ -45,7 +45,7 @@ LIMITS = {
 
 
 def function_of(xp: ArrayModule, name: str) -> Callable[..., Array]:
-    """What computes the op of arrays of float64."""
+    """The function that computes the op from arrays of float64."""
     of = LIBRARY.of(xp)
     if xp.__name__ == "cupy" and name in COMPOSED:
         composed = COMPOSED[name]
@@ -58,22 +58,25 @@ def compute(xp: ArrayModule, name: str, operands: Arrays) -> Array:
     """The function's values, in float64."""
     function = function_of(xp, name)
     if name in WHOLE:
-        return of_whole(xp, function, operands, *WHOLE[name])
+        return call_with_whole(xp, function, operands, *WHOLE[name])
     if name in LIMITS:
         operands = [within(xp, x, limits) for x, limits in zip(operands, LIMITS[name], strict=True)]
     return function(*operands)
 
 
 def within(xp: ArrayModule, x: Array, limits: tuple[float, float]) -> Array:
-    """NaN outside of the limits."""
+    """x, with NaN outside of the limits."""
     least, most = limits
     return xp.where((x >= least) & (x <= most), x, math.nan)
 
 
-def of_whole(
+def call_with_whole(
     xp: ArrayModule, function: Callable[..., Array], operands: Arrays, positions: Sequence[int], most: int
 ) -> Array:
-    """The function of operands some of which are cut off to integers; NaN where one of these is beyond `most`."""
+    """The function's values, with the operands at `positions` truncated to integers;
+
+    NaN where the magnitude of one exceeds `most`.
+    """
     given, valid = list(operands), True
     for n in positions:
         small = xp.abs(operands[n]) <= most

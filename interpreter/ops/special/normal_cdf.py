@@ -47,7 +47,7 @@ CHEBYSHEV = (
 )
 # As powers of t, the highest first; float32 leaves out the terms below its precision.
 _POWERS = {"float32": cheb2poly(CHEBYSHEV[:13])[::-1].tolist(), "float64": cheb2poly(CHEBYSHEV)[::-1].tolist()}
-# Beyond it the tail is 0 in float64, and the square of a larger float32 might overflow.
+# Beyond this, the tail is 0 in float64, and the square of a float32 might overflow.
 FAR = 40.0
 
 
@@ -60,7 +60,8 @@ def distribution_and_density(xp: ArrayModule, x: Array) -> tuple[Array, Array]:
 
 
 def _bell(xp: ArrayModule, y: Array) -> Array:
-    """exp(-y*y/2), y split into sixteenths, whose square is exact, and a rest: large powers magnify rounding."""
+    """exp(-y*y/2). y is split into sixteenths, whose square is exact, and a rest, since exp of a large number
+    magnifies the rounding of that number."""
     coarse = xp.floor(y * 16)
     coarse /= 16
     rest = (y - coarse) * (y + coarse)

@@ -160,10 +160,10 @@ def test_a_label_outside_the_classes_poisons_the_result(device, sim_session):
         if is_cuda() and device == "sim:0":  # it does not wait for its GPU: `nn.labels`
             assert np.isnan(poisoned.numpy()).any()
             continue
-        with pytest.raises(KernelError, match=r"labels have to be in \[0, 4\), got 0 to 4") as caught:
+        with pytest.raises(KernelError, match=r"labels must be in \[0, 4\), got 0 to 4") as caught:
             poisoned.numpy()
         assert isinstance(caught.value.__cause__, ValueError)
-    with pytest.raises(KernelError, match=r"indices have to be in \[0, 3\)"):
+    with pytest.raises(KernelError, match=r"indices must be in \[0, 3\)"):
         nn.embedding(labels, logits).numpy()
 
 

@@ -11,11 +11,11 @@ from .elsewhere import evaluate_elsewhere
 def test_curves_of_no_points_are_refused(evaluate):
     with pytest.raises(ValueError, match="there are no points"):
         evaluate("interp", np.ones(2), np.ones(0), np.ones(0))
-    with pytest.raises(ValueError, match="vectors of one length"):
+    with pytest.raises(ValueError, match="vectors of one size"):
         evaluate("interp", np.ones(2), np.ones(3), np.ones(2))
-    with pytest.raises(ValueError, match="do not go with the attributes"):
+    with pytest.raises(ValueError, match="does not match the attributes"):
         evaluate("interp", np.ones(2), np.ones(3), np.ones(3), 1.0)
-    with pytest.raises(ValueError, match="period is not zero"):
+    with pytest.raises(ValueError, match="period must not be zero"):
         evaluate("interp", np.ones(2), np.ones(3), np.ones(3), period=0)
 
 
@@ -32,7 +32,7 @@ def test_beyond_its_ends_a_curve_has_the_values_given(evaluate):
 
 @pytest.mark.parametrize(
     ("operands", "message"),
-    [([np.ones((2, 2)), np.ones(2)], "one of vectors"), ([np.ones(0), np.ones(2)], "no elements")],
+    [([np.ones((2, 2)), np.ones(2)], "takes vectors, not shape"), ([np.ones(0), np.ones(2)], "at least one element")],
 )
 def test_what_is_not_convolved(evaluate, operands, message):
     with pytest.raises(ValueError, match=message):

@@ -150,16 +150,16 @@ def test_no_axes_leave_the_numbers_as_they_are(name, evaluate, assert_same):
 @pytest.mark.parametrize("name", ["rfftn", "irfftn"])
 def test_transforms_that_halve_an_axis_need_one(name, evaluate):
     for x, axes in ((np.ones(()), None), (np.ones((2, 2)), ())):
-        with pytest.raises(ValueError, match="there has to be an axis"):
+        with pytest.raises(ValueError, match="at least one axis"):
             evaluate(name, x, axes=axes)
 
 
 @each_case("name", SEVERAL)
 def test_what_several_axes_refuse(name, evaluate):
     x = random((2, 3), "float64")
-    with pytest.raises(ValueError, match="axes have to be given, too"):
+    with pytest.raises(ValueError, match="`axes` is required"):
         evaluate(name, x, s=(2, 3))
-    with pytest.raises(ValueError, match="1 sizes are given for 2 axes"):
+    with pytest.raises(ValueError, match="differ in length: 1 and 2"):
         evaluate(name, x, s=(2,), axes=(0, 1))
     with pytest.raises(ValueError, match="at least one point, not 0"):
         evaluate(name, x, s=(2, 0), axes=(0, 1))
@@ -191,7 +191,7 @@ def test_frequencies(name, evaluate, n, d, dtype):
 def test_what_frequencies_refuse(name, infer):
     with pytest.raises(ValueError, match="at least one point, not 0"):
         infer(name, n=0)
-    with pytest.raises(ValueError, match="cannot be zero"):
+    with pytest.raises(ValueError, match="must not be zero"):
         infer(name, n=4, d=0)
     for dtype in ("int64", "complex64", "bool"):
         with pytest.raises(TypeError, match="real floating-point"):

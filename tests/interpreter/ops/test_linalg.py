@@ -139,7 +139,7 @@ def test_cross(evaluate, make, assert_same, shapes, dtypes, data):
 
 @each_case(("left", "right"), [((2,), (2,)), ((3,), (1,)), ((4, 3, 1), (4, 3, 3))])
 def test_vectors_of_a_cross_product_have_three_components(infer, left, right):
-    with pytest.raises(MetadataError, match="have 3 components here"):
+    with pytest.raises(MetadataError, match="must have 3 components"):
         infer("cross", Meta.of(left, "float32"), Meta.of(right, "float32"))
 
 
@@ -179,7 +179,7 @@ def test_tensordot_contracts_two_axes_by_default(evaluate):
         (3, "3 axes cannot be contracted"),
         (-1, "is negative"),
         (1, "axis 1 of shape .* and axis 0 of shape .* differ in size"),
-        (((0, 1), (0,)), "not equally many"),
+        (((0, 1), (0,)), "differ in number"),
         (((0, 0), (0, 1)), "twice"),
         (((0,), (2,)), "out of bounds"),
         ((0,), "a pair of sequences"),
@@ -219,7 +219,7 @@ def test_outer(evaluate, make, assert_same, sizes, dtypes):
 
 @pytest.mark.parametrize(("left", "right"), [((), (3,)), ((3,), (1, 3))])
 def test_an_outer_product_is_one_of_vectors(infer, left, right):
-    with pytest.raises(MetadataError, match="of two 1-d tensors"):
+    with pytest.raises(MetadataError, match="outer takes two 1-d tensors"):
         infer("outer", Meta.of(left, "float32"), Meta.of(right, "float32"))
 
 

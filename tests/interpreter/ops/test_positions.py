@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.ops.indexing import _check_counts
-from tensord.interpreter.ops.positions import check_gather, check_scatter, from_either_end, from_the_front, wide
+from tensord.interpreter.ops.positions import check_gather, check_scatter, from_either_end, from_the_front, safe_positions
 
 from ...each_case import each_case
 
@@ -77,11 +77,11 @@ def test_positions_in_bounds_are_given_back_and_others_named():
     assert from_either_end(np, positions, 3) is positions
     with pytest.raises(IndexError, match="index -3 is out of bounds for an axis of size 2"):
         from_either_end(np, positions, 2)
-    with pytest.raises(IndexError, match=r"rows have to be in \[0, 3\), got -3 to 2"):
+    with pytest.raises(IndexError, match=r"rows must be in \[0, 3\), got -3 to 2"):
         from_the_front(np, positions, 3, "rows")
     assert from_the_front(np, positions[:0], 0, "rows").size == 0
 
 
 @each_case("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_positions_are_wide_where_a_kernel_would_overflow(dtype):
-    assert wide(np.zeros(1, dtype)).dtype == (np.int64 if dtype in {"int8", "int16", "uint64", "int64"} else dtype)
+    assert safe_positions(np.zeros(1, dtype)).dtype == (np.int64 if dtype in {"int8", "int16", "uint64", "int64"} else dtype)

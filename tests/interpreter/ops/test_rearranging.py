@@ -83,9 +83,9 @@ def test_shifts_along_the_same_axis_add_up(evaluate):
 @each_case(
     ("attributes", "complaint"),
     [
-        ({"shift": (1, 2)}, "need as many axes"),
-        ({"shift": (1, 2), "axis": 0}, "2 shifts for 1 axes"),
-        ({"shift": (1,), "axis": (0, 1)}, "1 shifts for 2 axes"),
+        ({"shift": (1, 2)}, "need the same number of axes"),
+        ({"shift": (1, 2), "axis": 0}, "shifts and axes differ: 2 and 1"),
+        ({"shift": (1,), "axis": (0, 1)}, "shifts and axes differ: 1 and 2"),
         ({"shift": 1.5}, "expected an int, got float"),
         ({"shift": 2**63}, "more than 64 bits"),
         ({"shift": 1, "axis": 2}, "axis 2 is out of bounds"),
@@ -169,8 +169,8 @@ def test_counts_are_integers(infer, dtype):
     ("counts", "complaint"),
     [
         (np.array([1, -2, 3]), "a negative number of repeats: -2"),
-        (np.array([2**62, 2**62, 2**62]), "too large for any memory"),
-        (np.array([2**64 - 1, 1, 1], np.uint64), "too large for any memory"),
+        (np.array([2**62, 2**62, 2**62]), "larger than any memory"),
+        (np.array([2**64 - 1, 1, 1], np.uint64), "larger than any memory"),
     ],
 )
 def test_counts_that_no_result_can_have_are_errors_of_the_result(evaluate, counts, complaint):
@@ -277,10 +277,10 @@ def test_a_number_is_no_list_of_positions(infer, name):
 @each_case(
     ("shape", "indices", "axis", "complaint"),
     [
-        ((2, 3), (2,), None, "`axis` has to say which one"),
-        ((), (2,), None, "`axis` has to say which one"),
-        ((3,), (), 0, "indices have one dimension"),
-        ((3,), (2, 2), 0, "indices have one dimension"),
+        ((2, 3), (2,), None, "`axis` is required"),
+        ((), (2,), None, "`axis` is required"),
+        ((3,), (), 0, "indices must have one dimension"),
+        ((3,), (2, 2), 0, "indices must have one dimension"),
     ],
 )
 def test_take_needs_an_axis_and_a_list(infer, shape, indices, axis, complaint):
@@ -288,7 +288,7 @@ def test_take_needs_an_axis_and_a_list(infer, shape, indices, axis, complaint):
         infer("take", Meta.of(shape, "int8"), Meta.of(indices, "int64"), axis=axis)
 
 
-@pytest.mark.parametrize(("indices", "complaint"), [((3,), "as many dimensions"), ((3, 3), "do not broadcast")])
+@pytest.mark.parametrize(("indices", "complaint"), [((3,), "the same number of dimensions"), ((3, 3), "do not broadcast")])
 def test_take_along_axis_needs_shapes_that_broadcast(infer, indices, complaint):
     with pytest.raises(MetadataError, match=complaint):
         infer("take_along_axis", Meta.of((2, 3), "int8"), Meta.of(indices, "int64"))
@@ -304,7 +304,7 @@ def test_an_axis_that_does_not_exist_is_an_index_error(infer, name, shapes):
 
 def test_what_repeat_each_counts_has_to_fit_beside_its_result():
     x, counts = np.zeros(1, np.int8), np.array(1000)
-    with pytest.raises(DeviceMemoryError, match=r"\(17000 bytes\) to make, the device has 16.6 KiB \(16999"):
+    with pytest.raises(DeviceMemoryError, match=r"\(17000 bytes\), but the device has 16.6 KiB \(16999"):
         find("repeat_each").bind(np, 2, {"axis": 0}, room=16_999)(x, counts)
     (repeated,) = find("repeat_each").bind(np, 2, {"axis": 0}, room=17_000)(x, counts)
     assert repeated.shape == (1000,)

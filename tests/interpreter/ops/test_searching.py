@@ -56,7 +56,7 @@ def test_nan_is_found_where_sort_puts_it(evaluate):
 
 @pytest.mark.parametrize("bad", [3, -1])
 def test_a_position_outside_of_what_is_searched_is_a_fault(bad, evaluate):
-    with pytest.raises(IndexError, match=r"the sorter's positions have to be in \[0, 3\)"):
+    with pytest.raises(IndexError, match=r"the sorter's positions must be in \[0, 3\)"):
         evaluate("searchsorted", np.arange(3.0), np.array([2.5]), np.array([0, 1, bad]))
 
 

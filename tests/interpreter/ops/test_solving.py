@@ -121,7 +121,7 @@ def test_sides_that_do_not_fit_are_refused(infer, right, message):
 
 
 def test_only_square_systems_are_solved(infer):
-    with pytest.raises(MetadataError, match="have to be square"):
+    with pytest.raises(MetadataError, match="must be square"):
         infer("solve", Meta.of((3, 2), "float32"), Meta.of((3,), "float32"))
 
 
@@ -215,7 +215,7 @@ def test_the_power_of_a_half_precision_matrix(evaluate, infer, assert_same):
         (Meta.of((2, 2), "int64"), 2, MetadataTypeError, "floating-point"),
         (SQUARES, 2.0, MetadataTypeError, "expected an int, got float"),
         (SQUARES, True, MetadataTypeError, "got a bool"),
-        (Meta.of((2, 3), "float32"), 2, MetadataError, "have to be square"),
+        (Meta.of((2, 3), "float32"), 2, MetadataError, "must be square"),
         (Meta.of((2,), "float32"), 2, MetadataError, "a matrix has two dimensions"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_mistake_in_an_entry_is_named(entry: Any, told: str) -> None:
     [
         ("zeros", "zeros has to be given shape"),
         ({"op": "sum", "shapes": [[4, 4]], "attributes": {"axis": 5}}, "axis 5 is out of bounds"),
-        ({"op": "solve", "shapes": [[3, 4]]}, "have to be square"),
+        ({"op": "solve", "shapes": [[3, 4]]}, "must be square"),
         ({"op": "add", "attributes": {"axis": 1}}, "unknown attribute 'axis'"),
     ],
 )

@@ -145,7 +145,7 @@ X, W = meta(2, 4, 5, 5), meta(6, 4, 3, 3)
         ("conv2d", (meta(4, 5, 5), W), {}, ValueError, "expected x"),
         ("conv2d", (X, meta(6, 3, 3, 3)), {}, ValueError, "weight has 3 channels"),
         ("conv2d", (X, W), {"groups": 4}, ValueError, "6 filters do not divide into 4 groups"),
-        ("conv2d", (X, W), {"groups": 2}, ValueError, "weight has 4 channels, x has 4 in 2 groups"),
+        ("conv2d", (X, W), {"groups": 2}, ValueError, "weight has 4 channels, but x has 4 in 2 groups"),
         ("conv2d", (X, W), {"dilation": 3}, ValueError, "5 rows are too few for a window of 7"),
         ("conv2d", (X, meta(6, 4, 0, 3)), {}, ValueError, "empty"),
         ("conv2d", (X, W, meta(4)), {}, ValueError, "bias has shape"),

@@ -152,7 +152,7 @@ def test_labels_of_narrow_types_are_refused_where_a_class_has_their_bits(name: s
     assert general is not None
     found = outcome(direct, logits, labels, out.copy())
     assert found == outcome(general, logits, labels, out.copy())
-    assert ("labels have to be in [0, 300)" in found[0]) == (dtype != "uint8")
+    assert ("labels must be in [0, 300)" in found[0]) == (dtype != "uint8")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -92,8 +92,8 @@ X = Meta.of((2,), "float32")
         ((X, int), {"rate": 1.5}, ValueError, r"in \[0, 1\]"),
         ((X, int), {}, ValueError, "'rate' is required"),
         ((X, int), {"rate": 0.5, "whole": (4,)}, ValueError, "begins at None"),
-        ((X, int), {"rate": 0.5, "whole": (4, 4), "begin": (0, 0)}, ValueError, "as many dimensions"),
-        ((X, int), {"rate": 0.5, "whole": (4,), "begin": (3,)}, ValueError, "not inside"),
+        ((X, int), {"rate": 0.5, "whole": (4, 4), "begin": (0, 0)}, ValueError, "numbers of dimensions must be equal"),
+        ((X, int), {"rate": 0.5, "whole": (4,), "begin": (3,)}, ValueError, "not within"),
         ((X, int), {"rate": 0.5, "whole": (2**62,), "begin": (0,)}, ValueError, "bytes|large|elements"),
     ],
 )

@@ -44,9 +44,9 @@ def test_half_precision_adds_many(evaluate):
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_index_outside_the_table_fails(index, evaluate):
     indices = np.array([[0, index]])
-    with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
+    with pytest.raises(IndexError, match=r"indices must be in \[0, 3\)"):
         evaluate("embedding", indices, normal((3, 2)))
-    with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
+    with pytest.raises(IndexError, match=r"indices must be in \[0, 3\)"):
         evaluate("embedding_grad", normal((1, 2, 2)), indices, num_embeddings=3)
 
 
@@ -54,9 +54,9 @@ def test_an_index_outside_the_table_fails(index, evaluate):
 @each_case("dtype", ["int8", "uint64", "int64"])
 def test_an_index_outside_the_table_fails_on_a_device_too(index, dtype):
     indices = np.array([[1, index]]).astype(dtype)
-    with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
+    with pytest.raises(IndexError, match=r"indices must be in \[0, 3\)"):
         evaluate_elsewhere("embedding", indices, normal((3, 2), "float32"))
-    with pytest.raises(IndexError, match=r"indices have to be in \[0, 3\)"):
+    with pytest.raises(IndexError, match=r"indices must be in \[0, 3\)"):
         evaluate_elsewhere("embedding_grad", normal((1, 2, 2)), indices, num_embeddings=3)
 
 

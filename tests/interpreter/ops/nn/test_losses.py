@@ -48,7 +48,7 @@ def test_the_gradient_of_cross_entropy(evaluate):
 @each_case("name", ["cross_entropy", "cross_entropy_grad"])
 @each_case("label", [-1, 4])
 def test_a_label_outside_the_classes_fails(name, label, evaluate):
-    with pytest.raises(ValueError, match=r"labels have to be in \[0, 4\)"):
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 4\)"):
         evaluate(name, normal((2, 4)), np.array([0, label]))
 
 
