@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.ops.indexing import _check_counts
-from tensord.interpreter.ops.positions import check_gather, check_scatter, from_either_end, from_the_front, safe_positions
+from tensord.interpreter.ops.positions import (
+    check_gather,
+    check_scatter,
+    from_either_end,
+    from_the_front,
+    safe_positions,
+)
 
 from ...each_case import each_case
 
@@ -84,4 +90,5 @@ def test_positions_in_bounds_are_given_back_and_others_named():
 
 @each_case("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 def test_positions_are_wide_where_a_kernel_would_overflow(dtype):
-    assert safe_positions(np.zeros(1, dtype)).dtype == (np.int64 if dtype in {"int8", "int16", "uint64", "int64"} else dtype)
+    expected = np.int64 if dtype in {"int8", "int16", "uint64", "int64"} else dtype
+    assert safe_positions(np.zeros(1, dtype)).dtype == expected

@@ -288,7 +288,7 @@ def test_take_needs_an_axis_and_a_list(infer, shape, indices, axis, complaint):
         infer("take", Meta.of(shape, "int8"), Meta.of(indices, "int64"), axis=axis)
 
 
-@pytest.mark.parametrize(("indices", "complaint"), [((3,), "the same number of dimensions"), ((3, 3), "do not broadcast")])
+@pytest.mark.parametrize(("indices", "complaint"), [((3,), "same number of dimensions"), ((3, 3), "do not broadcast")])
 def test_take_along_axis_needs_shapes_that_broadcast(infer, indices, complaint):
     with pytest.raises(MetadataError, match=complaint):
         infer("take_along_axis", Meta.of((2, 3), "int8"), Meta.of(indices, "int64"))
