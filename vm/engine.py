@@ -164,8 +164,8 @@ class Engine:
 
     def receive(self, session: VmSession, messages: Sequence[Sequence[Any]]) -> None:
         """Queue a batch of a session's messages, in program order."""
-        tap = session.tap
-        self.pending.append((session, iter(messages) if tap is None else tap.through(messages)))
+        tapped = session.tapped
+        self.pending.append((session, iter(messages) if tapped is None else tapped.through(messages)))
 
     def waiting(self) -> Counter[int]:
         """The number of received messages that are not admitted yet, by session id."""

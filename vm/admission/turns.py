@@ -19,7 +19,7 @@ def turn_of(
     The turn ends at the time `until`, or when the session's answers take more than `most` bytes, or when it has
     launched too far ahead.
     """
-    messages = inbox if session.tap is None else session.tap.inbox(inbox)
+    messages = inbox if session.tapped is None else session.tapped.inbox(inbox)
     run = None if session.unfolding is None else rest_of_run(session, LARGEST)
     while run is not None or messages:
         message = messages.popleft() if run is None else next(run, None)

@@ -172,7 +172,7 @@ class Keeper:
         self._heard = self.now()
 
     def look(self) -> None:
-        """Restart the daemon if its loop has not run for the watchdog's time. Call this at intervals."""
+        """End the daemon's process if its loop has not run for the watchdog's time. Call this at intervals."""
         silent = self.now() - self._heard
         if self.wanted.watchdog and silent > self.wanted.watchdog and self.lifecycle.allows(DaemonEvent.HUNG):
             self.note(f"supervisor: the daemon's loop has not run for {silent:.0f} s: the daemon is killed")

@@ -107,7 +107,7 @@ class VmSession:
         "source",
         "steps",
         "strict",
-        "tap",
+        "tapped",
         "tensors",
         "trusted",
         "unfolding",
@@ -163,7 +163,7 @@ class VmSession:
         self.counts = SessionCounts()
         self.payload = 0  # bytes of uploads not yet consumed
         self.answering = 0  # bytes of answers in preparation
-        self.tap: Any = None  # the tap of its recording (`recording.tapped`)
+        self.tapped: Any = None  # its recording (`recording.tapped.Tapped`); None if it is not recorded
 
     def in_run(self) -> bool:
         """Whether a run is being admitted op by op."""

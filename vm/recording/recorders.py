@@ -69,15 +69,15 @@ class Recorders:
             for session in [one for one in sessions.values() if not chosen or one.id in chosen]:
                 self.join(tap, session)
             for place, (session, rest) in enumerate(list(pending)):  # another thread may append meanwhile
-                if session.tap is not None and session.tap.tap is tap:
-                    pending[place] = (session, session.tap.through(rest))
+                if session.tapped is not None and session.tapped.tap is tap:
+                    pending[place] = (session, session.tapped.through(rest))
             self.read_waiting(tap)
 
     def join(self, tap: Tap, session: VmSession) -> None:
         """Record a session from now on, beginning with its current state."""
         if session in self.taps and (tap.everybody or self.taps[session] is not tap):
             return  # recorders are not recorded, except one that names itself
-        if session.tap is not None:
+        if session.tapped is not None:
             tap.put(NOTE, f"session {session.id} is already being recorded by another recorder: it is left out")
             return
         if session.in_run():
@@ -111,15 +111,15 @@ class Recorders:
     def session_opened(self, session: VmSession) -> None:
         """Record a new session, if a recorder wants all sessions."""
         for tap in self.taps.values():
-            if tap.everybody and session.tap is None:
+            if tap.everybody and session.tapped is None:
                 self.tapped.append(Tapped(session, tap))
 
     def session_closed(self, session: VmSession) -> None:
         """After a session has ended: end the recording of it, and the one that it was making."""
-        if session.tap is not None:
-            session.tap.ended()
-            self.tapped.remove(session.tap)
-            session.tap = None
+        if session.tapped is not None:
+            session.tapped.ended()
+            self.tapped.remove(session.tapped)
+            session.tapped = None
         self.end(session)
 
     def tap_of(self, recorder: VmSession) -> Tap:

@@ -6,7 +6,7 @@ looked up, received or loaded, results of host calls, arrays of a GPU. Such a va
 inserted into the session's messages after the message that brings the value. The request numbers of these FETCHes
 are above those of clients, and their answers go only to the recorder.
 
-For a session that is not recorded, the cost is one check per batch: whether `VmSession.tap` is None.
+For a session that is not recorded, the cost is one check per batch: whether `VmSession.tapped` is None.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Tapped:
         self._own = count(OWN)
         self._reply = session.reply
         session.reply = self.reply
-        session.tap = self
+        session.tapped = self
         tap.put(BEGIN, session.id, session.name, session.strict, session.newest)
 
     def leave(self) -> None:
         """End the recording of the session."""
         self.waiting.clear()
         self._arrived = ()
-        self.session.tap = None
+        self.session.tapped = None
         self._stand_aside()
 
     def _stand_aside(self) -> None:
@@ -229,7 +229,7 @@ class Tapped:
             self._answer(request, value, error)
             if error is not None:
                 error.heard = True
-            if self.session.tap is not self:
+            if self.session.tapped is not self:
                 self._stand_aside()
             return
         if request in self._fetches:

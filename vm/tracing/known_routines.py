@@ -15,7 +15,7 @@ from .record import SegmentRecord
 
 REMEMBERED = 1 << 14  # the highest weight of all programs whose routines are released; a unit stands for some 2 KiB
 
-# (tick of the run's end, session, routine, first and last instruction, number of the location)
+# (tick when the run was admitted completely, session, routine, first and last instruction, number of the location)
 Run = tuple[int, int, int, int, int, int]
 
 

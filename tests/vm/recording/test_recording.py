@@ -144,7 +144,7 @@ class TestOneSession:
         record(session)
         asks(session)("unrecord")
         engine = machine_of(session).engine
-        assert [one.tap for one in engine.directory.sessions.values()] == [None]
+        assert [one.tapped for one in engine.directory.sessions.values()] == [None]
         assert not engine.recorders.taps
         assert not engine.recorders.tapped
         with pytest.raises(ProtocolError, match="this session is not recording"):
