@@ -172,20 +172,20 @@ class Faults:
         with self._change():
             return self._take(lambda fault: fault.matches(stream, label))
 
-    def execute(self, stream: WorkerStream, task: Task) -> None:
-        """Execute the task, or the fault that hits it. Called on the stream's thread."""
+    def execute(self, stream: WorkerStream, task: Task) -> int | None:
+        """Execute the task, or the fault that hits it. Called on the stream's thread.
+
+        Returns the element operations of the kernel; 0 for a fault, None if the kernel did not run.
+        """
         if task.cancelled:
-            task.execute()
-            return
+            return task.execute()
         fault = self.hits(stream, task.label)
         if self._device.lost is not None:
             task.fail(self._error("lost", task))
-        elif fault is None:
-            task.execute()
-        else:
-            self._act(fault, stream, task)
+            return 0
+        return task.execute() if fault is None else self._act(fault, stream, task)
 
-    def _act(self, fault: Fault, stream: WorkerStream, task: Task) -> None:
+    def _act(self, fault: Fault, stream: WorkerStream, task: Task) -> int | None:
         match fault.kind:
             case FaultKind.FAIL:
                 task.fail(self._error("injected", task))
@@ -195,15 +195,17 @@ class Faults:
                 task.fail(error)
             case FaultKind.SLOW:
                 stream.pause(fault.seconds)
-                task.execute()
+                return task.execute()
             case FaultKind.HANG:
                 self._hang_until_released(stream)
-                task.execute()
+                return task.execute()
             case FaultKind.LATE:
-                task.execute()
+                work = task.execute()
                 stream.hold_back(task, self._error("late", task), fault.after)
+                return work
             case FaultKind.ALLOCATION:  # hits allocations only
-                task.execute()
+                return task.execute()
+        return 0
 
     def _hang_until_released(self, stream: WorkerStream) -> None:
         hang = self._hang  # read before `abandoned`: `end_close` sets `abandoned` first and then releases the hangs

@@ -64,10 +64,6 @@ class Task(Protocol):
         """Return whether the kernel waits for the device, for example for a shape that depends on data."""
 
     @property
-    def work(self) -> int:
-        """The element operations of the kernel, as far as known; 0 if there is no op."""
-
-    @property
     def reports(self) -> bool:
         """Return whether a refusal of the kernel is known only after the kernel. `fail_late` then reports it."""
 
@@ -78,10 +74,14 @@ class Task(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Return whether the kernel certainly will not run. The task keeps its place, but takes no time."""
+        """Return whether the kernel certainly will not run. The task keeps its place, and no fault hits it."""
 
-    def execute(self) -> None:
-        """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task."""
+    def execute(self) -> int | None:
+        """Run the kernel, unless an operand is poisoned. Never raises: the error stays with the task.
+
+        Returns the element operations of the kernel, as far as known, 0 if there is no op; None if the kernel did not
+        run.
+        """
 
     def fail_late(self, error: BaseException) -> None:
         """Fail the task with its kernel's refusal, which was found after the kernel."""

@@ -200,7 +200,8 @@ class Engine:
             scheduler.release_finished()
             while self._endings or self._wanted:
                 self.admission.conclude()
-                scheduler.release_finished()
+                if self.finished:
+                    scheduler.release_finished()
             for device in self.tiers.values():
                 if device.backend.lost is not None and not device.abandoned:
                     abandon_lost([device], self.directory.storages, scheduler.doom, scheduler.revoke, self.launched)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,6 @@ class Checkpointing(FileWriting):
     def __init__(self, directory: Path, outbox: Outbox, reply: Reply) -> None:
         super().__init__(outbox, reply)
         self.directory = directory
-        reply.when_done(self._ended)
-
-    def _ended(self) -> None:
-        KEPT.pop(self, None)
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until the checkpoint is on the disk; returns a report (see `Session.checkpoint`), or raises its error.
@@ -75,16 +72,17 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
         raise located(MetadataError(f"checkpoint: keep is a number of generations, 0 for all, not {keep!r}"))
     with outbox.lock, SHIELD:
-        reply = outbox.ask(lambda request, location: CheckpointMessage(str(where), listed, keep, request, location))
+        reply = outbox.ask(partial(CheckpointMessage, str(where), listed, keep))
         found = Checkpointing(where, outbox, reply)
         savings.add(found, core)
+        reply.when_done(partial(KEPT.pop, found, None))
     return found
 
 
 def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float | None = None) -> Steps[None]:
     """Wait until the durable names are on the disk. FileError if one of these names (none: any name) is not;
     TimeoutError."""
-    reply = outbox.ask(lambda request, location: CheckpointMessage("", (), 0, request, location))
+    reply = outbox.ask(partial(CheckpointMessage, "", (), 0))
     failed = (yield Within(reply, timeout))["failed"]
     missing = [name for name in (names or failed) if name in failed]
     if missing:

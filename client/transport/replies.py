@@ -22,7 +22,7 @@ class Reply:
         self.done = False
         self.value: Any = None
         self.error: TensordError | None = None
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def set(self, value: Any, error: TensordError | None) -> None:
         """Set the answer; only the first one counts."""
@@ -34,7 +34,7 @@ class Reply:
         if self._callbacks:
             self._call_back()
 
-    def when_done(self, callback: Callable[[], None]) -> None:
+    def when_done(self, callback: Callable[[], object]) -> None:
         """Call back once done; at once if it is done already."""
         self._callbacks.append(callback)
         if self.done:

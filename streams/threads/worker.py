@@ -55,8 +55,8 @@ STALE_NS = 100_000
 class Interceptor(Protocol):
     """The interface for interfering with a stream's tasks, implemented by `faults.Faults`."""
 
-    def execute(self, stream: WorkerStream, task: Task) -> None:
-        """Execute the task, or the fault in its place."""
+    def execute(self, stream: WorkerStream, task: Task) -> int | None:
+        """Execute the task, or the fault in its place. Returns what `Task.execute` does; 0 for a fault."""
 
     def release_hangs(self) -> None:
         """Let every hanging task continue."""
@@ -77,9 +77,9 @@ class TaskPace(NamedTuple):
 class WorkerStream(Stream):
     """An in-order queue with a thread. `may_inline`: the value of `inline` while nothing interferes.
 
-    `pace`: the least time of its tasks; a cancelled task takes none. `held`: the thread stops before its next task.
-    `interfered`: the interceptor executes the tasks. `abandoned`: closing has given up on the running task, and no
-    other task is executed. `intercepted`: paced, interfered or abandoned, so all tasks pass `intercept`.
+    `pace`: the least time of its tasks; a task whose kernel does not run takes none. `held`: the thread stops before
+    its next task. `interfered`: the interceptor executes the tasks. `abandoned`: closing has given up on the running
+    task, and no other task is executed. `intercepted`: paced, interfered or abandoned, so all tasks pass `intercept`.
     """
 
     def __init__(
@@ -288,13 +288,10 @@ class WorkerStream(Stream):
         if self.abandoned:
             task.fail(KernelError(f"{self.name} was closed before {task.label} ran"))
             return
-        begun, pace = perf_counter(), None if task.cancelled else self.pace
-        if self.interfered:
-            self._interceptor.execute(self, task)
-        else:
-            task.execute()
-        if pace is not None:
-            self.pause(begun + pace.of(task.bytes_moved, task.work) - perf_counter())
+        begun = perf_counter()
+        work = self._interceptor.execute(self, task) if self.interfered else task.execute()
+        if self.pace is not None and work is not None:
+            self.pause(begun + self.pace.of(task.bytes_moved, work) - perf_counter())
 
     def pause(self, seconds: float) -> None:
         """Sleep on the stream's thread, at most until the stream is closed."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
+from tensord.client.files.savings import KEPT
 from tensord.interpreter.checkpoints.directory import CheckpointDirectory
 from tensord.interpreter.checkpoints.reader import CheckpointReader
 from tensord.interpreter.checkpoints.record import INNER
@@ -82,6 +83,13 @@ def test_all_values_are_those_of_one_place_while_they_are_written_to(make_sessio
     assert all(value[0] == 1 for value in in_checkpoint(tmp_path / "there").values())
     assert s.trace().verify() == []
     assert_sound(s)
+
+
+def test_a_checkpoint_that_is_refused_at_once_keeps_no_session_alive(make_session, tmp_path):
+    refused = make_session(devices=DEVICES).checkpoint(tmp_path, names=["missing"])
+    with pytest.raises(td.MetadataError, match="nothing is published as 'missing'"):
+        refused.wait(WAIT)
+    assert refused not in KEPT
 
 
 def test_a_group_is_in_a_checkpoint_as_a_whole(make_session, tmp_path):

@@ -566,7 +566,7 @@ def test_names_that_are_written_while_others_are_restored_stay(make_session, tmp
         ongoing.go_on()
     s.publish("x", s.asarray(ones(2, value=3)), durable=True)
     with machine_of(s).inside():
-        ongoing.publish(engine.scheduler.system_session)
+        engine.admission.durable.publish(engine.scheduler.system_session, ongoing)
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
     s.publish("x", s.asarray(ones(2), device="sim:0") + 1.0)
     with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):

@@ -33,10 +33,11 @@ class FakeTask:
         for name, value in fields.items():
             setattr(self, name, value)
 
-    def execute(self) -> None:
+    def execute(self) -> int | None:
         if self.body is not None:
             self.body()
         self.executed = True
+        return None if self.cancelled else self.work
 
     def fail(self, error: BaseException) -> None:
         self.error = error

@@ -1,6 +1,8 @@
 """Admission turns messages into instructions, in program order.
 
-- `admission`: one handler per kind of message
+- `admission`: messages of a session, one after the other, and groups of them; `handlers`: which part handles which
+  kind of message
+- `tensors`: uploads, moves, releases and hints; `signatures`: objects stored under a number
 - `turns`: which messages a session may have admitted before others have their turn
 - `calls`: ops; `inline`: ops that run at admission; `at_once`: the conditions for running at admission, the
   operands there, and reads
@@ -14,7 +16,7 @@
 - `files`: tensors in files; `durable`: checkpoints, and restoring them
 - `routines`: programs, links and runs; `segments`: parts of runs as one instruction;
   `runs_at_once`: short runs at admission
-- `names`: tensors and routines shared by name
+- `names`: tensors and routines shared by name; `publications`: messages about them
 - `cancellation`: cancelling and closing sessions; `rejection`: messages that cannot be admitted
 - `lookup`: from ids and numbers to tensors, signatures and devices; `quotas`: limits of a session
 """

@@ -54,7 +54,6 @@ class Durable:
         self.rejection = rejection
         self.names = names
         self.checkpoints = Checkpoints(scheduler, residency, names.directory)
-        self.checkpoints.publish = names.publish
 
     def check_durable(self) -> None:
         """ProtocolError if this machine has no directory for durable names."""
@@ -64,10 +63,7 @@ class Durable:
     def checkpoint(self, session: VmSession, message: Checkpoint) -> None:
         """Take a checkpoint of published names; without a directory, of the durable names."""
         directory, names, keep, request, location = message
-
-        def on_report(report: Any, error: TensordError | None) -> None:
-            session.reply(request, report, error)
-
+        on_report = partial(session.reply, request)
         try:
             if not directory:
                 self.checkpoints.keep_durable(session, on_report, location)
@@ -155,7 +151,13 @@ class Durable:
         restoring = self.restoring(found)
         while restoring.go_on():
             pass
-        return restoring.publish(self.scheduler.system_session)
+        return self.publish(self.scheduler.system_session, restoring)
+
+    def publish(self, session: VmSession, restoring: RestoringInStore) -> dict[str, Any]:
+        """Bind all restored names, replacing existing ones; return the report."""
+        given = restoring.given
+        self.names.publish(session, tuple(given), tuple(given.values()))
+        return restoring.published()
 
 
 class RestoreRequest(InstructionEnd):
@@ -180,7 +182,7 @@ class RestoreRequest(InstructionEnd):
             if self.restoring.go_on():
                 self.durable.on_disk(self.session, nothing, self)
             else:
-                self.session.reply(self.request, self.restoring.publish(self.session), None)
+                self.session.reply(self.request, self.durable.publish(self.session, self.restoring), None)
         except TensordError as error:
             self.fail(error)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import CancelledError, ProtocolError, TensordError
+from ...interpreter.errors import CancelledError, ProtocolError, QuotaError, TensordError
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.messages import Chain, Effect
 from ..model.device_state import DeviceState
@@ -24,7 +24,8 @@ from .accesses import Accesses, bytes_of, count_read
 from .exports import ReplyEnd
 from .host_calls import HostCalls, host_of
 from .lookup import refuse_cancelled, tensor_of
-from .rejection import Rejection, located
+from .quotas import check_chains, may_refuse_chain
+from .rejection import Rejection, kept, located
 
 
 class EffectHandlers:
@@ -38,7 +39,16 @@ class EffectHandlers:
         self.host_calls = HostCalls(accesses.scheduler, accesses.residency, rejection)
 
     def chain(self, session: VmSession, message: Chain) -> None:
-        """Make a chain: a copy without data, which side effects take as `mut`."""
+        """Make a chain: a copy without data, which side effects take as `mut`.
+
+        If the quota forbids the chain, its side effects get the error.
+        """
+        try:
+            check_chains(session)
+        except QuotaError as error:
+            if may_refuse_chain(session):
+                session.refused_chains[message.chain] = kept(error, "chain")
+            raise
         host = self.residency.host or next(iter(self.scheduler.devices.values()))
         copy = self.residency.new_copy(host, 0, 1)
         session.chains[message.chain] = copy

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...streams.disk.stored import buffer_of
 from ..model.charges import charge
-from ..model.session import VmSession
 from ..model.signature import NOTHING, Maker
 from ..model.tensor import Copy, Storage, VmTensor
 from .contents import OF
@@ -19,21 +18,19 @@ RESTORED: Maker = ("restore", NOTHING)
 
 
 class RestoringInStore(Restoring[VmTensor]):
-    """Publishes the contents of a generation, or only some names.
+    """Restores the contents of a generation, or only some names.
 
-    The driving thread calls `go_on` until it returns False, then `publish`.
+    The driving thread calls `go_on` until it returns False, binds the names, and then calls `published`.
     """
 
     def __init__(self, checkpoints: Checkpoints, found: FoundGeneration, names: Collection[str] = ()) -> None:
         super().__init__(found, names, checkpoints.scheduler.devices)
         self.checkpoints = checkpoints
 
-    def publish(self, session: VmSession) -> dict[str, Any]:
-        """Bind all names, replacing existing ones; return the report."""
-        given = self.given
-        self.checkpoints.publish(session, tuple(given), tuple(given.values()))
+    def published(self) -> dict[str, Any]:
+        """Note that all names are bound; return the report."""
         if self.checkpoints.durable == self.found.reader.path:
-            for name in given:
+            for name in self.given:
                 self.checkpoints.directory.keep(name)
         self.let_go()
         self.learn()

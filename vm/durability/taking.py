@@ -25,7 +25,7 @@ from ...interpreter.types.meta import Meta
 from ...streams.stream import Stream, StreamKind
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
-from ..model.directory import Directory, Published, PublishedRoutine
+from ..model.directory import Directory, PublishedRoutine
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, VmTensor
@@ -45,7 +45,6 @@ NOT_KEPT: Final = (
     "among its devices"
 )
 NOT_THERE: Final = "its value is not computed yet, or has failed"
-Publish = Callable[[VmSession, Sequence[str], Sequence[Published[VmTensor]]], object]
 OnReport = Callable[[Any, TensordError | None], None]
 
 
@@ -89,7 +88,6 @@ class Checkpoints:
         self.waiting: list[CheckpointRequest] = []  # requests that came while durable names were being written
         self.failure = ""  # why durable names with values were not written at the last attempt
         self.due: deque[None] = deque()  # not empty if durable names must be written again
-        self.publish: Publish = lambda _session, _names, _found: None  # set by admission
 
     def hold_durable(self) -> None:
         """Lock the directory of durable names, if there is one; called before the machine has sessions."""
@@ -306,11 +304,13 @@ class Checkpoints:
         instruction.on_end = ReadEnd(residency, job, name, snapshot)
         scheduler.admit(instruction)
         del scheduler.bound[kept:]  # after its writing, the value may be evicted to make room for the next
-        for copy in storage.current():
-            if copy not in there:
-                drop_replica(copy, storage)
-        if storage.current() != there:
-            residency.tiers.refusals.known.clear()
+        now = storage.current()
+        if now != there:
+            for copy in now:
+                if copy not in there:
+                    drop_replica(copy, storage)
+            if storage.current() != there:
+                residency.tiers.refusals.known.clear()
         storage.evicted = evicted
 
 

@@ -80,14 +80,21 @@ class Execution:
         self.execute()
         return True
 
-    def execute(self) -> None:
-        """Run the kernel unless an operand is poisoned, and set the poison slots of the copies written."""
-        if self.may_run() and self.kernel is not None:
-            try:
-                self.results = self.kernel(*self.arguments)
-            except BaseException as error:
-                self.fail(error)
+    def execute(self) -> int | None:
+        """Run the kernel unless an operand is poisoned, and set the poison slots of the copies written.
+
+        Returns the element operations of the kernel; None if the kernel did not run.
+        """
+        work = None
+        if self.may_run():
+            work = 0 if self.plan is None else self.plan.work
+            if self.kernel is not None:
+                try:
+                    self.results = self.kernel(*self.arguments)
+                except BaseException as error:
+                    self.fail(error)
         self.settle_poison()
+        return work
 
     def start(self, report: Callable[[], None]) -> None:
         """Begin a kernel that ends later, on any thread, by calling its last argument with an error or None.
@@ -143,11 +150,6 @@ class Execution:
     def blocking(self) -> bool:
         """Whether the kernel waits for the device."""
         return self.plan is not None and self.plan.blocking
-
-    @property
-    def work(self) -> int:
-        """The work of the kernel, in element operations."""
-        return 0 if self.plan is None else self.plan.work
 
     @property
     def reports(self) -> bool:

@@ -712,7 +712,7 @@ class Held:
         mine = [key for key in self.open if key[0] is session and key in self.answers]
         for key in self.rng.sample(mine, self.rng.randint(0, len(mine))):
             self.check()
-            self.machine.engine.admission.release(session, Release((self.open.pop(key),)))
+            self.machine.engine.admission.handlers[Release](session, Release((self.open.pop(key),)))
 
     def keeping(self, session: Any, reply: Any) -> Any:
         def keep(request: int, value: Any, error: Any) -> None:

@@ -45,7 +45,7 @@ def test_the_driving_thread_makes_a_piece_at_a_time_and_binds_all_names_at_once(
         more.append(ongoing.go_on())
         assert s.names() == []
     assert more == [True, True, False]
-    report = ongoing.publish(engine.scheduler.system_session)
+    report = engine.admission.durable.publish(engine.scheduler.system_session, ongoing)
     assert (report["names"], report["failed"]) == (10, {})
     for n in range(10):
         np.testing.assert_array_equal(s.lookup(f"w{n}").numpy(), W)

@@ -67,9 +67,10 @@ class RunInstruction(Instruction):
         """None, since a poisoned operand does not fail the run as a whole: some results may not depend on it."""
         return None
 
-    def execute(self) -> None:
+    def execute(self) -> int | None:
         while not self.advance():
             pass
+        return self.segment.plan.work
 
     def advance(self) -> bool:
         """Run the next slice. True if it was the last one."""

@@ -58,11 +58,14 @@ class RunPart:
     def cancelled(self) -> bool:
         return self.run.failed()
 
-    def execute(self) -> None:
-        """Make the call, unless another part has made it or the run was cancelled."""
-        if self.todo and not self.run.failed():
+    def execute(self) -> int | None:
+        """Make the call, unless another part has made it; None, and no call, if the run was cancelled."""
+        if self.run.failed():
+            return None
+        if self.todo:
             kernel, arguments = self.todo.pop()
             self.run.call(self.call, kernel, arguments)
+        return self.work
 
     def fail_late(self, error: BaseException) -> None:
         self.fail(error)

@@ -106,7 +106,7 @@ class TestWhich:
             asks(bare.client(), every)
 
     def test_a_machine_without_a_trace_says_so(self):
-        with pytest.raises(ProtocolError, match="keeps none"):
+        with pytest.raises(ProtocolError, match="does not trace"):
             asks(Bare(tracing=False).client(), 1)
 
     def test_it_is_a_question_like_others(self):
