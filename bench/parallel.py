@@ -133,7 +133,7 @@ def overlap(session: td.Session) -> float:
             steps.setdefault(int(each.op.partition("#")[2].partition(",")[0]), []).append(each)
     kept = [each for place, group in enumerate(sorted(steps)) if (place + 1) % LAYERS for each in steps[group]]
     total = sum(each.finished - each.started for each in kept)
-    return (sum(map(work.hides, kept)) + 1) / (total + 1)  # nanoseconds
+    return (sum(map(work.overlap, kept)) + 1) / (total + 1)  # nanoseconds
 
 
 def measure_captured(settings: Settings) -> Row:

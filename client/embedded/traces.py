@@ -23,7 +23,7 @@ def trace_of(entries: Sequence[Any]) -> Trace:
 def trace_of_nodes(found: Mapping[str, tuple[Sequence[Any], int, int]]) -> NodesTrace:
     """The trace of several nodes: for each node the answer to "trace", the nanoseconds by which its clock is ahead of
     the first node's, and the error of that figure."""
-    from ...vm.tracing.analysis.nodes import NodeClock, joined
+    from ...vm.tracing.analysis.nodes import NodeClock, join_traces
 
     traces = {node: trace_of(entries) for node, (entries, _, _) in found.items()}
-    return joined(traces, {node: NodeClock(ahead, error) for node, (_, ahead, error) in found.items()})
+    return join_traces(traces, {node: NodeClock(ahead, error) for node, (_, ahead, error) in found.items()})

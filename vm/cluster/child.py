@@ -5,8 +5,9 @@ runs the supervisor's event loop as long as the supervisor lives. Everything her
 watches three descriptors of each child.
 - a pidfd, which reports the end of the child. Then the exit status is read, and all descriptors are closed;
 - a socket for the child's messages by sd_notify: READY, and WATCHDOG in each half of the watchdog's time;
-- a pipe with the child's output, whose lines are passed to `lines`. A child is in a separate session of the terminal,
-so Ctrl-C reaches only the supervisor.
+- a pipe with the child's output, whose lines are passed to `printed`.
+
+A child is in another session of the terminal, so Ctrl-C reaches only the supervisor.
 
 Rejected: `preexec_fn` (it runs Python between fork and exec in a process with threads); Popen.wait on a thread (one
 more thread for each child); polling the daemon with connections (it costs most when the machine is busy).

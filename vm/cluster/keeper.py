@@ -26,7 +26,6 @@ from .members import LEFT, LOST, UP
 from .specification import Specification
 
 LINES: Final = 400  # the lines of the daemon's log that are kept
-SHOWN: Final = 5  # how many of them are shown with a failure
 END: Final = 10.0  # seconds in addition to the grace period, until a daemon must have ended
 
 

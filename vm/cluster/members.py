@@ -1,7 +1,7 @@
 """The members of a cluster, as one supervisor knows them: the table that the supervisor sends to its daemon by `join`.
 
 A node's entry comes from that node's supervisor; its loss is reported by Ray. A later incarnation replaces an
-earlier one, but never the other way round, so late messages change nothing.
+earlier one, never the other way round, so late messages change nothing.
 """
 
 from __future__ import annotations

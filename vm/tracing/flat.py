@@ -1,4 +1,5 @@
 """Flat entries of the ring, and their conversion to records.
+
 This file does not import the engine, since clients convert entries, too.
 
 An entry has one of two forms. The long form has the fields of `Record`: operands and edges are flat, the location is a

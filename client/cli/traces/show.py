@@ -159,7 +159,7 @@ def _rows(
 
 
 def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
-    from ....vm.tracing.analysis.recorded.derived import of, operations, rate, touched
+    from ....vm.tracing.analysis.recorded.derived import operands_text, operations, rate, touched
     from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
     from ....vm.tracing.analysis.waits.why import Story
 
@@ -168,7 +168,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
     return {
         "id": id_text(record.id),
         "op": record.op or record.opcode,
-        "of": of(record),
+        "of": operands_text(record),
         "status": status(record),
         "where": place(record),
         "waits for": _waits(record, order),

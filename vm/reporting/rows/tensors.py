@@ -15,7 +15,7 @@ from ....interpreter.wire.forms import shown
 from ...model.device_state import DeviceState
 from ...model.directory import Published, PublishedRoutine, handles_of
 from ...model.tensor import Moved, VmTensor
-from ...tracing.analysis.recorded.derived import described
+from ...tracing.analysis.recorded.derived import operands_and_attributes
 from ...tracing.flat import Where
 from ..answering import batched, error_text, properties, state_of
 from ..memory.holdings import keep_largest, maker_of
@@ -112,7 +112,7 @@ def _row(session: int, id_: int, tensor: VmTensor, names: list[str], where: Wher
         "version": storage.version,
         "error": error_text(error_of(tensor)),
         "op": op,
-        "of": described(inputs or outputs, attributes),
+        "of": operands_and_attributes(inputs or outputs, attributes),
         "location": maker_of(storage, where)[1],
     }
 

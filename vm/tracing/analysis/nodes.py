@@ -52,7 +52,7 @@ class NodesTrace(Trace):
         return [problem for trace in self.nodes.values() for problem in trace.verify()]
 
 
-class Numbers(NamedTuple):
+class NodeOffsets(NamedTuple):
     """What to add to a node's ids of instructions, sessions, copies and routines, and to its times.
 
     `ticks`: the new number of each tick.
@@ -66,25 +66,25 @@ class Numbers(NamedTuple):
     ticks: Mapping[int, int]
 
 
-def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> NodesTrace:
+def join_traces(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> NodesTrace:
     """Join the traces of several nodes to one, on the clock of the first node."""
-    counts = steps_of(traces.values())
-    later = shift(traces, clocks)
+    counts = id_steps(traces.values())
+    later = time_offset(traces, clocks)
     shifts = [later - clocks[node].ahead for node in traces]
-    ticks = numbered_ticks(list(zip(traces.values(), shifts, strict=True)))
+    ticks = renumbered_ticks(list(zip(traces.values(), shifts, strict=True)))
     steps = [[index * step for step in counts] for index in range(len(traces))]
     parts = [
-        (trace, Numbers(step[0], step[1], step[2], step[3], by, known))
+        (trace, NodeOffsets(step[0], step[1], step[2], step[3], by, known))
         for trace, step, by, known in zip(traces.values(), steps, shifts, ticks, strict=True)
     ]
     found = NodesTrace(
-        linked([moved(record, by) for trace, by in parts for record in trace.records]),
+        with_transfer_edges([with_offsets(record, by) for trace, by in parts for record in trace.records]),
         devices=[device for trace in traces.values() for device in trace.devices],
         dropped=sum(trace.dropped for trace in traces.values()),
         before=sum(trace.before for trace in traces.values()),
         base_tick=max((by.ticks.get(trace.base_tick, 0) for trace, by in parts), default=0),
         taken=max((trace.until + by.times for trace, by in parts if trace.until), default=0),
-        memory=memory_of(parts),
+        memory=joint_memory(parts),
         routines=[
             one._replace(number=one.number + by.routines, session=one.session + by.sessions)
             for trace, by in parts
@@ -108,7 +108,7 @@ def joined(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> Node
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def steps_of(traces: Iterable[Trace]) -> list[int]:
+def id_steps(traces: Iterable[Trace]) -> list[int]:
     """The difference between the numbers of one node and the next: for instructions, sessions, copies and routines."""
     highest = [0, 0, 0, 0]
     for trace in traces:
@@ -123,7 +123,7 @@ def steps_of(traces: Iterable[Trace]) -> list[int]:
     return [10 ** len(str(number)) for number in highest]
 
 
-def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
+def time_offset(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
     """What to add to all times so that each is positive, since a time of 0 means that there is none."""
     first = min(
         (
@@ -138,7 +138,7 @@ def shift(traces: Mapping[str, Trace], clocks: Mapping[str, NodeClock]) -> int:
     return max(0, 1 - first)
 
 
-def numbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
+def renumbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
     """New numbers for the ticks of each node, by their times; the order within each node stays.
 
     `traces`: each with what to add to its times.
@@ -158,7 +158,7 @@ def numbered_ticks(traces: Sequence[tuple[Trace, int]]) -> list[dict[int, int]]:
     return found
 
 
-def moved(record: Record, by: Numbers) -> Record:
+def with_offsets(record: Record, by: NodeOffsets) -> Record:
     """A node's record in the joint trace. An id or a time of 0 means that there is none, and stays 0."""
 
     def time(stamp: int) -> int:
@@ -170,7 +170,7 @@ def moved(record: Record, by: Numbers) -> Record:
         session=record.session and record.session + by.sessions,
         caused_by=record.caused_by and record.caused_by + by.sessions,
         operands=tuple([operand._replace(copy=operand.copy + by.copies) for operand in record.operands]),
-        edges=tuple([moved_edge(edge, by) for edge in record.edges]),
+        edges=tuple([edge_with_offsets(edge, by) for edge in record.edges]),
         admitted=by.ticks[record.admitted],
         erased=by.ticks[record.erased],
         received=time(record.received),
@@ -183,11 +183,11 @@ def moved(record: Record, by: Numbers) -> Record:
     )
 
 
-def moved_edge(edge: EdgeRecord, by: Numbers) -> EdgeRecord:
+def edge_with_offsets(edge: EdgeRecord, by: NodeOffsets) -> EdgeRecord:
     return edge._replace(source=edge.source + by.instructions, copy=edge.copy and edge.copy + by.copies)
 
 
-def memory_of(parts: Iterable[tuple[Trace, Numbers]]) -> Memory:
+def joint_memory(parts: Iterable[tuple[Trace, NodeOffsets]]) -> Memory:
     """The memory in use on all nodes."""
     used: dict[str, int] = {}
     holdings = []
@@ -203,7 +203,7 @@ def memory_of(parts: Iterable[tuple[Trace, Numbers]]) -> Memory:
 # -- transfers ---------------------------------------------------------------------------------------------------------
 
 
-def linked(records: list[Record]) -> list[Record]:
+def with_transfer_edges(records: list[Record]) -> list[Record]:
     """The records, with an edge for each transfer of which both ends are recorded."""
     senders: dict[bytes, int] = {}
     receivers: dict[bytes, int] = {}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tensord.vm.tracing.analysis.graphs.graph import Mark
-from tensord.vm.tracing.analysis.nodes import NodeClock, joined
+from tensord.vm.tracing.analysis.nodes import NodeClock, join_traces
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.link_labels import OFFER, RECV, SEND, LinkLabel
@@ -53,7 +53,7 @@ CLOCKS = {"node0": NodeClock(0, 0), "node1": NodeClock(AHEAD, 30)}
 
 
 def test_numbers_of_the_second_node_lie_above_those_of_the_first(traces):
-    trace = joined(traces, CLOCKS)
+    trace = join_traces(traces, CLOCKS)
     assert {one.id for one in trace.records} == {1, 7, 11, 12, 13}
     assert {one.session for one in trace.records} == {1, 11}
     assert trace.require(13).operands[0].copy == 13
@@ -65,7 +65,7 @@ def test_numbers_of_the_second_node_lie_above_those_of_the_first(traces):
 
 
 def test_times_are_on_the_clock_of_the_first_node(traces):
-    trace = joined(traces, CLOCKS)
+    trace = join_traces(traces, CLOCKS)
     assert trace.require(12).started == 912
     assert trace.require(1).started == 110
     assert trace.taken == 1_000
@@ -75,13 +75,13 @@ def test_times_are_on_the_clock_of_the_first_node(traces):
 
 
 def test_no_time_falls_below_the_first_one(traces):
-    early = joined(traces, {"node0": NodeClock(0, 0), "node1": NodeClock(2 * AHEAD, 0)})
+    early = join_traces(traces, {"node0": NodeClock(0, 0), "node1": NodeClock(2 * AHEAD, 0)})
     assert min(one.received for one in early.records) == 1
     assert early.require(1).received - early.require(11).received == 50 + AHEAD
 
 
 def test_a_transfer_is_one_edge_and_one_arrow(traces, tmp_path):
-    trace = joined(traces, CLOCKS)
+    trace = join_traces(traces, CLOCKS)
     assert [(edge.source, edge.reason) for edge in trace.require(12).edges] == [(7, "link")]
     links = [edge for edge in trace.graph().edges if edge.reason == "link"]
     assert [(edge.source, edge.target, edge.mark) for edge in links] == [(7, 12, Mark.WAITED)]
@@ -91,7 +91,7 @@ def test_a_transfer_is_one_edge_and_one_arrow(traces, tmp_path):
 
 
 def test_why_goes_on_at_the_other_node(traces):
-    text = joined(traces, CLOCKS).why(13)
+    text = join_traces(traces, CLOCKS).why(13)
     assert "#12 recv from node0" in text
     assert "#7 send to node1" in text
     assert "#1 add" in text
@@ -99,18 +99,18 @@ def test_why_goes_on_at_the_other_node(traces):
 
 def test_a_transfer_of_which_one_end_is_lost_has_no_edge(traces):
     traces["node0"] = Trace(traces["node0"].records[:1])
-    assert not joined(traces, CLOCKS).require(12).edges
+    assert not join_traces(traces, CLOCKS).require(12).edges
 
 
 def test_each_node_is_verified_by_itself(traces):
-    assert joined(traces, CLOCKS).verify() == [
+    assert join_traces(traces, CLOCKS).verify() == [
         *traces["node0"].verify(),
         *traces["node1"].verify(),
     ]
 
 
 def test_a_file_keeps_the_trace_of_several_nodes(traces, tmp_path):
-    trace = joined(traces, CLOCKS)
+    trace = join_traces(traces, CLOCKS)
     trace.save(tmp_path / "run.trace")
     assert Trace.load(tmp_path / "run.trace").records == trace.records
 
@@ -122,6 +122,8 @@ def test_routines_and_runs_are_those_of_their_nodes():
         runs = [RunRecord(1, 1, 2, 0, "")]
         return Trace([ran(2, 10, 20, 30, device=f"{node}/cpu:0", part=part)], routines=[routine], runs=runs)
 
-    trace = joined({"node0": of("node0"), "node1": of("node1")}, {"node0": NodeClock(0, 0), "node1": NodeClock(0, 5)})
+    trace = join_traces(
+        {"node0": of("node0"), "node1": of("node1")}, {"node0": NodeClock(0, 0), "node1": NodeClock(0, 5)}
+    )
     found = [run for id_ in (2, 12) if (run := trace.run_of(trace.require(id_))) is not None]
     assert list(map(trace.run_name, found)) == ["step of node0 #2", "step of node1 #12"]

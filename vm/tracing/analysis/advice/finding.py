@@ -102,7 +102,7 @@ class Evidence:
 
     def exposed(self, record: Record) -> int:
         """The nanoseconds of a record in which its device did not compute: without the record, they would be saved."""
-        return max(0, ran(record) - self.work.hides(record))
+        return max(0, ran(record) - self.work.overlap(record))
 
 
 def is_asked(record: Record) -> bool:

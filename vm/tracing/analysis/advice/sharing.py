@@ -1,7 +1,7 @@
 """A session that delays another: on a stream that both use, its ops take at least `LONGER` times as long.
 
 Cost: the time in which an instruction of the delayed session was ready while the stream ran an op of the other
-session, minus the mean length of the delayed session's ops for each such wait. So long the wait would be if all ops
+session, minus the mean length of the delayed session's ops for each such wait. A wait would be that long if all ops
 were as short.
 """
 

@@ -7,7 +7,7 @@ checks that
 - the arguments are the values that the call's steps read, each in its place and intact;
 - a view has NumPy's layout, in memory that contains its base;
 - the results go to valid places: to memory of their own, or exactly over an operand of an op that allows that;
-- each result is recorded to fail with exactly the values on which it depends.
+- each result takes over the errors of exactly the values on which it depends.
 
 At the end, each step has been computed once, operands have the values that the program leaves in them, and each view
 that is needed after the segment is a view of an operand, not of the arena. The inside of a fusion's kernel is not

@@ -18,7 +18,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from ...record import Record
-from ..recorded.derived import of, ran
+from ..recorded.derived import operands_text, ran
 from ..recorded.filter import sessions_of
 from ..recorded.text import duration, kind_of, label, name
 from .graph import Dependence, Graph
@@ -52,7 +52,7 @@ class Node:
     def label(self, until: int) -> list[str]:
         if self.inner is not None and not self.part:
             about = "  ".join(filter(None, (self.inner.memory, took(self.first))))
-            return list(filter(None, (name(self.first), of(self.first), about)))
+            return list(filter(None, (name(self.first), operands_text(self.first), about)))
         if not self.part:
             return label(self.first, until)
         counts = Counter(map(kind_of, self.records)).most_common()

@@ -1,6 +1,6 @@
 """What is inside the runs of a trace: the programs of its routines, and the calls of segments with their times.
 
-Programs are parsed on first use. Only then NumPy and the ops are imported.
+Programs are parsed on first use. NumPy and the ops are imported only then.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..advice.advice_text import plain
 from ..advice.advise import advise
 from ..advice.finding import Finding
 from ..graphs.graph import Dependence, Graph, Mark
-from ..recorded.derived import between, of
+from ..recorded.derived import between, operands_text
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
 from ..recorded.text import is_running
@@ -72,7 +72,7 @@ def _holding(one: Holding, maker: Record | None) -> Row:
         "name": ", ".join(one.names),
         "holder": f"session {one.session}" if one.session else "names alone",
         "bytes": one.nbytes,
-        "of": "" if maker is None else of(maker),
+        "of": "" if maker is None else operands_text(maker),
         "where": [one.device],
         "location": one.location,
         "id": one.copy,

@@ -9,7 +9,7 @@ from .....interpreter.opcodes import Opcode, traits_of
 from ...record import Record, times
 from ..advice.finding import FORCED
 from ..graphs.graph import Dependence, Mark
-from ..recorded.derived import of, touched
+from ..recorded.derived import operands_text, touched
 from ..recorded.text import compiles, status, stream_name
 
 Row: TypeAlias = list[int | None]
@@ -82,7 +82,7 @@ class PageTables:
         key = (record.inputs, record.outputs, record.attributes, record.nbytes)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self.text(of(record)), touched(record)
+            found = self._known[key] = self.text(operands_text(record)), touched(record)
         return found
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...record import Record
-from .derived import blocked, of, operations, queued, ran, touched
+from .derived import blocked, operands_text, operations, queued, ran, touched
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Record], Any]]] = {
     "caused_by": (_NUMBER, attrgetter("caused_by")),
     "opcode": (_TEXT, attrgetter("opcode")),
     "op": (_TEXT, attrgetter("op")),
-    "of": (_TEXT, of),
+    "of": (_TEXT, operands_text),
     "status": (_TEXT, attrgetter("status")),
     "device": (_TEXT, attrgetter("device")),
     "stream": (_TEXT, attrgetter("stream")),

@@ -27,12 +27,12 @@ _PER_RESULT = frozenset(
 _PER_OPERAND = frozenset({"sum", "prod", "mean", "max", "min", "cumulative_sum", "cumulative_prod"})
 
 
-def of(record: Record) -> str:
+def operands_text(record: Record) -> str:
     """The metas and attributes of a record, such as `(128, 64) x (64, 256) float32`; empty if nothing is known."""
-    return described(record.inputs or record.outputs, record.attributes)
+    return operands_and_attributes(record.inputs or record.outputs, record.attributes)
 
 
-def described(metas: Sequence[PlainMeta], attributes: str) -> str:
+def operands_and_attributes(metas: Sequence[PlainMeta], attributes: str) -> str:
     return "  ".join(filter(None, (_metas([MetaRecord(*meta) for meta in metas]), attributes)))
 
 
@@ -147,7 +147,7 @@ def as_dict(record: Record) -> dict[str, object]:
         fields[name] = [part._asdict() for part in getattr(record, name)]
     fields["part"] = None if record.part is None else record.part._asdict()
     return fields | {
-        "of": of(record),
+        "of": operands_text(record),
         "touched": touched(record),
         "operations": operations(record),
         "ran": ran(record),

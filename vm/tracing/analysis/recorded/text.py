@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....interpreter.opcodes import traits_of
 from ...flat import COMPILING
 from ...record import Record
-from .derived import of
+from .derived import operands_text
 
 # Steps inside runs have ids from here on. JavaScript, too, represents them exactly.
 _INNER = 1 << 52
@@ -28,7 +28,7 @@ def label(record: Record, until: int = 0) -> list[str]:
     `#id op`; metas and attributes; then the stream, the run time, and the status if it is not DONE.
     """
     ran = duration(record.finished - record.started) if record.started and record.finished else ""
-    metas = of(record)
+    metas = operands_text(record)
     return [
         name(record),
         *([metas] if metas else []),
@@ -78,7 +78,7 @@ def kind_of(record: Record) -> str:
 
 def title(record: Record) -> str:
     """`#id op` with metas and attributes: `#3 matmul (128, 64) x (64, 256) float32`."""
-    return f"{name(record)} {of(record)}".rstrip()
+    return f"{name(record)} {operands_text(record)}".rstrip()
 
 
 def place(record: Record) -> str:

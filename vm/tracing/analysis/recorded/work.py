@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from .....interpreter.opcodes import traits_of
 from ...record import Record
 
-Hidden: TypeAlias = Callable[
+Overlap: TypeAlias = Callable[
     [Record], int
 ]  # from a record that moves bytes to the nanoseconds in which its device computed
 MOVING: Final = frozenset({"transfer", "collective", "link"})
@@ -21,7 +21,7 @@ def moves(record: Record) -> bool:
     return traits_of(record.opcode).category in MOVING and bool(record.started and record.finished)
 
 
-def nothing(_record: Record) -> int:
+def no_overlap(_record: Record) -> int:
     """Zero, for sums in which nothing counts as hidden."""
     return 0
 
@@ -36,7 +36,7 @@ class DeviceWork:
                 found[record.device].append((record.started, record.finished))
         self._times = {device: merged(times) for device, times in found.items()}
 
-    def hides(self, record: Record) -> int:
+    def overlap(self, record: Record) -> int:
         """For how many nanoseconds of a record its device computed."""
         times = self._times.get(record.device, [])
         total, place = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)

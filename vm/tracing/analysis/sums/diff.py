@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from .....interpreter.opcodes import traits_of
 from ...record import Record
 from ..recorded.text import kind_of
-from .sites import Ops, matched
+from .sites import Ops, matching_lines
 from .stats import StatsRow, row
 
 Key: TypeAlias = tuple[str, str]  # op and location
@@ -72,7 +72,7 @@ def diff(before: Sequence[Record], after: Sequence[Record], lines: Mapping[str, 
 
 def same_lines(before: Iterable[Record], after: Iterable[Record]) -> dict[str, str]:
     """From a line of the first trace to the same line of the second."""
-    return dict(matched(ops_of(before), ops_of(after)))
+    return dict(matching_lines(ops_of(before), ops_of(after)))
 
 
 def ops_of(records: Iterable[Record]) -> Ops:

@@ -43,7 +43,7 @@ def place_of(location: str) -> tuple[tuple[int, ...], str]:
     return tuple([int(n) for one in found if one for n in (*_CELL.findall(one["file"]), one["line"])]), location
 
 
-def matched(before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
+def matching_lines(before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
     """The pairs of locations, one of each trace, that are the same line."""
     functions = by_function(after)
     for function, old in by_function(before).items():

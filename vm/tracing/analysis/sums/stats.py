@@ -27,7 +27,7 @@ from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
 from ..recorded.text import compiles, kind_of, place
-from ..recorded.work import DeviceWork, Hidden, moves, nothing
+from ..recorded.work import DeviceWork, Overlap, moves, no_overlap
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
 
@@ -94,7 +94,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     """
     trace = on_devices(trace)
     records = [trace.find(record.id) or record for record in records]
-    hidden = DeviceWork(trace.records).hides
+    hidden = DeviceWork(trace.records).overlap
     return Stats(
         ops=rows(records, lambda record: [kind_of(record)], hidden),
         locations=rows(records, lambda record: [record.location] if record.location else [], hidden),
@@ -105,7 +105,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
     )
 
 
-def span_rows(records: Sequence[Record], hidden: Hidden) -> list[StatsRow]:
+def span_rows(records: Sequence[Record], hidden: Overlap) -> list[StatsRow]:
     """The sums by the names of spans. A record counts for each span in which it was issued."""
     names = names_of(path for record in records for path in paths_of(record.span))
     paths = Counter(names.values())
@@ -116,7 +116,7 @@ def span_rows(records: Sequence[Record], hidden: Hidden) -> list[StatsRow]:
 
 
 def rows(
-    records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Hidden = nothing
+    records: Iterable[Record], keys: Callable[[Record], Iterable[str]], hidden: Overlap = no_overlap
 ) -> list[StatsRow]:
     """The sums by key, the longest total first. A record may have several keys."""
     groups: dict[str, list[Record]] = defaultdict(list)
@@ -127,7 +127,7 @@ def rows(
     return sorted(found, key=lambda one: (-one.total, one.key))
 
 
-def row(key: str, records: Sequence[Record], hidden: Hidden = nothing) -> StatsRow:
+def row(key: str, records: Sequence[Record], hidden: Overlap = no_overlap) -> StatsRow:
     times = sorted(ran(record) for record in records if record.finished)
     found = StatsRow(key, len(records), sum(times))
     if times:

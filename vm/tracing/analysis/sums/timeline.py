@@ -21,7 +21,7 @@ from .....interpreter.opcodes import traits_of
 from ...flat import COMPILING
 from ...record import EdgeRecord, Record, times
 from ..inside.insides import Insides, TimedCall, call_name
-from ..recorded.derived import blocked, of, operations, queued, ran, rate, touched
+from ..recorded.derived import blocked, operands_text, operations, queued, ran, rate, touched
 from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.stream_order import is_live
@@ -184,7 +184,7 @@ def _args(record: Record) -> Event:
         "caused_by": record.caused_by,
         "status": status(record),
         "location": record.location,
-        "of": of(record),
+        "of": operands_text(record),
         "work": record.work,
         "touched_bytes": touched(record),
         "gb_per_s": rate(touched(record), ran(record)),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ....model.reason import Reason
 from ...record import CallRecord, EdgeRecord, Record
 from ..inside.insides import call_name
 from ..inside.steps import Opener, SegmentSteps, copies_of, step_record
-from ..recorded.derived import of
+from ..recorded.derived import operands_text
 from ..recorded.records import Records
 from ..recorded.text import plural
-
-if TYPE_CHECKING:
-    pass
 
 _LINES_SHOWN = 3
 
@@ -110,7 +107,7 @@ class Notes:
             ops = ", ".join(step.op for step in steps[:4]) + (f" and {len(steps) - 4} more" if len(steps) > 4 else "")
             return "  ".join(filter(None, (f"{numbers} {call_name(call)} of {ops}", steps[-1].location)))
         one = step_record(form, record, call.steps[0], (0, 0))
-        return "  ".join(filter(None, (f"{numbers} {call_name(call)} {of(one)}".rstrip(), one.location)))
+        return "  ".join(filter(None, (f"{numbers} {call_name(call)} {operands_text(one)}".rstrip(), one.location)))
 
     def chain(self, record: Record) -> list[NotedCall]:
         """The calls of the longest chain of dependences inside a run."""

@@ -11,7 +11,7 @@ from .....interpreter.wire.locations import CALLED_BY
 from ...link_labels import launch_nodes
 from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
-from ..recorded.derived import of
+from ..recorded.derived import operands_text
 from ..recorded.stream_order import is_live
 from ..recorded.text import compiles, duration, edge_name, place, plural, printable, remark, status, title
 from .run_notes import NotedCall, Notes
@@ -273,7 +273,7 @@ def _story(story: Story) -> dict[str, object]:
     return {
         "id": story.record.id,
         "op": story.record.op or story.record.opcode,
-        "of": of(story.record),
+        "of": operands_text(story.record),
         "device": story.record.device,
         "stream": story.record.stream,
         "status": status(story.record),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tensord.vm.tracing.analysis.sums.sites import Ops, function_of, matched, place_of
+from tensord.vm.tracing.analysis.sums.sites import Ops, function_of, matching_lines, place_of
 
 from .....each_case import each_case
 
@@ -17,7 +17,7 @@ def ops(text: str, file: str = "train.py", function: str = "step", first: int = 
 
 def pairs(before: Ops, after: Ops) -> list[tuple[int, int]]:
     """The numbers of lines that belong together."""
-    return sorted((line(one), line(other)) for one, other in matched(before, after))
+    return sorted((line(one), line(other)) for one, other in matching_lines(before, after))
 
 
 def line(location: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import ProtocolError
-from tensord.vm.tracing.analysis.recorded.derived import of, operations, rate, touched
+from tensord.vm.tracing.analysis.recorded.derived import operands_text, operations, rate, touched
 from tensord.vm.tracing.analysis.recorded.filter import Filter
 from tensord.vm.tracing.analysis.recorded.text import duration
 from tensord.vm.tracing.analysis.sums import memory_picture
@@ -57,7 +57,7 @@ class TestVolume:
         ],
     )
     def test_what_of(self, fields, text):
-        assert of(record(1, **fields)) == text
+        assert operands_text(record(1, **fields)) == text
 
     @each_case(
         ("fields", "count"),

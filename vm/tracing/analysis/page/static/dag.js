@@ -10,7 +10,7 @@ import {placesOf} from "./layout.js";
 import {around, rootsOf} from "./neighbours.js";
 import {phases, titleOf} from "./store.js";
 import {colourOf} from "./theme.js";
-import {describe} from "./words.js";
+import {describe} from "./describe.js";
 
 const READABLE = 0.55;  // the smallest scale at which a node's text can be read
 const LEAST = 0.02, MOST = 2;

@@ -3,7 +3,7 @@
 import {button, byId, make, put} from "./dom.js";
 import {bytes, count, duration} from "./format.js";
 import {phases, titleOf} from "./store.js";
-import {placeOf} from "./words.js";
+import {streamOf} from "./describe.js";
 
 const MOST = 40;  // the most items in a list
 
@@ -60,7 +60,7 @@ export class Details {
     const {blocked, queued, ran} = phases(record, this.model.store.end);
     const caused = record.causedBy !== record.session ? `, for session ${record.causedBy}` : "";
     const facts = [
-      ["of", record.of], ["status", record.status], ["where", placeOf(record)], ["kind", record.kind],
+      ["of", record.of], ["status", record.status], ["where", streamOf(record)], ["kind", record.kind],
       ["blocked", blocked === null ? "" : duration(blocked)], ["queued", queued === null ? "" : duration(queued)],
       ["ran", ran === null ? "" : duration(ran)], ["bytes", record.bytes ? bytes(record.bytes) : ""],
       ["session", `${record.session}${caused}`], ["span", record.span], ["line", record.location],

@@ -4,7 +4,7 @@ import {make, put} from "./dom.js";
 import {bytes, duration, plural} from "./format.js";
 import {isLive, phases} from "./store.js";
 import {table} from "./tables.js";
-import {placeOf} from "./words.js";
+import {streamOf} from "./describe.js";
 
 const ORDERS = {
   "longest": (one, other) => (other.ran ?? -1) - (one.ran ?? -1),
@@ -40,7 +40,7 @@ export class Instructions {
         ["op", row => row.record.name || row.record.kind],
         ["of", row => row.record.of],
         ["status", row => row.record.status],
-        ["where", row => placeOf(row.record)],
+        ["where", row => streamOf(row.record)],
         ["blocked", row => time(row.blocked), "number"],
         ["queued", row => time(row.queued), "number"],
         ["ran", row => time(row.ran), "number"],

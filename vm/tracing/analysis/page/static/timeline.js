@@ -7,7 +7,7 @@ import {byId} from "./dom.js";
 import {duration, moment} from "./format.js";
 import {Gestures} from "./gestures.js";
 import {CRITICAL, FAILED, groupsOf, keyOf} from "./rows.js";
-import {describe} from "./words.js";
+import {describe} from "./describe.js";
 
 export const GUTTER = 160;  // width of the names at the left, in pixels
 const RULER = 24, HEAD = 20, ROW = 22, SLICE = 18;

@@ -8,7 +8,7 @@ export function describe(record, until) {
   const time = (name, ns) => ns === null ? "" : `${name} ${duration(ns)}`;
   return [
     `${titleOf(record)} ${record.of}`.trim(),
-    [record.status, placeOf(record), record.bytes ? bytes(record.bytes) : ""].filter(Boolean).join("  "),
+    [record.status, streamOf(record), record.bytes ? bytes(record.bytes) : ""].filter(Boolean).join("  "),
     [time("blocked", blocked), time("queued", queued), time("ran", ran)].filter(Boolean).join(", "),
     record.location,
     record.span && `span ${record.span}`,
@@ -17,7 +17,7 @@ export function describe(record, until) {
   ].filter(Boolean);
 }
 
-export function placeOf(record) {
+export function streamOf(record) {
   return record.stream && !record.stream.startsWith(record.device) ? `${record.device}/${record.stream}`
     : record.stream || record.device;
 }
