@@ -109,7 +109,7 @@ def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
     """The metas of an op's outputs; MetadataError if the op does not take these operands."""
     op, metas, attributes, _, targets = key
     if op.inputs and not op.attributes and all(isinstance(meta, type) for meta in metas):
-        raise MetadataTypeError(f"{op.name}: at least one operand has to be a tensor", op=op.name)
+        raise MetadataTypeError(f"{op.name}: at least one operand must be a tensor", op=op.name)
     outputs = cache.infer(op, metas, attributes)
     return outputs if targets is None else check_targets(op, outputs, targets)
 

@@ -79,7 +79,7 @@ _define_unique(
 def infer_isin(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Bool, in the shape of x1; one operand may be a Python scalar."""
     if not any(isinstance(m, Meta) for m in metas):
-        raise TypeError("at least one operand has to be a tensor")
+        raise TypeError("at least one operand must be a tensor")
     promote(metas)
     x1 = metas[0]
     return (Meta.of(x1.shape if isinstance(x1, Meta) else (), np.dtype(np.bool_)),)

@@ -3,9 +3,9 @@
 - `opdef`: an op's definition, and the registry of ops; `own_op`: the additional properties of users' ops
 - `infer`: the metas of results from those of operands, and checks of `out=`
 - `attributes`, `indexing`: checks and normal forms of attributes and indices
-- `promotion`: the result's dtype, and the checks of Python scalars
+- `promotion`: the dtype of a result, and checks of Python scalars
 - `library`: libraries that kernels call besides NumPy and CuPy
-- `scratch`: the memory of kernels' temporaries; `pieces`: kernels that work piece by piece
+- `scratch`: the memory of kernels' temporaries; `pieces`: kernels that are called on one piece after another
 - `sample_calls`: valid calls of an op, made from its definition
-- `opdoc`: readable descriptions of ops; `op_table`: the same as a table
+- `opdoc`: descriptions of ops for documents; `op_table`: the same as a table
 """

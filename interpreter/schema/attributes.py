@@ -1,8 +1,8 @@
-"""Checkers for attributes: each takes a user's value and returns its normal form, which goes over the wire.
+"""Checks of attributes: each takes a user's value, and returns its normal form, which is sent over the wire.
 
-Normal forms are hashable and made of msgpack's types: None, bool, int, float, str, tuples of them. Checkers also take
-their own normal form, because the daemon checks again what a client sent. Two values that mean different things have
-different normal forms, also under `==`, because signatures are looked up by them.
+Normal forms are hashable, and made of msgpack's types: None, bool, int, float, str, and tuples of these. A check also
+accepts its own normal form, because the daemon checks again what a client sent. Values with different meanings have
+different normal forms, even under `==`, because signatures are looked up by normal forms.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ def check_float(value: Any) -> float:
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"expected a finite number, got {number}")
-    return number + 0.0  # -0.0 == 0.0, so both need one normal form
+    return number + 0.0  # -0.0 == 0.0, so both must have the same normal form
 
 
 def check_number(value: Any) -> Number:
     """A finite number that keeps its type: an int n is n, a float x is ("float", x), a complex number
     ("complex", real, imag); see `number`.
 
-    1 == 1.0 in Python, so a bare float would find the signature of the int, with its dtype.
+    In Python 1 == 1.0, so a bare float would find the signature of the int, which has another dtype.
     """
     if isinstance(value, tuple) and len(value) == 2 and value[0] == "float":
         return ("float", check_float(value[1]))
@@ -100,7 +100,7 @@ def number(normal: Number) -> int | float | complex:
 
 
 def _check_wide_int(value: Any) -> int:
-    """An int of any of our dtypes, including uint64."""
+    """An int that fits a dtype, including uint64."""
     if isinstance(value, (bool, np.bool_)):
         raise TypeError("expected a number, got a bool")
     found = int(value)
@@ -135,7 +135,7 @@ def check_new_shape(value: Any) -> Shape:
     """A shape in which one dimension may be -1, to be inferred from the size."""
     shape = check_axes(value)
     if any(n < -1 for n in shape) or shape.count(-1) > 1:
-        raise ValueError(f"shape {shape}: dimensions are not negative, except for one -1")
+        raise ValueError(f"shape {shape}: only one dimension may be negative: -1")
     return shape
 
 
@@ -145,7 +145,7 @@ def check_axis(value: Any) -> int | Shape:
 
 
 def optional(check: Check) -> Check:
-    """The checker that takes None as well."""
+    """A check that also accepts None."""
 
     def check_optional(value: Any) -> Any:
         return None if value is None else check(value)
@@ -154,7 +154,7 @@ def optional(check: Check) -> Check:
 
 
 def choice(*names: str) -> Check:
-    """The checker that takes one of these names."""
+    """A check that accepts only these names."""
 
     def check_name(value: Any) -> str:
         expected = f"expected one of {', '.join(map(repr, names))}"
@@ -172,7 +172,7 @@ def check_axes(value: Any) -> Shape:
     if not isinstance(value, (tuple, list)):
         return (check_int(value),)
     if len(value) > MAX_NDIM:
-        raise ValueError(f"{len(value)} dimensions; at most {MAX_NDIM} are possible")
+        raise ValueError(f"there are {len(value)} dimensions; at most {MAX_NDIM} are possible")
     return tuple(map(check_int, value))
 
 

@@ -1,8 +1,8 @@
 """Indices: their normal form, and the elements that they select.
 
 The normal form is made of msgpack's types: a tuple of entries, each an int, None (new axis), "..." or
-("slice", start, stop, step) with None where the slice leaves a default. Where a tensor selects, the entry is "tensor",
-and the tensors are operands of the op, in the same order; without such entries an index is basic, and selects a view.
+("slice", start, stop, step), with None for each default. An index tensor has the entry "tensor"; these tensors are
+operands of the op, in the same order. An index without tensors is basic, and selects a view.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Index: TypeAlias = tuple[Entry, ...]
 
 _ALL: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
-MAX_ENTRIES = 2 * MAX_NDIM  # T as in NumPy: an index of all axes, and as many new ones
+MAX_ENTRIES = 2 * MAX_NDIM  # T as in NumPy: an index of all axes, and as many new axes
 
 
 def check_index(value: Any) -> Index:
-    """The normal form of a Python index (or of a normal form); IndexError or TypeError if it is not basic."""
+    """The normal form of a Python index, or of a normal form. IndexError or TypeError if the index is not basic."""
     index = check_tensor_index(value)
     if "tensor" in index:
         raise TypeError("a tensor is not a basic index")
@@ -36,18 +36,18 @@ def check_index(value: Any) -> Index:
 
 
 def check_tensor_index(value: Any) -> Index:
-    """As `check_index`, for an index in which tensors may select."""
+    """As `check_index`, for an index that may contain tensors."""
     entries = value if isinstance(value, tuple) else (value,)
     if len(entries) > MAX_ENTRIES:
-        raise IndexError(f"an index of {len(entries)} entries; at most {MAX_ENTRIES} are possible")
+        raise IndexError(f"the index has {len(entries)} entries; at most {MAX_ENTRIES} are possible")
     index = tuple(_check_entry(entry) for entry in entries)
     if index.count("...") > 1:
-        raise IndexError("an index has at most one '...'")
+        raise IndexError("an index may have only one '...'")
     return index
 
 
 def _check_entry(entry: Any) -> Entry:
-    if type(entry) is int and entry in INT64:  # most are
+    if type(entry) is int and entry in INT64:  # most entries are ints
         return entry
     if entry is None:
         return None
@@ -67,7 +67,7 @@ def _check_entry(entry: Any) -> Entry:
 def _check_slice(start: Any, stop: Any, step: Any) -> Entry:
     bounds = tuple(None if part is None else _check_position(part) for part in (start, stop, step))
     if bounds[2] == 0:
-        raise ValueError("the step of a slice cannot be zero")
+        raise ValueError("the step of a slice must not be zero")
     return ("slice", *bounds)
 
 
@@ -83,7 +83,7 @@ def _check_position(value: Any) -> int:
             f"{value.__class__.__name__} is not an index; use ints, slices, None, '...' and tensors (asarray)"
         ) from None
     if position not in INT64:
-        raise IndexError("an index has at most 64 bits")
+        raise IndexError("an index must have at most 64 bits")
     return position
 
 
@@ -94,7 +94,7 @@ def spelt(index: Index) -> str:
 
 
 def spelt_slice(start: Any, stop: Any, step: Any) -> str:
-    """As Python writes it: `1:5`, `:`, `::-1`."""
+    """The slice as Python writes it: `1:5`, `:`, `::-1`."""
     bounds = ["" if part is None else str(part) for part in (start, stop, step)]
     return ":".join(bounds if step is not None else bounds[:2])
 
@@ -108,7 +108,7 @@ def native_index(index: Index) -> tuple[Any, ...]:
 
 
 def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
-    """Shape and layout of the index's selection from such an array; IndexError if the index is out of bounds."""
+    """The shape and the layout of the index's selection from an array. IndexError if the index is out of bounds."""
     offset, strides = layout
     axes = iter(zip(shape, strides, strict=True))
     selected: list[tuple[int, int]] = []
@@ -120,14 +120,14 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
         if isinstance(entry, tuple):
             start, stop, step = slice(*entry[1:]).indices(size)
             length = len_range(start, stop, step)
-            # A slice of at most one element never uses its step, which may be of any size: its stride might exceed a
-            # machine word.
+            # The step of a slice of at most one element is not used. It may be any int, so a stride made from it might not
+            # fit a machine word.
             selected.append((length, stride * step if length > 1 else stride))
         else:
             start = _position(entry, size)
         offset += start * stride
     result = tuple(n for n, _ in selected)
-    # An empty selection may start behind the storage's end. Nothing is read, so it may start where its source does.
+    # An empty selection could start after the end of the storage. Nothing is read, so it starts where its source does.
     return result, (layout[0] if 0 in result else offset, tuple(s for _, s in selected))
 
 
@@ -138,8 +138,7 @@ def selected_shape(index: Index, shape: Shape) -> Shape:
 
 @lru_cache(maxsize=1024)
 def selects_all(index: Index, shape: Shape) -> bool:
-    """Does a basic index select every element? It selects none twice, so their number decides. False if it is out of
-    bounds."""
+    """Whether a basic index selects every element; False if it is out of bounds. (It selects no element twice.)"""
     try:
         return math.prod(selected_shape(index, shape)) == math.prod(shape)
     except IndexError:

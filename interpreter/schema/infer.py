@@ -1,7 +1,7 @@
-"""Infer, with a cache: the metas of an op's outputs from those of its operands.
+"""Inference of the metas of an op's outputs from those of its operands, with a cache.
 
-Client and virtual machine ask the same questions repeatedly: a loop has a handful of signatures. Metas and ops
-are compared by identity and attributes are frozen, so asking again is one dictionary lookup.
+Client and virtual machine infer the same signatures repeatedly: a loop has few. Metas and ops are compared by identity,
+and attributes are frozen, so an inference that is cached is one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..types.meta import MAX_NDIM, Meta, OperandMeta
 from .opdef import FrozenAttributes, OpDef, OutputMetas
 from .promotion import describe
 
-# The most operands of a call. Each one costs some microseconds, during which the machine serves no other session.
+# The most operands of a call. Each operand takes some microseconds, during which the machine serves no other session.
 MAX_OPERANDS = 4096
 
 _Key: TypeAlias = tuple[OpDef, tuple[OperandMeta | None, ...], FrozenAttributes]
 
 
 class InferCache:
-    """Remembers up to `limit` answers and drops the oldest. Belongs to one thread at a time.
+    """A cache of at most `limit` inferences, which drops the oldest one first. Used by one thread at a time.
 
-    `misses` counts the questions that reached an infer function. Errors are not remembered.
+    `misses`: the number of calls of infer functions. Errors are not cached.
     """
 
     def __init__(self, limit: int = 4096) -> None:
@@ -37,9 +37,9 @@ class InferCache:
     def infer(
         self, op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes
     ) -> tuple[Meta | None, ...]:
-        """Metas of the outputs, None for each pending one; MetadataError if the op does not take these operands.
+        """The metas of the outputs, None for each pending one. MetadataError if the op does not take these operands.
 
-        If an operand is pending, so are all outputs, and the op is asked again when the operand's meta is known.
+        If an operand is pending, so are all outputs; they are inferred again when the operand's meta is known.
         """
         key = (op, metas, attributes)
         answer = self._answers.get(key)
@@ -58,7 +58,7 @@ class InferCache:
 
 
 def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: FrozenAttributes) -> OutputMetas:
-    """Infer without the cache; the rules are those of `InferCache.infer`."""
+    """As `InferCache.infer`, without the cache."""
     check_count(op, len(metas))
     known = tuple(m for m in metas if m is not None)
     if len(known) < len(metas):
@@ -76,7 +76,7 @@ def infer_once(op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Fro
 
 
 def check_count(op: OpDef, given: int) -> None:
-    """MetadataTypeError unless the op takes `given` operands."""
+    """Raise MetadataTypeError unless the op takes `given` operands."""
     least, most = op.least_operands(), op.most_operands()
     if least <= given <= (MAX_OPERANDS if most is None else most):
         return
@@ -84,15 +84,18 @@ def check_count(op: OpDef, given: int) -> None:
         counts = f"{least} or more" if given < least else f"at most {MAX_OPERANDS}"
     else:
         counts = str(least) if least == most else f"{least} to {most}"
-    raise MetadataTypeError(f"{op.name} takes {counts} operand{'s' * (counts != '1')}, {given} given", op=op.name)
+    raise MetadataTypeError(f"{op.name} takes {counts} operand{'s' * (counts != '1')}, not {given}", op=op.name)
 
 
 def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, ...] | None) -> OutputMetas:
-    """The metas to write: those of `out=`, which must have the inferred shapes, and dtypes that the results cast to."""
+    """The metas of the tensors to write.
+
+    Those of `out=` must have the inferred shapes, and dtypes to which the results cast.
+    """
     if targets is None:
         return outputs
     if op.dynamic:
-        raise MetadataError(f"{op.name} decides its result's shape when it runs; it takes no out=", op=op.name)
+        raise MetadataError(f"{op.name} has a result whose shape depends on data, so it takes no out=", op=op.name)
     check_target_count(op, targets)
     for meta, target in zip(outputs, targets, strict=True):
         if meta is not None and target is not None and not storable(op, meta, target):
@@ -102,19 +105,19 @@ def check_targets(op: OpDef, outputs: OutputMetas, targets: tuple[Meta | None, .
 
 
 def check_target_count(op: OpDef, targets: Sequence[Any] | None) -> None:
-    """MetadataError unless `out=` has as many tensors as the op has results."""
+    """Raise MetadataError unless `out=` has one tensor for each result of the op."""
     if targets is not None and len(targets) != op.outputs:
-        raise MetadataError(f"{op.name} has {op.outputs} results, out= has {len(targets)}", op=op.name)
+        raise MetadataError(f"{op.name} has {op.outputs} results, but out= has {len(targets)}", op=op.name)
 
 
 def check_distinct(op: str, targets: Sequence[object]) -> None:
-    """MetadataError if `out=` names one tensor twice: it could hold only one of the two results."""
+    """Raise MetadataError if `out=` names a tensor twice, which could hold only one of the two results."""
     if len({id(target) for target in targets}) < len(targets):
-        raise MetadataError(f"{op}: out= names one tensor twice; each result needs its own", op=op)
+        raise MetadataError(f"{op}: out= names a tensor twice, but each result needs its own", op=op)
 
 
 def storable(op: OpDef, meta: Meta, target: Meta) -> bool:
-    """May a result of that meta be written to `target`? Ufuncs cast within a kind, as in NumPy."""
+    """Whether a result of that meta may be written to `target`. Ufuncs cast within a kind, as in NumPy."""
     if meta is target:
         return True
     return op.ufunc is not None and meta.shape == target.shape and np.can_cast(meta.dtype, target.dtype, "same_kind")

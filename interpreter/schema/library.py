@@ -1,8 +1,8 @@
 """A library that the kernels of some ops call, and that a device's process may lack.
 
-Its presence is checked without importing it, since the import may take a third of a second. The first kernel that calls
-the library imports it. Until then the ops count as unbounded, so that a worker imports it, not the driving thread. A
-GPU's library is imported when the device opens: only then is it known which functions the library has.
+Its presence is checked without an import, which may take a third of a second. The first kernel that calls the library
+imports it. Until then its ops count as unbounded, so that a worker thread runs that kernel, not the driving thread. A
+GPU's library is imported when the device opens, to find out which functions it has.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ HOST: Final = "numpy"  # the array module of devices whose kernels may run on th
 
 
 class Library:
-    """`modules`: its module for each array module. `extra`: the extra of tensord that installs `package`, for NumPy's.
-    `names`: its functions for ops that have another name. `composed`: ops that are composed of several of its functions
-    on a GPU. `unfit`: ops whose functions for a GPU give wrong results.
-    `imported`: kernels on the host can call it at once."""
+    """A library of kernels.
+
+    `modules`: the library's module for each array module. `extra`: the extra of tensord that installs `package`, the
+    library for NumPy. `names`: the library's names of functions, for ops with another name. `composed`: ops that are
+    composed of several of its functions on a GPU. `unfit`: ops whose functions return wrong results on a GPU.
+    `imported`: whether kernels on the host can call the library without an import.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Library:
         return self.modules[HOST]
 
     def of(self, xp: Any) -> Any:
-        """The module for arrays of that array module; ImportError."""
+        """The library's module for arrays of that array module. ImportError if it is missing."""
         found = import_module(self.modules[xp.__name__])
         self.imported = self.imported or xp.__name__ == HOST
         return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
-# Made of JSON's types: name, family, summary, operands, attributes, results, and special properties.
+# A dict of JSON's types: name, family, summary, operands, attributes, results, and special properties.
 Description: TypeAlias = dict[str, Any]
 
 
@@ -23,7 +23,7 @@ def table_of(descriptions: Iterable[Description]) -> str:
 
 
 def by_family(descriptions: Iterable[Description]) -> dict[str, list[Description]]:
-    """The descriptions, families and members in the order of their definition."""
+    """The descriptions of each family; families and ops are in the order of their definition."""
     families: dict[str, list[Description]] = {}
     for op in descriptions:
         families.setdefault(op["family"], []).append(op)
@@ -31,7 +31,7 @@ def by_family(descriptions: Iterable[Description]) -> dict[str, list[Description
 
 
 def same_dtypes(description: Description) -> list[tuple[list[str], Description]]:
-    """Neighbouring operands of the same dtypes: their shown names, and the first one's description."""
+    """Groups of neighbouring operands with the same dtypes: their shown names, and the description of the first."""
     grouped = (list(group) for _, group in groupby(description["operands"], key=lambda operand: operand["takes"]))
     return [([shown(operand) for operand in group], group[0]) for group in grouped]
 

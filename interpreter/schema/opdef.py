@@ -57,7 +57,8 @@ Layout: TypeAlias = tuple[int, tuple[int, ...]]
 # attributes) -> the layout, or None when no strides can express it and the kernel has to copy. ValueError if no strides
 # can express it and an attribute forbids the copy.
 View: TypeAlias = Callable[[Meta, Layout, Meta, Attributes], Layout | None]
-# Estimated work of one call, in element operations (about a nanosecond each): decides between inline and a worker.
+# The estimated work of one call, in element operations (about a nanosecond each). It decides whether the scheduler's
+# thread runs the call itself, or a worker thread.
 Work: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
 # The check of a Python int operand, beyond its type: (value, operand metas, attributes); raises
 # TypeError/ValueError/OverflowError.
@@ -66,7 +67,7 @@ ScalarCheck: TypeAlias = Callable[[int, Metas, Attributes], None]
 Most: TypeAlias = Callable[[Metas], int]
 # The bytes that a kernel uses at its peak besides its operands and results: (operand metas, output metas, attributes).
 Scratch: TypeAlias = Callable[[Metas, OutputMetas, Attributes], int]
-# A kernel only for NumPy's arrays of these metas, or None: (operand metas, output metas, attributes).
+# Makes a kernel for NumPy arrays of these metas only, or returns None: (operand metas, output metas, attributes).
 Direct: TypeAlias = Callable[[Metas, OutputMetas, Attributes], BoundKernel | None]
 # A property that an op has for some operands: (operand metas, attributes).
 Property: TypeAlias = Callable[[Metas, Attributes], bool]
@@ -77,21 +78,21 @@ Rows: TypeAlias = Callable[[Metas, Attributes], int]
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], list[Any]]
 
 Fields = ParamSpec("Fields")  # of an op's definition
-MACHINE = "the machine's process"  # T the process to name in errors, as far as the machine knows
+MACHINE = "the machine's process"  # T the process that errors name, as far as the machine knows
 VARIADIC = -1
-DECIDED = "data decide a shape"
+DECIDED = "a shape depends on data"
 # Temporaries of at most this many bytes need no declaration, and no machine counts them: NumPy casts in buffers of 8192
 # elements for each operand.
 UNNOTICED = 1 << 19
-# The cost of an element relative to other dtypes: vector units do not compute with these, and each float16 that
+# The cost of an element relative to other dtypes: vector units do not support these dtypes, and each float16 that
 # overflows or underflows costs some 100 ns.
 _COSTLY = {np.dtype(np.float16): 16, np.dtype(np.complex64): 8, np.dtype(np.complex128): 8}
 REQUIRED: Any = object()
-# Functions of array modules that look at values on the host, and the reason that a report gives.
+# Functions of array modules that read values on the host, and the reason that a report gives.
 _LOOKING = {
     "linalg.": "its solver waits for the device",
     "histogram": "its bins are counted on the host",
-    "bincount": "how often it repeats is counted on the host",
+    "bincount": "its repetitions are counted on the host",
 }
 
 
@@ -106,32 +107,37 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpDef:
-    """One operation.
+    """An op.
 
-    `inputs`: the number of operands (VARIADIC: `least` or more); `operands`: their names, unless these are the
-    standard's (x, or x1, x2, ...); operands beyond `least` are optional, or, if there are none, the last one repeats.
-    `dtypes`: the dtypes that each tensor operand may have; the last entry holds for all further operands. `outputs`:
-    the number of results.
-    `elementwise`: an output may be the memory of an input of the same shape and itemsize. `partial`: with `out=`
-    the op writes only a part of that tensor, which must be its first input too. `dynamic`: outputs may have pending
-    metas (`mut2`). `bounded`: its time is bounded by `work`, so that it may run on the scheduler's thread when small.
-    `judges`: the kernel refuses some data (a position out of bounds), and has to see them also where the results are
-    empty; it must not loop over axes of any size then. `clamps`: where a device reports such data late, the kernel
-    continues with other data (`ops.positions`), so it never looks at values; or the operands for which this holds.
-    `scalars`: the check of Python int operands, unless they have to fit the promoted dtype. `needs`: functions that the
-    kernel calls and an array module may lack ("linalg.eigh"); devices of such a module do not have the op. `library`:
-    the library that the kernel calls besides the array module; devices without it do not have the op. `scratch`: the
-    memory of the kernel's temporaries, where that may be more than `UNNOTICED` bytes. `pointwise`: each element of its
-    one
-    result depends only on the operands' elements at the same place, so that the kernel may be called on pieces of them;
-    or the operands for which this holds. `rows`: of a reduction over the last axes, the number of the other axes, if
-    the kernel, direct or not, gives each row the same bits whatever rows lie beside it, and 0 if not. `total`: the
-    kernel raises for no data of the operands that it takes, or the operands for which this holds; so a call may be
-    omitted if nobody needs its result. `direct`: a function that does the same as the kernel with fewer calls in
-    between, for some operands on the host: most ops are small, and a call in Python costs as much as a hundred
-    elements. `layouts`: the layouts of global tensors with which each device computes its own part of the op
-    (`layouts.rules`); or the reason why each device computes all of it. `own`: the additional properties of an op that
-    was defined outside of this package.
+    :param inputs: The number of operands; VARIADIC for `least` or more.
+    :param operands: The operands' names, unless these are the standard's (x, or x1, x2, ...). Operands beyond `least`
+        are optional; if there are none beyond it, the last operand repeats.
+    :param dtypes: The dtypes that each tensor operand may have; the last entry holds for all further operands.
+    :param outputs: The number of results.
+    :param elementwise: An output may be the memory of an input of the same shape and itemsize.
+    :param pointwise: Each element of the only result depends only on the operands' elements at the same position, so
+        the kernel may be called on pieces of them. Or a function that says for which operands this holds.
+    :param rows: For a reduction over the last axes, the number of the other axes, if the kernel and `direct` compute
+        the same bits for a row whatever rows are beside it; 0 if not.
+    :param total: No data of valid operands make the kernel raise, so a call may be omitted if its result is not needed.
+        Or a function that says for which operands this holds.
+    :param partial: With `out=`, the op writes only a part of that tensor, which must be its first input, too.
+    :param dynamic: The outputs' metas may be pending until the kernel has run (OneFlow's `mut2`).
+    :param bounded: `work` bounds the op's time, so the scheduler's thread may run it if it is small.
+    :param judges: The kernel refuses some data (such as a position out of bounds). It is called even if the results are
+        empty, so it must not loop over axes, which may have any size.
+    :param clamps: If the device reports such data late, the kernel continues with other data (see `ops.positions`), so
+        it never reads values. Or a function that says for which operands this holds.
+    :param scratch: The memory of the kernel's temporaries, if that may be more than `UNNOTICED` bytes.
+    :param direct: Makes a function that does the same as the kernel with fewer Python calls, for some operands on the
+        host: most ops are small, and a Python call takes as long as a hundred elements.
+    :param scalars: The check of Python int operands, unless they must fit the promoted dtype.
+    :param needs: Functions that the kernel calls and an array module may lack ("linalg.eigh"). Devices with such a
+        module do not have the op.
+    :param library: The library that the kernel calls besides the array module. Devices without it do not have the op.
+    :param layouts: The layouts of global tensors with which each device computes only its own part (`layouts.rules`);
+        or the reason for which each device computes the whole result.
+    :param own: The additional properties of an op that is defined outside of this package.
     """
 
     name: str
@@ -168,32 +174,33 @@ class OpDef:
 
     @property
     def prompt(self) -> bool:
-        """Is it bounded, and is its library imported already, if it has one?"""
+        """Whether the op is bounded, and its library, if any, is already imported."""
         return self.bounded and (self.library is None or self.library.imported)
 
     @property
     def blocking(self) -> bool:
-        """Does the kernel look at values (a shape, a bound, a solver's state), so that its thread waits for a GPU?"""
+        """Whether the kernel reads values on the host (a shape, a bound, a solver's state), so that its thread waits
+        for a GPU."""
         return bool(self.looks)
 
     @property
     def looks(self) -> str:
-        """The values that the kernel looks at on the host, in words; empty if it looks at none."""
+        """Why the kernel reads values on the host, in words; empty if it does not."""
         if self.dynamic:
             return DECIDED
         found = (text for start, text in _LOOKING.items() if any(path.startswith(start) for path in self.needs))
-        return next(found, "it looks at its data before it goes on" if self.judges else "")
+        return next(found, "it checks its data before it continues" if self.judges else "")
 
     def reports_late(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """May a device report refused data after the kernel has run? False for pending operands."""
+        """Whether a device may report refused data after the kernel has run. False for pending operands."""
         return self.judges and holds(self.clamps, metas, attributes)
 
     def never_raises(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """Does the kernel raise on no data? False for pending operands, which may still be refused."""
+        """Whether no data make the kernel raise. False for pending operands, which may still be refused."""
         return holds(self.total, metas, attributes)
 
     def works_in_pieces(self, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-        """May the kernel be called on pieces of these operands? False for pending operands."""
+        """Whether the kernel may be called on pieces of these operands. False for pending operands."""
         return holds(self.pointwise, metas, attributes)
 
     def least_operands(self) -> int:
@@ -215,9 +222,12 @@ class OpDef:
         return len(self.operands) if len(self.operands) > self.least else None
 
     def freeze(self, given: Attributes | None) -> FrozenAttributes:
-        """Attributes checked, normalised and made immutable, defaults filled in; MetadataError names what is wrong."""
+        """The attributes, checked, in normal form, and with defaults.
+
+        MetadataError if one is unknown, missing or wrong.
+        """
         if not (given is None or isinstance(given, Mapping)):
-            raise MetadataTypeError(f"{self.name}: attributes are a dict, not {type(given).__name__}", op=self.name)
+            raise MetadataTypeError(f"{self.name}: attributes must be a dict, not {type(given).__name__}", op=self.name)
         if not self.attributes and not given:
             return ()
         rest = dict(given or ())
@@ -255,9 +265,9 @@ class OpDef:
         aliased: bool = False,
         least: int = 0,
     ) -> int:
-        """The bytes that one call uses besides its operands and results; 0 if they are negligible.
+        """The bytes that one call uses besides its operands and results; 0 if they are at most `UNNOTICED`.
 
-        `aliased`: as in `bind`. `least`: a lower bound, which the device knows.
+        `aliased`: as in `bind`. `least`: the device's lower bound.
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
         found = max(found, least)
@@ -266,7 +276,7 @@ class OpDef:
         return found if found > UNNOTICED else 0
 
     def serves(self, kind: str) -> bool:
-        """Is there a kernel for devices of that kind, according to the definition?"""
+        """Whether the definition has a kernel for devices of that kind."""
         return self.own is None or self.own.serves(kind)
 
     def bind(
@@ -313,7 +323,10 @@ class OpDef:
                 out[...] = result
 
         def run_partial(*arrays: Any) -> Any:
-            """Overwrite a part of the first operand; with a copy only if the values come from that operand, too."""
+            """Overwrite a part of the first operand.
+
+            The first operand is copied only if another operand shares its memory.
+            """
             read = (array for array in arrays[1:count] if hasattr(array, "shape"))
             shared = any(xp.may_share_memory(arrays[count], array) for array in read)
             return (run_apart if shared else guarded)(*arrays)
@@ -324,8 +337,8 @@ class OpDef:
             return guarded
         return run_partial if self.partial else run_apart
 
-    def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - of a corrected one it depends on them
-        """Does the array module's ufunc of that name compute the op for these operands?"""
+    def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - corrections.CorrectedUfunc uses them
+        """Whether the array module's ufunc alone computes the op for these operands."""
         return self.ufunc is not None
 
     def lacks(self, xp: ArrayModule) -> str | None:
@@ -334,7 +347,7 @@ class OpDef:
 
 
 def holds(declared: bool | Property, metas: tuple[OperandMeta | None, ...], attributes: Attributes) -> bool:
-    """Does a property hold for operands of these metas? False for pending operands."""
+    """Whether a property holds for operands of these metas. False for pending operands."""
     known = tuple([meta for meta in metas if meta is not None])
     if isinstance(declared, bool) or len(known) < len(metas):
         return declared is True and len(known) == len(metas)
@@ -342,7 +355,7 @@ def holds(declared: bool | Property, metas: tuple[OperandMeta | None, ...], attr
 
 
 def cost_of(metas: Iterable[OperandMeta | None]) -> int:
-    """The cost of an element of the costliest of these dtypes, relative to float64."""
+    """The highest cost of an element among these dtypes, relative to float64."""
     return max((_COSTLY.get(m.dtype, 1) for m in metas if isinstance(m, Meta)), default=1)
 
 
@@ -353,7 +366,7 @@ def lacks(xp: ArrayModule, ufunc: str | None, needs: Iterable[str]) -> str | Non
 
 
 def has(xp: ArrayModule, path: str) -> bool:
-    """Has the array module a function of that name ("linalg.eigh")?"""
+    """Whether the array module has a function of that name ("linalg.eigh")."""
     found = xp
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -374,14 +387,14 @@ def lacking(xp: ArrayModule) -> frozenset[str]:
 def lacking_functions(xp: ArrayModule) -> frozenset[str]:
     """Names of the ops whose kernels need functions that the array module lacks."""
     wanted = {path for op in REGISTRY.values() for path in (op.ufunc, *op.needs) if path is not None}
-    if all(has(xp, path) for path in wanted):  # many ops need the same
+    if all(has(xp, path) for path in wanted):  # faster, since many ops need the same functions
         return frozenset()
     return frozenset(op.name for op in REGISTRY.values() if op.lacks(xp) is not None)
 
 
 @lru_cache(maxsize=1)
 def lacking_in_numpy(_ops: int) -> frozenset[str]:
-    """`lacking_functions` of NumPy, cached by the number of ops: each session opens devices that use NumPy."""
+    """`lacking_functions` of NumPy, cached by the number of ops, since each session opens devices that use NumPy."""
     return lacking_functions(np)
 
 
@@ -405,7 +418,7 @@ def module_of(op: OpDef) -> str:
 
 
 def register(op: OpDef) -> OpDef:
-    """Add an op to the registry; a name can be defined once."""
+    """Add an op to the registry. ValueError if the name is already defined."""
     if op.name in REGISTRY:
         places = " and in ".join(map(module_of, (REGISTRY[op.name], op)))
         raise ValueError(f"op {op.name!r} is defined twice: in {places}")
@@ -414,7 +427,7 @@ def register(op: OpDef) -> OpDef:
 
 
 def defining(kind: Callable[Fields, OpDef]) -> Callable[Fields, OpDef]:
-    """A function that makes an op of that kind and registers it."""
+    """A function that makes an op of the class `kind`, and registers it."""
 
     def define(*args: Fields.args, **fields: Fields.kwargs) -> OpDef:
         return register(kind(*args, **fields))
@@ -426,7 +439,7 @@ define = defining(OpDef)
 
 
 def find(name: str) -> OpDef:
-    """The op of that name; MetadataError with the nearest names if there is none."""
+    """The op of that name. MetadataError with similar names if there is none."""
     op = REGISTRY.get(name) if isinstance(name, str) else None
     if op is None:
         hint = similar(name, REGISTRY) if isinstance(name, str) else ""

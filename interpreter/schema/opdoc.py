@@ -1,4 +1,5 @@
-"""Descriptions of ops, made from their definitions, for the documents and the table that the command line reads."""
+"""Descriptions of ops, made from their definitions: for the documentation, and for the table that the command line
+reads."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .opdef import REQUIRED, OpDef
 
 SCALAR = "Python scalar"
 
-# The names of families whose name is not the module's.
+# The families whose name differs from their module's name.
 _FAMILIES = {
     "cumulative": "Reductions",
     "curves": "Curves and histograms",
@@ -33,10 +34,10 @@ _FAMILIES = {
 
 
 def description_of(op: OpDef) -> Description:
-    """Everything about one op.
+    """The description of an op.
 
-    Operands: {"name", "use": "required", "optional" or "repeated", "takes": the name of its kind of dtypes, "dtypes":
-    their names, none for a Python scalar}. Attributes: {"name", "required", "default"}.
+    An operand is {"name", "use": "required", "optional" or "repeated", "takes": the name of its kind of dtypes,
+    "dtypes": their names, none for a Python scalar}. An attribute is {"name", "required", "default"}.
     """
     return {
         "name": op.name,
@@ -61,7 +62,10 @@ def description_of(op: OpDef) -> Description:
 
 
 def family_of(op: OpDef) -> str:
-    """The family by the kernel's module, or by that module's folder in `ops`: `ops/nn/losses.py` is "nn"."""
+    """The name of the op's family, from the kernel's module, or from that module's folder in `ops`:
+
+    `ops/nn/losses.py` is in "nn".
+    """
     *folders, module = (op.kernel or op.infer).__module__.split(".")
     module = folders[-1] if folders and folders[-1] != "ops" and "ops" in folders else module
     return _FAMILIES.get(module, module.replace("_", " ").capitalize())
@@ -85,6 +89,10 @@ def _use(op: OpDef, position: int) -> str:
 
 def _takes(accepted: DTypes) -> str:
     rest = accepted - BOOLEAN
-    if rest != accepted and rest in (REAL, REAL_FLOATING, FLOATING):  # kinds that have no name together with bool
+    if rest != accepted and rest in (
+        REAL,
+        REAL_FLOATING,
+        FLOATING,
+    ):  # there is no name for these kinds together with bool
         return f"{kind_name(rest)} or boolean"
     return kind_name(accepted) if accepted else SCALAR

@@ -1,6 +1,6 @@
-"""The properties of an op defined outside of this package, in addition to its definition.
+"""The additional properties of an op that is defined outside of this package.
 
-Client and machine must mean the same op by its name. So both sides know its version, and a digest of its definition.
+Client and machine must have the same definition of the op, so both compare its version and a digest of its definition.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ HERE = "__main__"  # the module of a script or a notebook
 
 
 class OwnOp:
-    """`version`, and the `module` that defines the op. `kinds`: of devices that `OpDef.kernel` is for, None: all.
-    `sources`: the input of the digest.
+    """The version of an op, the module that defines it, and its kernels for kinds of devices.
+
+    `kinds`: the kinds of devices for which `OpDef.kernel` is; None for all. `sources`: the input of the digest.
+
     """
 
     def __init__(self, version: str, module: str, kinds: frozenset[str] | None, sources: list[Any]) -> None:
@@ -30,35 +32,35 @@ class OwnOp:
         self.kernels: dict[str, Kernel] = {}  # by the kind of device
         self._sources = sources
         self._digest = ""
-        self._used = False  # T a kernel was bound, or the digest was read: no kernel can be added
+        self._used = False  # T a kernel was bound, or the digest was read, so no kernel can be added any more
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits of SHA-256."""
+        """A digest of the definition: 16 hexadecimal digits of SHA-256."""
         self._used = True
         if not self._digest:
             self._digest = hashlib.sha256(json.dumps(self._sources).encode()).hexdigest()[:16]
         return self._digest
 
     def is_same(self, other: OwnOp) -> bool:
-        """Do both have the same sources, and neither an added kernel?"""
+        """Whether both have the same sources, and no kernels were added."""
         return not self.kernels and not other.kernels and self._sources == other._sources
 
     def add_kernel(self, kind: str, kernel: Kernel, source: Any) -> None:
-        """Add a kernel for devices of a kind; ValueError if it is too late, or if there is one already."""
+        """Add a kernel for devices of a kind. ValueError if the op was already used, or already has such a kernel."""
         if self._used:
-            raise ValueError(f"a kernel for {kind} comes too late: the op was used already")
+            raise ValueError(f"a kernel for {kind} is added too late: the op has already been used")
         if kind in self.kernels:
-            raise ValueError(f"the op has a kernel for {kind}")
+            raise ValueError(f"the op already has a kernel for {kind}")
         self.kernels[kind] = kernel
         self._sources.append([kind, source])
 
     def serves(self, kind: str) -> bool:
-        """Is there a kernel for devices of that kind?"""
+        """Whether there is a kernel for devices of that kind."""
         return kind in self.kernels or self.kinds is None or kind in self.kinds
 
     def kernel(self, kind: str, default: Kernel | None) -> Kernel | None:
-        """The kernel for devices of that kind."""
+        """The kernel for devices of that kind; `default` is `OpDef.kernel`."""
         self._used = True
         found = self.kernels.get(kind)
         return default if found is None and self.serves(kind) else found
@@ -70,19 +72,21 @@ def own_ops(registry: Mapping[str, OpDef]) -> dict[str, tuple[str, str]]:
 
 
 def check_there(op: str, own: OwnOp, there: Mapping[str, tuple[str, str]]) -> None:
-    """MetadataError, with advice, if a daemon does not have the op, or has another op of that name."""
+    """Raise MetadataError, with advice, if a daemon does not have the op, or has another op of that name."""
     found = there.get(op)
     if found is None:
         raise MetadataError(f"{op}: the daemon does not have this op: {advice(own)}", op=op)
     if found != (own.version, own.digest):
         here, other = (f"{version or 'unknown'} ({digest})" for version, digest in ((own.version, own.digest), found))
-        message = f"{op}: this process has version {here}, the daemon {other}: install the same one on both sides"
+        message = (
+            f"{op}: this process has version {here}, but the daemon has {other}: install the same version on both sides"
+        )
         raise MetadataError(f"{message}, and restart the one that was changed", op=op)
 
 
 def advice(own: OwnOp) -> str:
     """Advice for a daemon that lacks an op of that module."""
     if own.module == HERE:
-        return "put its definition into a package, and the package where the daemon runs (docs/own_ops.md)"
+        return "put its definition into a package, and install the package where the daemon runs (docs/own_ops.md)"
     package = own.module.partition(".")[0]
     return f'install {package} where the daemon runs, and name it in its configuration: plugins = ["{package}"]'

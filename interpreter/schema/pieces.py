@@ -1,7 +1,7 @@
-"""Kernels that work piece by piece: their temporaries have the size of one piece, however large the operands are.
+"""Calls kernels on one piece of the operands after another, so that their temporaries have the size of one piece.
 
-This is for ops whose elements each depend only on the operands' elements at the same place. The pieces fit a
-processor's cache, so this is faster than to write every temporary to memory and to read it again.
+This is possible for ops whose elements each depend only on the operands' elements at the same position. Pieces fit
+into a processor's cache, which is faster than writing every temporary to memory and reading it back.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 
 from .opdef import UNNOTICED, BoundKernel
 
-PIECE = 1 << 11  # elements, at the most
+PIECE = 1 << 11  # the most elements of a piece
 
 
 def length_of_pieces(scratch: int, elements: int) -> int:
-    """The elements of a piece whose temporaries stay below `UNNOTICED`, where those of `elements` take `scratch`
-    bytes."""
+    """The number of elements of a piece whose temporaries stay below `UNNOTICED`, if those of `elements` elements
+    take `scratch` bytes."""
     fitting = UNNOTICED * elements // max(scratch, 1)
     return min(PIECE, 1 << max(fitting.bit_length() - 1, 0))
 
 
 def in_pieces(kernel: BoundKernel, length: int = PIECE) -> BoundKernel:
-    """The kernel, called on one piece after the other of its NumPy operands and its one result.
+    """The kernel, called on one piece of its NumPy operands and its one result after another.
 
-    The result may be the memory of an operand of its shape: a piece is read before it is written.
+    The result may be the memory of an operand of the same shape: each piece is read before it is written.
     """
 
     def run(*arrays: Any) -> None:

@@ -18,29 +18,32 @@ from .opdef import Attributes, OpDef, find
 
 DType: TypeAlias = np.dtype[np.generic]
 
-# One value per Python scalar type: NumPy promotes weakly by value type, and takes the type itself for a strong dtype.
+# One value for each type of Python scalar: NumPy takes a value for a weak type, but the type itself for a strong dtype.
 _WEAK: dict[ScalarType, Any] = {bool: np.dtype(np.bool_), int: 0, float: 0.0, complex: 0j}
 # NumPy's letters for the kinds that promote together, and for the kinds that a scalar mixes with.
 _FAMILY = {"b": "b", "i": "iu", "u": "iu", "f": "fc", "c": "fc"}
 _WITH: dict[ScalarType, str] = {bool: "b", int: "iufc", float: "fc", complex: "fc"}
-# msgpack carries no other integers.
+# msgpack has no other integers.
 WIRE_INTEGERS = range(-(2**63), 2**64)
 
 
 def promote(metas: Iterable[OperandMeta]) -> DType:
-    """The dtype that all operands promote to; at least one operand. TypeError if their kinds do not mix."""
+    """The dtype to which all operands promote. There is at least one. TypeError if their kinds do not mix."""
     operands = tuple(metas)
     check_mixing(operands)
     return np.result_type(*(m.dtype if isinstance(m, Meta) else _WEAK[m] for m in operands))
 
 
 def working_dtype(dtype: DType) -> DType:
-    """The dtype that a kernel draws and sums in: float16 lacks digits, range and a BLAS."""
+    """The dtype in which a kernel draws and sums: float32 for float16, which lacks digits, range and a BLAS."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None:
-    """The dtype that a ufunc of NumPy gives the number beside its one tensor; None for other calls."""
+    """The dtype to which a NumPy ufunc casts the Python number that is its operand beside a tensor;
+
+    None for other calls.
+    """
     if op.ufunc is None or len(metas) != 2:
         return None
     tensor, number = metas if isinstance(metas[0], Meta) else metas[::-1]
@@ -50,14 +53,16 @@ def number_dtype(op: OpDef, metas: Sequence[OperandMeta | None]) -> DType | None
 
 
 def check_mixing(operands: Metas) -> None:
-    """TypeError unless the tensors are of one kind, and each Python scalar mixes with it."""
+    """Raise TypeError unless the tensors are of one kind, and each Python scalar mixes with it."""
     dtypes = [m.dtype for m in operands if isinstance(m, Meta)]
     if not dtypes:
         return
     first = dtypes[0]
     for dtype in dtypes:
         if dtype.kind not in _FAMILY[first.kind]:
-            raise TypeError(f"{first.name} and {dtype.name} are of different kinds, which do not mix: use astype")
+            raise TypeError(
+                f"{first.name} and {dtype.name} are dtypes of different kinds, which do not mix: use astype"
+            )
     for m in operands:
         if not isinstance(m, Meta) and first.kind not in _WITH[m]:
             raise TypeError(f"a Python {m.__name__} does not mix with {first.name}: use astype on the tensor")
@@ -66,7 +71,10 @@ def check_mixing(operands: Metas) -> None:
 
 
 def broadcast_shapes(shapes: Iterable[Shape]) -> Shape:
-    """The shape all shapes broadcast to; ValueError if they do not. Python ints, so no size overflows."""
+    """The shape to which all shapes broadcast.
+
+    ValueError if they do not. Sizes are Python ints, so they do not overflow.
+    """
     result: Shape = ()
     for shape in shapes:
         result = shape if result in {(), shape} else _broadcast_two(result, shape)
@@ -85,10 +93,10 @@ def _broadcast_two(left: Shape, right: Shape) -> Shape:
 
 
 def broadcast(metas: Iterable[OperandMeta]) -> Shape:
-    """The shape the operands broadcast to; scalars have none. TypeError unless at least one is a tensor."""
+    """The shape to which the tensors broadcast. TypeError unless at least one operand is a tensor."""
     shapes = [m.shape for m in metas if isinstance(m, Meta)]
     if not shapes:
-        raise TypeError("at least one operand has to be a tensor")
+        raise TypeError("at least one operand must be a tensor")
     return broadcast_shapes(shapes)
 
 
@@ -111,11 +119,11 @@ def check_scalar(
 ) -> None:
     """Raise MetadataError if the Python int `value` cannot be an operand of the op among operands `metas`.
 
-    An infer function sees types only; this is the one check that looks at the value. A pending operand's dtype
-    is unknown: until it is known, only the wire's range counts, and the machine checks again then. Kernels are
-    no substitute: some wrap a value that does not fit.
+    An infer function only gets types; this is the only check of the value. As long as an operand is pending, and its
+    dtype unknown, only the wire's range is checked; the machine checks again when the dtype is known. Kernels need
+    this check: some would wrap a value that does not fit.
     """
-    if type(value) is not int or 0 <= value <= 127:  # every dtype and every seed takes these
+    if type(value) is not int or 0 <= value <= 127:  # every dtype can hold these, and every seed may be one
         return
     op = find(op_name)
     try:
@@ -128,19 +136,23 @@ def check_scalar(
 
 
 def accepts_any(value: int, _metas: Metas, _attributes: Attributes) -> None:
-    """For ops that do not cast the scalar to an integer dtype: comparisons, true division, logical ops."""
+    """Accept every integer of the wire: for ops that do not cast the scalar to an integer dtype (comparisons, true
+    division, logical ops)."""
     if value not in WIRE_INTEGERS:
         raise OverflowError(f"the integer {value if abs(value) < 10**40 else '(huge)'} has more than 64 bits")
 
 
 def accepts_promoted(value: int, metas: Metas, attributes: Attributes) -> None:
-    """The default: the value has to fit the attribute `dtype` if there is one, else the operands' promoted dtype."""
+    """Accept a value that fits the attribute `dtype` if the op has one, else the operands' promoted dtype.
+
+    This is the default.
+    """
     name = attributes.get("dtype")
     check_fits(value, promote(metas) if name is None else np.dtype(name))
 
 
 def check_fits(value: int, dtype: DType) -> None:
-    """OverflowError unless the dtype, if it is one of integers, can hold the integer."""
+    """Raise OverflowError if the dtype is an integer dtype that cannot hold the integer."""
     if dtype.kind not in "iu":
         return
     limits = np.iinfo(dtype)  # type: ignore[type-var]

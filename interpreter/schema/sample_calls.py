@@ -1,14 +1,14 @@
-"""Small calls of ops, made from their definitions; running them compiles kernels before a program needs them.
+"""Small calls of ops, made from their definitions. Running them compiles kernels before a program needs them.
 
 A `Wish` selects the calls: `"matmul"`, `"matmul:float32,float64"`, `"log*"` (a pattern; `"*"` is every op), or a table
 with more keys:
 
     {op = "sum", dtypes = ["float32"], shapes = [[64, 1024]], attributes = {axis = 1}, device = "cuda:0"}
 
-The operands are found by trial: the dtypes are those of the op's definition, and the shapes are the first usual ones
-that its infer function accepts. The values are identity matrices, or ones: they have an inverse,
-are sorted, and are valid positions. The kernels of an elementwise op depend on dtypes, not on shapes, and on whether an
-operand is a Python number, so it is called with a number, too. Other kernels may depend on the shapes.
+The operands are found by trial: the dtypes are those of the op's definition, and the shapes are the first of `USUAL`
+that its infer function accepts. The values are identity matrices, or ones: they have an inverse, are sorted, and are
+valid positions. Which kernel of an elementwise op is compiled depends on the dtypes, and on whether an operand is a
+Python number, but not on the shapes; so a call with a number is made, too. Other kernels may depend on the shapes.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ USUAL: Final[tuple[Shapes, ...]] = (
     ((3,),),
     ((),),
 )
-NUMBER: Final = 2  # in the place of an operand that is a Python number
-NUMBERS: Final = (2, 2.5)  # beside a tensor
-# Of ops whose kernels need other shapes than their infer functions accept.
+NUMBER: Final = 2  # the value of an operand that must be a Python number
+NUMBERS: Final = (2, 2.5)  # the values of a Python number beside a tensor
+# The shapes for ops whose kernels do not accept all shapes that their infer functions accept.
 ITS_OWN: Final[Mapping[str, tuple[Shapes, ...]]] = {"lstsq_residuals": (((8, 8), (8, 8), (8, 8), ()),)}
-KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # of a table
+KEYS: Final = ("op", "dtypes", "shapes", "attributes", "device")  # the keys of a wish that is a table
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A request to compile an op, or all ops that match a pattern.
 
-    `dtypes`: of the operands that may have them; () for all that the op takes. `shapes`: of the operands; the last one
-    holds for all further operands; () for usual shapes. `device`: "" for each that compiles kernels.
+    `dtypes`: the dtypes of the operands; () for all that the op takes. `shapes`: the shapes of the operands, the
+    last one for all further operands; () for usual shapes. `device`: "" for every device that compiles kernels.
     """
 
     op: str
@@ -67,7 +67,7 @@ class Wish:
 
     @property
     def is_pattern(self) -> bool:
-        """May it match several ops, among them ops that need shapes or attributes?"""
+        """Whether `op` is a pattern, which may match several ops, even ops that need shapes or attributes."""
         return any(sign in self.op for sign in "*?[")
 
 
@@ -87,7 +87,7 @@ class SampleCall(NamedTuple):
 
 
 def wish_of(entry: object) -> Wish:
-    """The wish of a list's entry, its keys checked; MetadataError describes the mistake in it."""
+    """The wish for an entry of a list, with its keys checked. MetadataError describes the mistake."""
     if isinstance(entry, str):
         op, _, names = entry.partition(":")
         return checked(Wish(op.strip(), tuple(name.strip() for name in names.split(",") if name.strip())))
@@ -97,34 +97,34 @@ def wish_of(entry: object) -> Wish:
         raise MetadataError(f"has no key {unknown[0]!r} (known: {', '.join(KEYS)})")
     attributes, device = entry.get("attributes", {}), entry.get("device", "")
     if not isinstance(attributes, Mapping) or not isinstance(device, str):
-        raise MetadataError("attributes are a table, and the device is a name")
+        raise MetadataError("attributes must be a table, and the device a name")
     dtypes, shapes = texts(entry.get("dtypes", ())), shapes_of(entry.get("shapes", ()))
     return checked(Wish(entry["op"], dtypes, shapes, dict(attributes), device))
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A list of names."""
+    """The names in a list. MetadataError if it is not a list of names."""
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
-        raise MetadataError('dtypes are a list, such as ["float32"]')
+        raise MetadataError('dtypes must be a list, such as ["float32"]')
     return tuple(value)
 
 
 def shapes_of(value: object) -> Shapes:
-    """A list of shapes."""
+    """The shapes in a list. MetadataError if it is not a list of shapes."""
     if not isinstance(value, Sequence) or not all(is_shape(one) for one in value):
-        raise MetadataError("shapes are a list of lists of lengths, such as [[64, 64]]")
+        raise MetadataError("shapes must be a list of lists of lengths, such as [[64, 64]]")
     return tuple([tuple(one) for one in value])
 
 
 def is_shape(value: object) -> bool:
-    """Is it a list of lengths?"""
+    """Whether the value is a list of lengths."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return False
     return all(type(length) is int and length >= 0 for length in value)
 
 
 def checked(wish: Wish) -> Wish:
-    """The wish, if there is such an op, and it takes these dtypes."""
+    """The wish, after a check that the op exists and takes these dtypes."""
     ops = ops_of(wish)
     for dtype in wish.dtypes:
         if dtype not in DTYPES:
@@ -135,7 +135,7 @@ def checked(wish: Wish) -> Wish:
 
 
 def check_callable(wish: Wish) -> None:
-    """MetadataError if a named op cannot be called with the given fields; a pattern may also match such ops."""
+    """Raise MetadataError if a named op cannot be called with the given fields. A pattern may match such ops."""
     if not wish.is_pattern:
         samples(ops_of(wish)[0], wish)
 
@@ -155,10 +155,10 @@ def ops_of(wish: Wish) -> list[OpDef]:
 
 
 def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
-    """Valid calls of one op; MetadataError, which names the missing keys, if there are none."""
+    """Valid calls of one op. MetadataError, with the missing keys, if there are none."""
     lacking = [each.name for each in op.attributes if each.default is REQUIRED and each.name not in wish.attributes]
     if lacking:
-        raise MetadataError(f"{op.name} has to be given {', '.join(lacking)}", op=op.name)
+        raise MetadataError(f"{op.name} requires {', '.join(lacking)}", op=op.name)
     dtypes = [name for name in dtypes_of(op) if not wish.dtypes or name in wish.dtypes] or [""] * (not dtypes_of(op))
     found: dict[str, SampleCall] = {}
     why = ""
@@ -173,18 +173,18 @@ def samples(op: OpDef, wish: Wish) -> list[SampleCall]:
 
 
 def dtypes_of(op: OpDef) -> list[str]:
-    """The dtypes that any of its operands may have; none for an op without tensors."""
+    """The dtypes that an operand of the op may have; none for an op without tensors."""
     accepted = [accepted_at(op, place) for place in range(op.least_operands())]
     return [name for name in DTYPES if any(name in one for one in accepted)]
 
 
 def accepted_at(op: OpDef, place: int) -> DTypes:
-    """The dtypes of the operand in that place; none for a Python number."""
+    """The dtypes that the operand at that position may have; none for a Python number."""
     return op.dtypes[min(place, len(op.dtypes) - 1)]
 
 
 def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[SampleCall]:
-    """Calls of an op with that dtype; MetadataError if none is valid."""
+    """Valid calls of an op with that dtype. MetadataError if there are none."""
     refused: list[TensordError] = []
     for shapes in (wish.shapes,) if wish.shapes else ITS_OWN.get(op.name, USUAL):
         sample = SampleCall(op.name, operands_of(op, dtype, shapes), wish.attributes)
@@ -200,7 +200,7 @@ def calls_with(op: OpDef, dtype: str, wish: Wish) -> Iterator[SampleCall]:
 
 
 def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
-    """The same with a Python number for the second operand, of an elementwise op that takes one."""
+    """The call with a Python number as the second operand, if the op is elementwise and takes one."""
     if not op.elementwise or len(sample.operands) != 2 or not isinstance(sample.operands[1], Meta):
         return
     for number in NUMBERS:
@@ -213,7 +213,7 @@ def with_numbers(op: OpDef, sample: SampleCall) -> Iterator[SampleCall]:
 
 
 def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
-    """The metas of the fewest operands that the op takes, of the given dtype where the op allows it."""
+    """The metas of as few operands as the op takes, with the given dtype where the op allows it."""
     found: list[Any] = []
     for place in range(op.least_operands()):
         accepted = accepted_at(op, place)
@@ -226,13 +226,13 @@ def operands_of(op: OpDef, dtype: str, shapes: Shapes) -> tuple[Any, ...]:
 
 
 def check(op: OpDef, sample: SampleCall) -> None:
-    """MetadataError unless the call is valid."""
+    """Raise MetadataError unless the call is valid."""
     metas: Metas = tuple([one if isinstance(one, Meta) else type(one) for one in sample.operands])
     infer_once(op, metas, op.freeze(sample.attributes))
 
 
 def values_of(meta: Meta) -> NDArray[np.generic]:
-    """Identity matrices, or ones."""
+    """The values of an operand: identity matrices, or ones."""
     values = np.ones(meta.shape, meta.dtype)
     if len(meta.shape) > 1 and meta.shape[-1] == meta.shape[-2]:
         values[...] = np.eye(meta.shape[-1])

@@ -1,7 +1,8 @@
-"""The memory of kernels' temporaries, from the metas of a call: the functions of which declarations are composed.
+"""Functions that compute the memory of kernels' temporaries from the metas of a call; declarations of ops are
+composed of them.
 
-The figures are NumPy's, measured (tests/interpreter/ops/test_scratch.py) with packed and with strided operands. They
-bound the peak from above within an eighth and `UNNOTICED` bytes.
+The figures were measured with NumPy (tests/interpreter/ops/test_scratch.py), with packed and with strided operands.
+They are upper bounds of the peak, accurate to an eighth plus `UNNOTICED` bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _WORKING = {"b": 8, "i": 8, "u": 8}
 
 
 def scratch(*, operands: float = 0, results: float = 0, working: float = 0, elements: float = 0) -> Scratch:
-    """A sum of multiples: of the operands' bytes, of the results' bytes where they are known, of the bytes of the first
-    operand in the dtype of computations, and of the number of elements of the largest tensor."""
+    """A weighted sum of these: the operands' bytes, the results' bytes if known, the bytes of the first operand in
+    the dtype in which kernels compute (`working`), and the number of elements of the largest tensor."""
 
     def estimate(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
         found = operands * total(metas) + results * total(outputs) + elements * largest((*metas, *outputs))
@@ -38,12 +39,12 @@ def largest(metas: Iterable[OperandMeta | None]) -> int:
 
 
 def in_working(meta: OperandMeta | None) -> int:
-    """The bytes of a tensor in the dtype that kernels compute in."""
+    """The bytes of a tensor in the dtype in which kernels compute."""
     return meta.size * working_size(meta.dtype) if isinstance(meta, Meta) else 0
 
 
 def working_size(dtype: DType) -> int:
-    """The bytes of an element in that dtype: integers become 64 bits wide, float16 becomes float32."""
+    """The bytes of an element in the dtype in which kernels compute: 8 for integers, 4 for float16."""
     return _WORKING.get(dtype.kind, max(dtype.itemsize, 4))
 
 
@@ -53,5 +54,5 @@ def in_double(meta: OperandMeta | None) -> int:
 
 
 def is_single(metas: Iterable[OperandMeta | None]) -> bool:
-    """Is there a tensor that is not of double precision?"""
+    """Whether a tensor does not have double precision."""
     return any(m.dtype.itemsize < (16 if m.dtype.kind == "c" else 8) for m in metas if isinstance(m, Meta))

@@ -29,7 +29,7 @@ WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("sum", [FLOATS], {"axis": 1}, "axis"),
     ("sum", [FLOATS], {"axes": 0}, "unknown attribute 'axes'"),
     ("astype", [FLOATS], {"dtype": "float8"}, "float8"),
-    ("add", [FLOATS], {}, "takes 2 operands, 1 given"),
+    ("add", [FLOATS], {}, "takes 2 operands, not 1"),
     ("concat", [MATRIX, FLOATS], {"axis": 0}, "concat"),
     ("add", [FLOATS, FLOATS], {"device": "cpu:9"}, "no device 'cpu:9'"),
     ("adds", [FLOATS, FLOATS], {}, "no op 'adds'; did you mean add"),

@@ -59,7 +59,7 @@ def test_each_step_that_is_alone_has_its_reason(cuda: Any) -> None:
     assert found["fft"] == "plans of FFTs belong to a thread"
     assert found["print"] == "a print, by the host"
     assert found["to_device"] == "a move to a device"
-    assert found["nonzero"] == "data decide a shape"
+    assert found["nonzero"] == "a shape depends on data"
     assert found["repeat_loop"] == "control flow, which each run decides"
     assert f"op by op solve: {found['solve']}" in str(report)
 

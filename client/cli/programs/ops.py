@@ -141,7 +141,7 @@ def _accepted(operand: Description) -> str:
 def _attribute_texts(op: Description) -> list[str]:
     width = max((len(attribute["name"]) for attribute in op["attributes"]), default=0)
     return [
-        f"{a['name']:<{width}}  {'has to be given' if a['required'] else repr(a['default']) + ' by default'}"
+        f"{a['name']:<{width}}  {'required' if a['required'] else repr(a['default']) + ' by default'}"
         for a in op["attributes"]
     ]
 

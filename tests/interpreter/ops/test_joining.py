@@ -82,7 +82,7 @@ def test_a_concatenation_may_be_larger_than_any_memory(infer, axis):
 
 @pytest.mark.parametrize("name", ["concat", "stack"])
 def test_nothing_does_not_join(infer, name):
-    with pytest.raises(MetadataError, match="takes 1 or more operands, 0 given"):
+    with pytest.raises(MetadataError, match="takes 1 or more operands, not 0"):
         infer(name)
 
 

@@ -188,7 +188,7 @@ def test_a_tolerance_is_real(infer, name, rtol, message):
 
 @pytest.mark.parametrize("name", ["pinv", "matrix_rank"])
 def test_there_is_one_tolerance(infer, name):
-    with pytest.raises(MetadataError, match="1 to 2 operands, 3 given"):
+    with pytest.raises(MetadataError, match="1 to 2 operands, not 3"):
         infer(name, SQUARES, float, float)
 
 

@@ -230,9 +230,9 @@ def test_a_step_is_checked_as_a_call_is():
         ("matmul", [0, 0], {"axis": 1}, MetadataError, "unknown attribute"),
         ("astype", [0], None, MetadataError, "required"),
         ("matmul", [1, 1], None, MetadataError, "matmul"),
-        ("exp", [0, 0], None, MetadataTypeError, "takes 1 operand, 2 given"),
+        ("exp", [0, 0], None, MetadataTypeError, "takes 1 operand, not 2"),
         ("exp", [], None, MetadataTypeError, "operand"),
-        ("add", [one, one], None, MetadataTypeError, "at least one operand has to be a tensor"),
+        ("add", [one, one], None, MetadataTypeError, "at least one operand must be a tensor"),
         ("add", [0, 2], None, MetadataTypeError, "do not mix"),
         ("add", [2, large], None, MetadataOverflowError, "does not fit int8"),
     ):
@@ -303,7 +303,7 @@ def test_targets_fit_the_results():
     builder = with_parameters(VECTOR, MATRIX, INTEGERS)
     refuses(builder, MetadataError, "does not fit out=", lambda b: b.op("exp", [0], into=[1]))
     refuses(builder, MetadataTypeError, "does not fit out=", lambda b: b.op("exp", [0], into=[2]))
-    refuses(builder, MetadataError, "has 1 results, out= has 2", lambda b: b.op("exp", [0], into=[0, 1]))
+    refuses(builder, MetadataError, "has 1 results, but out= has 2", lambda b: b.op("exp", [0], into=[0, 1]))
     refuses(builder, MetadataError, "takes no out=", lambda b: b.op("nonzero", [1], into=[1]))
 
 

@@ -192,7 +192,7 @@ def test_escapes_are_those_of_python():
         ("%3: float32[3] = print %0", MetadataError, "print makes 0 results, and the text names 1"),
         # ops
         ("%3: float32[3] = expp %0 on d0", MetadataError, "no op 'expp'; did you mean exp"),
-        ("%3: float32[3] = exp %0, %0 on d0", MetadataTypeError, "takes 1 operand, 2 given"),
+        ("%3: float32[3] = exp %0, %0 on d0", MetadataTypeError, "takes 1 operand, not 2"),
         ("%3: float32[3] = add %0, %1 on d0", MetadataTypeError, "do not mix"),
         ("%3: int8[3] = add %1, $1 on d0", MetadataOverflowError, "does not fit int8"),
         ("%3: float32[3] = sum %2 {axes: 0} on d0", MetadataError, "unknown attribute 'axes'"),

@@ -78,5 +78,5 @@ def test_lengths_need_no_machine_word():
 
 def test_an_index_has_no_more_entries_than_axes_and_new_axes_together():
     assert len(check_index((0,) * 64 + (None,) * 64)) == 128
-    with pytest.raises(IndexError, match="an index of 129 entries; at most 128 are possible"):
+    with pytest.raises(IndexError, match="the index has 129 entries; at most 128 are possible"):
         check_index((None,) * 129)

@@ -79,7 +79,7 @@ def test_a_pending_operand_makes_all_outputs_pending_without_asking():
     ("name", "count", "expected"),
     [
         ("add", 1, "2 operands"),
-        ("exp", 0, "1 operand,"),
+        ("exp", 0, "1 operand"),
         ("zeros", 1, "0 operands"),
         ("concat", 0, "1 or more operands"),
     ],
@@ -87,7 +87,7 @@ def test_a_pending_operand_makes_all_outputs_pending_without_asking():
 def test_a_wrong_number_of_operands_is_named(name, count, expected):
     op = find(name)
     required = {"zeros": {"shape": (1,)}}.get(name, {})
-    with pytest.raises(MetadataError, match=f"{name} takes {expected}.*{count} given") as caught:
+    with pytest.raises(MetadataError, match=f"{name} takes {expected}, not {count}") as caught:
         InferCache().infer(op, (None,) * count, op.freeze(required))
     assert caught.value.op == name
 
@@ -126,7 +126,7 @@ def test_a_result_of_more_dimensions_than_numpy_has_is_refused(infer):
     ("name", "metas", "attributes", "message"),
     [
         ("add", (X, Meta.of((2,), "float32")), {}, "do not broadcast"),
-        ("add", (int, float), {}, "at least one operand has to be a tensor"),
+        ("add", (int, float), {}, "at least one operand must be a tensor"),
         ("bitwise_and", (X, X), {}, "not defined for float32: x1 takes integer or boolean"),
         ("negative", (Meta.of((2,), "bool"),), {}, "not defined"),
         ("matmul", (X, X), {}, "3 columns against 2 rows"),
@@ -161,7 +161,7 @@ def test_what_does_not_fit_raises_at_the_call(infer, name, metas, attributes, me
 def test_operands_without_end_are_not_looked_at():
     x = Meta.of((1,), "float64")
     assert infer_once(find("concat"), (x,) * MAX_OPERANDS, (("axis", 0),)) == (Meta.of((MAX_OPERANDS,), "float64"),)
-    with pytest.raises(MetadataTypeError, match="concat takes at most 4096 operands, 4097 given"):
+    with pytest.raises(MetadataTypeError, match="concat takes at most 4096 operands, not 4097"):
         infer_once(find("concat"), (x,) * (MAX_OPERANDS + 1), (("axis", 0),))
 
 

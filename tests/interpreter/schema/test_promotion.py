@@ -35,7 +35,7 @@ def test_absurd_shapes_broadcast():
 
 
 def test_only_scalars_do_not_broadcast():
-    with pytest.raises(TypeError, match="has to be a tensor"):
+    with pytest.raises(TypeError, match="must be a tensor"):
         broadcast((int, float))
 
 

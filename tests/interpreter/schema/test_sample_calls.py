@@ -1,4 +1,4 @@
-"""Small calls that are made from the definitions of ops: valid ones of every op, or what has to be given."""
+"""Small calls that are made from the definitions of ops: valid ones of every op, or the attributes that it requires."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def needs_attributes(op: OpDef) -> bool:
 @each_case("op", list(REGISTRY.values()))
 def test_every_op_has_valid_calls_or_the_attributes_that_it_needs_are_named(op: OpDef) -> None:
     if needs_attributes(op):
-        with pytest.raises(MetadataError, match=f"^{op.name} has to be given "):
+        with pytest.raises(MetadataError, match=f"^{op.name} requires "):
             samples(op, Wish(op.name))
         return
     found = samples(op, Wish(op.name))
@@ -77,10 +77,10 @@ def test_a_pattern_fits_several_ops_also_such_as_cannot_be_called_without_more()
         (3, "must be"),
         ({"dtypes": []}, "must be"),
         ({"op": "add", "shaps": []}, "has no key 'shaps' (known: op, dtypes, shapes, attributes, device)"),
-        ({"op": "add", "dtypes": "float32"}, "dtypes are a list"),
-        ({"op": "add", "shapes": [4]}, "shapes are a list of lists"),
-        ({"op": "add", "shapes": [[-4]]}, "shapes are a list of lists"),
-        ({"op": "add", "device": 0}, "the device is a name"),
+        ({"op": "add", "dtypes": "float32"}, "dtypes must be a list"),
+        ({"op": "add", "shapes": [4]}, "shapes must be a list of lists"),
+        ({"op": "add", "shapes": [[-4]]}, "shapes must be a list of lists"),
+        ({"op": "add", "device": 0}, "the device a name"),
     ],
 )
 def test_a_mistake_in_an_entry_is_named(entry: Any, told: str) -> None:
@@ -92,7 +92,7 @@ def test_a_mistake_in_an_entry_is_named(entry: Any, told: str) -> None:
 @each_case(
     ("entry", "told"),
     [
-        ("zeros", "zeros has to be given shape"),
+        ("zeros", "zeros requires shape"),
         ({"op": "sum", "shapes": [[4, 4]], "attributes": {"axis": 5}}, "axis 5 is out of bounds"),
         ({"op": "solve", "shapes": [[3, 4]]}, "must be square"),
         ({"op": "add", "attributes": {"axis": 1}}, "unknown attribute 'axis'"),

@@ -119,7 +119,7 @@ def test_a_daemon_with_a_gpu_keeps_its_kernels_where_the_status_says(tmp_path: P
     [
         ('"ad:float32"', "warm: 'ad:float32': there is no op 'ad'; did you mean add?"),
         ('"add:float3"', "warm: 'add:float3': there is no dtype 'float3'"),
-        ('"zeros"', "warm: 'zeros': zeros has to be given shape"),
+        ('"zeros"', "warm: 'zeros': zeros requires shape"),
         ('{op = "sum", axis = 1}', "has no key 'axis'"),
         ("3", "warm: 3: must be"),
     ],

@@ -107,7 +107,7 @@ class TestOne:
 
     def test_attributes_have_their_defaults(self, run):
         lines = [line.strip() for line in run("ops", "uniform")[1].splitlines()]
-        assert "attributes    shape  has to be given" in lines
+        assert "attributes    shape  required" in lines
         assert "dtype  'float64' by default" in lines
         assert "high   1.0 by default" in lines
         assert "operands      seed, [call], [part]  Python scalar" in lines

@@ -88,7 +88,7 @@ def test_what_has_to_be_given_more_is_named_and_left_out(run: Any) -> None:
     code, out, _ = run("warm", "sin:float32", "zeros", "--device", "sim:0")
     assert code == 1  # it was named
     assert "1 call of 1 op" in out
-    assert "zeros  has to be given shape" in out
+    assert "zeros  requires shape" in out
     code, out, _ = run("warm", "zeros", "--attribute", "shape=[3]", "--device", "sim:0")
     assert code == 0
     assert "1 call of 1 op" in out

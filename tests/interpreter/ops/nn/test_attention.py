@@ -156,7 +156,7 @@ Q = meta(2, 5, 4)
 @each_case(
     ("name", "metas", "error", "message"),
     [
-        (NAME, (Q, Q), TypeError, "takes 3 to 4 operands, 2 given"),
+        (NAME, (Q, Q), TypeError, "takes 3 to 4 operands, not 2"),
         (NAME, (Q, meta(5, 4), meta(5, 4)), ValueError, "expected q"),
         (NAME, (meta(4), meta(4), meta(4)), ValueError, "expected q"),
         (NAME, (Q, meta(2, 5, 3), Q), ValueError, "queries have 4 elements, but keys have 3"),
@@ -167,7 +167,7 @@ Q = meta(2, 5, 4)
         (NAME, (Q, Q, Q, meta(5, 5, dtype="float64")), TypeError, "the mask must be bool or float32"),
         (NAME, (Q, Q, Q, meta(5, 5, dtype="int8")), TypeError, "mask takes"),
         (NAME, (Q, Q, Q, bool), TypeError, "scalar"),
-        (f"{NAME}_grad", (Q, Q, Q), TypeError, "takes 4 to 5 operands, 3 given"),
+        (f"{NAME}_grad", (Q, Q, Q), TypeError, "takes 4 to 5 operands, not 3"),
         (f"{NAME}_grad", (meta(2, 5, 3), Q, Q, Q), ValueError, "dy is"),
     ],
 )

@@ -141,7 +141,7 @@ X, W = meta(2, 4, 5, 5), meta(6, 4, 3, 3)
 @each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
-        ("conv2d", (X,), {}, TypeError, "takes 2 to 3 operands, 1 given"),
+        ("conv2d", (X,), {}, TypeError, "takes 2 to 3 operands, not 1"),
         ("conv2d", (meta(4, 5, 5), W), {}, ValueError, "expected x"),
         ("conv2d", (X, meta(6, 3, 3, 3)), {}, ValueError, "weight has 3 channels"),
         ("conv2d", (X, W), {"groups": 4}, ValueError, "6 filters do not divide into 4 groups"),

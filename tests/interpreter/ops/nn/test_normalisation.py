@@ -113,7 +113,7 @@ X, W = Meta.of((2, 3), "float32"), Meta.of((3,), "float32")
 @each_case(
     ("name", "metas", "attributes", "error", "message"),
     [
-        ("layer_norm", (X, W, W, W), {}, TypeError, "takes 1 to 3 operands, 4 given"),
+        ("layer_norm", (X, W, W, W), {}, TypeError, "takes 1 to 3 operands, not 4"),
         ("layer_norm", (X, Meta.of((2,), "float32")), {}, ValueError, "weight has shape"),
         ("layer_norm", (X, W, Meta.of((1,), "float32")), {}, ValueError, "bias has shape"),
         ("layer_norm", (X, Meta.of((3,), "float64")), {}, TypeError, "use astype"),
@@ -122,7 +122,7 @@ X, W = Meta.of((2, 3), "float32"), Meta.of((3,), "float32")
         ("layer_norm", (X,), {"axis": 2}, IndexError, "axis 2"),
         ("layer_norm_grad", (X,), {}, TypeError, "takes 2 to 3 operands"),
         ("layer_norm_grad", (X, W), {}, ValueError, "dy and x differ"),
-        ("rms_norm", (X, W, W), {}, TypeError, "takes 1 to 2 operands, 3 given"),
+        ("rms_norm", (X, W, W), {}, TypeError, "takes 1 to 2 operands, not 3"),
         ("rms_norm_grad", (X, X, X), {}, ValueError, "weight has shape"),
     ],
 )
