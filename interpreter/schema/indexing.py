@@ -120,8 +120,8 @@ def select(index: Index, shape: Shape, layout: Layout) -> tuple[Shape, Layout]:
         if isinstance(entry, tuple):
             start, stop, step = slice(*entry[1:]).indices(size)
             length = len_range(start, stop, step)
-            # The step of a slice of at most one element is not used. It may be any int, so a stride made from it might not
-            # fit a machine word.
+            # The step of a slice of at most one element is not used, and may be any int: a stride made from it might
+            # not fit a machine word.
             selected.append((length, stride * step if length > 1 else stride))
         else:
             start = _position(entry, size)
