@@ -1,7 +1,8 @@
 """Scheduling: when each instruction runs.
 
 - `edges`: edges between accesses of copies
-- `scheduler`: instructions from admission to retirement; `dispatch`: ready instructions go to streams
+- `scheduler`: instructions are admitted, and the steps of a pass; `dispatch`: ready instructions go to streams;
+  `completion`: executed instructions retire; `overdue`: instructions that have waited or run too long
 - `fences`: how instructions wait for launches that were made at admission
 - `fair_queue`: how many instructions one session may queue on a stream
 - `errors`: errors, which follow RAW edges; `results`: results whose shape depends on data
