@@ -96,7 +96,7 @@ def define_device(
     :param only: The one number that a device of this kind may have.
     :param computes: Ops run on the device.
     :returns: The kind.
-    :raises MetadataError: The name is taken, or is no name, or options are not declared.
+    :raises MetadataError: The name is taken, or is not a name, or options are not declared.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - where the definition is
     where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_lineno}"

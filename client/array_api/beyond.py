@@ -184,7 +184,7 @@ class Beyond(Functions):
         if isinstance(values, Tensor):
             return own(self._core, values)
         if isinstance(values, np.ndarray):
-            raise refused(function, TypeError("a NumPy array is no operand: make a tensor of it (asarray)"))
+            raise refused(function, TypeError("a NumPy array is not an operand: make a tensor of it (asarray)"))
         return as_tensor(self._core, values, like.device)
 
     def _quantiles(self, name: str, most: int, a: Tensor, q: Any, axis: Axes, **options: Any) -> Tensor:

@@ -89,7 +89,7 @@ def operand(value: Any, name: str) -> Any:
         return value
     number = as_number(value)
     if number is NotImplemented:
-        message = f"{name}: {type(value).__name__} is no operand; use a tensor or a number"
+        message = f"{name}: {type(value).__name__} is not an operand; use a tensor or a number"
         raise located(MetadataTypeError(message, op=name))
     return number
 

@@ -62,7 +62,7 @@ def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
 def refuse_other_nodes(captured: Core, core: Core) -> None:
     """CaptureError if an op is on another node of the cluster than the routine that is captured."""
     if captured is not core and core.cluster is not None and captured.cluster is core.cluster:
-        message = f"a routine is of one node, here {captured.node}: do what is for {core.node} outside of the routine"
+        message = f"a routine runs on one node, here {captured.node}: run the ops for {core.node} outside of it"
         raise located(CaptureError(message))
 
 

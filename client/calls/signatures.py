@@ -137,7 +137,7 @@ def operand_meta(core: Core, op: OpDef, value: Any, beside: Any = None) -> Opera
             return counts_as
     several = isinstance(value, list | tuple | range)
     instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
-    raise MetadataTypeError(f"{op.name}: {value.__class__.__name__} is no operand; {instead}", op=op.name)
+    raise MetadataTypeError(f"{op.name}: {value.__class__.__name__} is not an operand; {instead}", op=op.name)
 
 
 def as_floats(key: SignatureKey, inputs: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -37,7 +37,7 @@ _NUMBER: Final = "use the tensor itself as an operand, or pass the number as an 
 _CHOICE: Final = "choose elementwise (xp.where), or let the machine choose (session.cond, while_loop)"
 _WAIT: Final = "wait outside, for what the routine returns"
 _TEXT: Final = "session.print writes it at each run"
-_HINT: Final = "say where values had better be outside"
+_HINT: Final = "give placement hints outside"
 
 # Operation that needs a value -> advice.
 REFUSED: Final = {

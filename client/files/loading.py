@@ -128,7 +128,7 @@ def chosen(header: FileHeader, names: Iterable[str] | None) -> list[TensorEntry]
         names = (names,)
     names = tuple(names)
     if strange := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"names are strings, and {strange[0]!r} is none")
+        raise TypeError(f"names must be strings, not {strange[0]!r}")
     return [header.entry(name) for name in dict.fromkeys(names)]
 
 

@@ -175,7 +175,7 @@ def saving(
     if not isinstance(tensors, Mapping):
         raise located(MetadataTypeError("save: takes a path and a dict of tensors by name"))
     if strange := [name for name in tensors if not isinstance(name, str)]:
-        raise located(MetadataTypeError(f"save: names are strings, and {strange[0]!r} is none"))
+        raise located(MetadataTypeError(f"save: names must be strings, not {strange[0]!r}"))
     owned = {name: on_one_device(own(core, tensor)) for name, tensor in tensors.items()}
     if not outbox.transport.opens_files:
         raise located(MetadataError(f"save: {machine_of(core)} cannot open this process's files; {WAYS_OUT}"))

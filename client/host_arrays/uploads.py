@@ -101,7 +101,7 @@ def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[An
 def unmasked(values: NDArray[Any]) -> NDArray[Any]:
     """The array; TypeError if elements are masked."""
     if type(values) is not np.ndarray and np.ma.is_masked(values):
-        raise TypeError("some elements are masked, and tensors have no masks: say what they become (values.filled(0))")
+        raise TypeError("some elements are masked, and tensors have no masks: say what these become (values.filled(0))")
     return values
 
 
@@ -154,7 +154,7 @@ def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
     except (TypeError, ValueError) as error:
         raise located(metadata_error(error, f"asarray: padded_to: {error}", "asarray")) from None
     if len(whole) != part.ndim or any(n > most for n, most in zip(part.shape, whole, strict=True)):
-        message = f"asarray: values of shape {part.shape} are no part of a tensor of shape {whole} (padded_to)"
+        message = f"asarray: values of shape {part.shape} do not fit into a tensor of shape {whole} (padded_to)"
         raise located(MetadataError(message, op="asarray"))
     attributes = {"shape": whole, "dtype": part.dtype.name}
     try:
@@ -175,7 +175,7 @@ def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
     """The fill value as a number. MetadataError for anything else, and for a value that `full` would change."""
     found = fill if type(fill) in SCALARS else as_number(fill)
     if found is NotImplemented:
-        raise MetadataError(f"{type(fill).__name__} is no number")
+        raise MetadataError(f"{type(fill).__name__} is not a number")
     number: Scalar = found
     no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes other ints for True
     if type(number) in SCALARS and (no_bool or is_beyond(number, dtype)):

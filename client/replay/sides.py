@@ -40,7 +40,7 @@ def spec_of(text: str) -> Spec:
     names = tuple(filter(None, (name.strip() for name in devices.split(","))))
     if text not in ENGINES and (not names or not all(map(is_device, names))):
         raise MetadataError(
-            f"{text!r:.60} is no machine: write vm, serial, devices such as cpu:0,sim:0, or the address of a daemon"
+            f"{text!r:.60} is not a machine: write vm, serial, devices such as cpu:0,sim:0, or the address of a daemon"
         )
     return Spec(text, text if text in ENGINES else engine, () if text in ENGINES else names)
 

@@ -75,7 +75,7 @@ class SessionEffects:
     def known(self, chain: int | None) -> int:
         """The number of a chain, by default the session's own; ProtocolError for chains of other sessions."""
         if chain is not None and (type(chain) is not int or chain not in self._chains):
-            raise located(ProtocolError(f"{shown(chain)} is no chain of this session; make one with chain()"))
+            raise located(ProtocolError(f"{shown(chain)} is not a chain of this session; make one with chain()"))
         return self._default if chain is None else chain
 
 

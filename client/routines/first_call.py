@@ -47,7 +47,7 @@ def differences(before: CaptureLook, now: CaptureLook, outside: str | None) -> s
         if old is not None and repr(old) != repr(value):
             found.append(f"{name} was {old}, and is {value}; its value was asked for{f' [{line}]' if line else ''}")
     if outside is not None:
-        found.append(f"{outside}, which is no argument, is something else")
+        found.append(f"{outside}, which is not an argument, is something else")
     if before.surroundings != now.surroundings:
         found.append("the session, or its handler, is another one")
     return "; ".join(found[:SHOWN])

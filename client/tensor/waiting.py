@@ -243,7 +243,7 @@ class Conversions(Waiting):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise located(MetadataTypeError(f"a tensor of {self.dtype.name} is no index"))
+            raise located(MetadataTypeError(f"a tensor of {self.dtype.name} is not an index"))
         return self._one("an index", int)
 
     def __format__(self, spec: str) -> str:

@@ -156,15 +156,15 @@ class DealerSocket:
                 return f"the daemon at {self.address} uses no keys: leave keys= out, and unset $TENSORD_KEYS"
             return f"the daemon at {self.address} wants keys: name yours with keys= or $TENSORD_KEYS (`tensord keygen`)"
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-            return f"what listens at {self.address} is no tensord daemon"
+            return f"the process at {self.address} is not a tensord daemon"
         if keyed:
             return (
-                f"what listens at {self.address} has hung up on us: the server.key beside our key is not its key (copy "
-                "the daemon's anew), or it is no tensord daemon"
+                f"the process at {self.address} has hung up on us: the server.key beside our key is not its key (copy "
+                "the daemon's anew), or it is not a tensord daemon"
             )
         return (
-            f"what listens at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
-            "or is no tensord daemon"
+            f"the process at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
+            "or is not a tensord daemon"
         )
 
     def hello(self, token: bytes | None, received: int) -> None:
@@ -312,7 +312,7 @@ def silent(address: str) -> str:
     """The message for a listener that does not answer with WELCOME."""
     pid = pid_of(address)
     if pid is None:
-        return f"what listens at {address} does not answer as a tensord daemon does"
+        return f"the process at {address} does not answer as a tensord daemon does"
     process = f"process {pid}" if pid else "in another container"
     return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
 

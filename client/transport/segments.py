@@ -11,7 +11,7 @@ needs it.
 A result is mapped read-only (`MappedResults.array`). The daemon keeps the value for as long as its *export* is not
 released: an id that the client chose when it fetched the value. After the session's end, however it ended, the daemon
 keeps values for the remaining arrays and for forked children. The export is released when the array dies. NumPy keeps
-that array alive for each view of it, since the memory below the array is no array. Mappings are kept for the next
+that array alive for each view of it, since the memory below the array is not an array. Mappings are kept for the next
 result in the same block of the daemon's pool.
 
 Thread-safe, and re-entrant like the outbox, since a signal handler may issue ops. Arrays die anywhere, also inside of

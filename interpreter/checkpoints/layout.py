@@ -103,7 +103,7 @@ def open_file(directory: int, name: str) -> int:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
-            raise MetadataError("is no regular file") from None
+            raise MetadataError("is not a regular file") from None
         raise
 
 

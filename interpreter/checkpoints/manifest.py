@@ -189,7 +189,7 @@ class _ManifestReader:
             if type(id_) is not int or not last < id_ <= LARGEST_ID:
                 raise MetadataError("its files are not in their order")
             if type(size) is not int or not 0 <= size <= LARGEST:
-                raise MetadataError("a file's size is no whole number from 0 to 2**63 - 1")
+                raise MetadataError("a file's size is not a whole number from 0 to 2**63 - 1")
             self._files.append((id_, size))
             last = id_
 
@@ -243,7 +243,7 @@ def _meta(dtype: Any, shape: Any) -> Meta:
     if found is None:
         raise ValueError("tensord does not have its dtype")
     if type(shape) is not tuple or len(shape) > MAX_NDIM:
-        raise ValueError(f"its shape is no list of at most {MAX_NDIM} numbers")
+        raise ValueError(f"its shape is not a list of at most {MAX_NDIM} numbers")
     for n in shape:
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError("its shape holds something else than whole numbers from 0 to 2**63 - 1")

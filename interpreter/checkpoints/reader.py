@@ -155,7 +155,7 @@ class CheckpointReader:
             try:
                 return text.decode()
             except UnicodeDecodeError:
-                raise file.failed("is damaged: the text of a routine is no UTF-8") from None
+                raise file.failed("is damaged: the text of a routine is not UTF-8") from None
 
     # -- orphans ---------------------------------------------------------------------------------------------------
 

@@ -124,9 +124,9 @@ def unpack_fields(packed: bytes) -> dict[str, Any]:
     except ProtocolError as error:
         raise MetadataError(f"malformed fields: {error.message}") from None
     if kind != FIELDS or len(values) != 1 or type(values[0]) is not dict:
-        raise MetadataError("malformed fields: they are no values by name")
+        raise MetadataError("malformed fields: they are not values by name")
     if not all(type(key) is str for key in values[0]):
-        raise MetadataError("malformed fields: a name is no text")
+        raise MetadataError("malformed fields: a name is not text")
     return dict(values[0])
 
 

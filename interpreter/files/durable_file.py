@@ -65,7 +65,7 @@ class DurableFile(Whole):
 
     def __init__(self, directory: int, name: str, *, unfinished: str = UNFINISHED, shown: str = "") -> None:
         if not is_file_name(name):
-            raise MetadataError(f"{name!r} is no name of a file")
+            raise MetadataError(f"{name!r} is not a name of a file")
         self.name = printable(shown or name)
         self._directory = directory
         self._unfinished = f"{unfinished}{os.urandom(8).hex()}"
@@ -81,7 +81,7 @@ class DurableFile(Whole):
             self.abandon()
             raise self._failed("cannot be written", error) from error
         if not self.is_open:
-            raise FileError(f"{self.name}: is there and is no regular file, so it is not replaced")
+            raise FileError(f"{self.name}: exists and is not a regular file, so it is not replaced")
 
     def _mode_before(self) -> int | None:
         """The mode of the existing file, including its type."""

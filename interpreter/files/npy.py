@@ -80,15 +80,15 @@ def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int
 def _parsed(text: str) -> tuple[Any, bool, Shape]:
     """The fields of a header."""
     if not LITERALS.fullmatch(text):
-        raise ValueError(f"its header is no plain literal: {text[:SHOWN]!r}")
+        raise ValueError(f"its header is not a plain literal: {text[:SHOWN]!r}")
     try:
         node = ast.parse(text.strip(), mode="eval").body
         pairs = list(zip(node.keys, node.values, strict=True)) if isinstance(node, ast.Dict) else []
         fields = [(ast.literal_eval(key) if key else None, ast.literal_eval(value)) for key, value in pairs]
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise ValueError(f"its header is no plain literal: {text[:SHOWN]!r}") from None
+        raise ValueError(f"its header is not a plain literal: {text[:SHOWN]!r}") from None
     if sorted(repr(key) for key, _ in fields) != sorted(map(repr, FIELDS)):
-        raise ValueError(f"its header is no dict of {', '.join(FIELDS)}: {text[:SHOWN]!r}")
+        raise ValueError(f"its header is not a dict of {', '.join(FIELDS)}: {text[:SHOWN]!r}")
     found = dict(fields)
     shape, fortran = found["shape"], found["fortran_order"]
     if (
@@ -96,7 +96,7 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
         or not all(type(n) is int and 0 <= n <= LARGEST for n in shape)
         or len(shape) > MAX_NDIM
     ):
-        raise ValueError(f"its shape is no tuple of at most {MAX_NDIM} whole numbers from 0 to 2**63 - 1")
+        raise ValueError(f"its shape is not a tuple of at most {MAX_NDIM} whole numbers from 0 to 2**63 - 1")
     if type(fortran) is not bool:
         raise ValueError("its fortran_order is neither True nor False")
     return found["descr"], fortran, shape
@@ -108,7 +108,7 @@ def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
         return None, False, "is an array of records, which tensord has not"
     match = DESCR.fullmatch(descr)
     if match is None:
-        raise ValueError(f"its dtype {descr[:SHOWN]!r} is none of NumPy's")
+        raise ValueError(f"NumPy has no dtype {descr[:SHOWN]!r}")
     order, kind, count, _ = match.groups()
     if kind == "O":
         return None, False, "holds Python objects, whose pickles could run any code and are never read"
@@ -132,7 +132,7 @@ USUAL: Final = 128  # bytes of an array's header; reading many longer ones would
 def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, TensorEntry]:
     """The entries of an archive, in the order of their bytes. Only the beginning of a deflated member is inflated.
 
-    A member that is no array is an entry without a meta. Raises as `read_directory` and `array_entry` do.
+    A member that is not an array is an entry without a meta. Raises as `read_directory` and `array_entry` do.
     """
     entries: dict[str, TensorEntry] = {}
     left = LONGEST + USUAL * limits.entries  # bytes of headers
@@ -151,7 +151,7 @@ def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, Te
 def _entry(file: TensorFile, name: str, piece: FilePiece, *, raw: bool) -> TensorEntry:
     peek = _inflating(file, piece) if piece.deflated else _stored(file, piece)
     if piece.size < len(MAGIC) or peek(0, len(MAGIC)) != MAGIC:
-        return TensorEntry(name, None, piece, error="is no array: its member of the archive is none")
+        return TensorEntry(name, None, piece, error="is not an array: its member of the archive is none")
     return array_entry(file, name, piece, peek, raw=raw)
 
 

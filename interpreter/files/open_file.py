@@ -111,7 +111,7 @@ def unopened(error: TensordError) -> OutputFile:
 
 
 def open_path(path: str | os.PathLike[str]) -> OpenFile:
-    """Open a regular file by its path. FileError if it cannot be opened, MetadataError if it is no regular file.
+    """Open a regular file by its path. FileError if it cannot be opened, MetadataError if it is not a regular file.
 
     Nothing waits for the other end of a FIFO.
     """
@@ -133,7 +133,7 @@ def open_below(directories: Iterable[Path], path: str) -> OpenFile:
         where = Path(path).resolve()
     if Path(path).is_absolute() and any(where.is_relative_to(directory.resolve()) for directory in directories):
         return open_path(where)
-    raise FileError(f"{printable(path)}: is no file below the directories that the daemon's configuration names")
+    raise FileError(f"{printable(path)}: is not a file below the directories that the daemon's configuration names")
 
 
 def open_own(fd: int, name: str, *, writes: bool = False) -> OpenFile | OutputFile:
@@ -155,7 +155,7 @@ def open_peer(pid: int, fd: int, name: str, *, writes: bool = False) -> OpenFile
     try:
         path = os.open(f"/proc/{int(pid)}/fd/{int(fd)}", os.O_PATH | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(path).st_mode):
-            raise MetadataError(f"{shown}: is no regular file; tensors lie in regular files alone")
+            raise MetadataError(f"{shown}: is not a regular file; tensors lie in regular files alone")
         how = (os.O_WRONLY if writes else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK  # even with a lease on it
         mine = os.open(f"/proc/self/fd/{path}", how)
     except OSError as error:

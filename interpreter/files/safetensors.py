@@ -100,7 +100,7 @@ def _parsed(file: TensorFile, text: bytes) -> dict[str, Any]:
     except RecursionError:
         raise file.malformed("its header is nested too deeply") from None
     except ValueError as error:  # of the text, its encoding, a number, or from the hooks below
-        raise file.malformed(f"its header is no valid JSON text: {error}") from None
+        raise file.malformed(f"its header is not valid JSON text: {error}") from None
     return fields
 
 
@@ -113,7 +113,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text[:SHOWN]} is no whole number")
+    raise ValueError(f"{text[:SHOWN]} is not a whole number")
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_number, parse_constant=_no_number)
@@ -121,7 +121,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_no_nu
 
 def _metadata(file: TensorFile, value: Any) -> dict[str, str]:
     if type(value) is not dict or not all(type(text) is str for text in value.values()):
-        raise file.malformed(f"{METADATA} is no object of texts")
+        raise file.malformed(f"{METADATA} is not an object of texts")
     try:
         for texts in value.items():
             "".join(texts).encode()
@@ -152,7 +152,7 @@ def _fields(value: Any, *, raw: bool) -> tuple[int, int, Meta | None, str]:
 
 def _naturals(value: Any, least: int, most: int, what: str) -> Shape:
     if type(value) is not list or not least <= len(value) <= most:
-        raise ValueError(f"its {what} is no list of {least} to {most} numbers")
+        raise ValueError(f"its {what} is not a list of {least} to {most} numbers")
     for number in value:
         if type(number) is not int or not 0 <= number <= LARGEST:
             raise ValueError(f"its {what} holds something else than whole numbers from 0 to 2**63 - 1")
@@ -167,7 +167,7 @@ def _meta(dtype: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
         _check_size(dtype, shape, meta.nbytes * 8, nbytes)
         return meta, ""
     if type(dtype) is not str or not (dtype.isprintable() and 0 < len(dtype) <= SHOWN):
-        raise ValueError("its dtype is no name")
+        raise ValueError("its dtype is not a name")
     bits = OTHER_BITS.get(dtype, 0)
     if bits:
         _check_size(dtype, shape, math.prod(shape) * bits, nbytes)

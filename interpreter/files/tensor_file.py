@@ -48,7 +48,7 @@ class TensorFile:
         self.name = printable(name)
         status = self._status()
         if not stat.S_ISREG(status.st_mode):
-            raise self.malformed("is no regular file; tensors are read from regular files alone")
+            raise self.malformed("is not a regular file; tensors are read from regular files alone")
         self.identity = Identity.of(status)
         self.size = self.identity.size
         self._block = b""

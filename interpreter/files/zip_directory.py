@@ -179,7 +179,7 @@ def _name(file: TensorFile, record: _Record) -> str:
     try:
         return record.name.decode("utf-8" if record.flags & UTF_8 else "cp437")
     except UnicodeDecodeError:
-        raise file.malformed(f"member {_shown(record)} has a name that is no text") from None
+        raise file.malformed(f"member {_shown(record)} has a name that is not text") from None
 
 
 def _shown(record: _Record) -> str:

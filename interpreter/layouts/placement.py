@@ -86,7 +86,7 @@ def kind_of(name: Any) -> str:
         raise MetadataTypeError(f"a device is named by a str such as 'sim:0', not {type(name).__name__}")
     found = _NAME.fullmatch(name)
     if found is None:
-        raise MetadataError(f"{name[:80]!r} is no name of a device, such as 'sim:0'")
+        raise MetadataError(f"{name[:80]!r} is not a name of a device, such as 'sim:0'")
     return found[1]
 
 

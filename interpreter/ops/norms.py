@@ -42,7 +42,7 @@ def check_matrix_order(value: Any) -> float | str:
         return "fro"
     order = value if isinstance(value, str) else check_order(value)
     if order not in {"fro", "nuc", "inf", "-inf", 1.0, -1.0, 2.0, -2.0}:
-        raise ValueError(f"there is no such norm as {str(order)[:40]!r}; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise ValueError(f"there is no norm {str(order)[:40]!r}; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     return order
 
 

@@ -54,7 +54,7 @@ def store(result: Any, target: Any, number: int) -> None:
         return
     shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
     if shape is None or dtype is None:
-        raise TypeError(f"the kernel's result {number} is no array, but {type(result).__name__}")
+        raise TypeError(f"the kernel's result {number} is not an array, but {type(result).__name__}")
     if shape != target.shape or dtype != target.dtype:
         wanted = f"{target.dtype}{list(target.shape)}"
         raise ValueError(f"the kernel's result {number} is {dtype}{list(shape)}; its infer function said {wanted}")

@@ -117,7 +117,7 @@ class Builder:
     ) -> int:
         """Add a number; returns its slot."""
         if type(kind) is not str or kind not in SCALAR_TYPES:
-            raise ProtocolError(f"{shown(kind)} is no type of a number")
+            raise ProtocolError(f"{shown(kind)} is not a type of a number")
         if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
             raise ProtocolError(f"there is no arithmetic {shown(op)} among numbers")
         if self.depth > 1 and op not in IN_BLOCKS:
@@ -452,4 +452,4 @@ def check_slot(slot: Any, what: str) -> None:
 def check_name(name: Any) -> None:
     """ProtocolError unless it is a valid name of a parameter: a short printable text, perhaps empty."""
     if type(name) is not str or len(name) > LONGEST or (name and not name.isprintable()):
-        raise ProtocolError(f"{shown(name)} is no name of a tensor or number")
+        raise ProtocolError(f"{shown(name)} is not a name of a tensor or number")

@@ -214,7 +214,7 @@ class Decoder:
         if type(index) is not int or not 0 <= index < self._bounds.get(what, 0):
             raise ValueError(f"the program has no {what} {shown(index)}")
         if value is not None and (what != NUMBER or type(value) not in SCALAR_TYPES.values()):
-            raise TypeError(f"{shown(value)} is no number")
+            raise TypeError(f"{shown(value)} is not a number")
         self._found.add((what, index))
         return ArgumentSlot(what, index, value)
 
@@ -239,7 +239,7 @@ class Decoder:
 def text(value: Any) -> str:
     """A text, or TypeError."""
     if type(value) is not str:
-        raise TypeError(f"{shown(value)} is no text")
+        raise TypeError(f"{shown(value)} is not text")
     return value
 
 

@@ -310,4 +310,4 @@ def plain_complex(value: Any) -> Any:
     """The msgpack form of a complex number, for the digest."""
     if type(value) is complex:
         return ["complex", value.real, value.imag]
-    raise TypeError(f"{type(value).__name__} is no part of a program")
+    raise TypeError(f"{type(value).__name__} is not part of a program")

@@ -67,7 +67,7 @@ class RecordsReader:
         ProtocolError for a damaged record; and the errors of the builder.
         """
         if type(record) not in SEQUENCES or not record or type(record[0]) is not str:
-            raise ProtocolError(f"{shown(record)} is no record of a program")
+            raise ProtocolError(f"{shown(record)} is not a record of a program")
         try:
             return self._add(record[0], record[1:])
         except TensordError:
@@ -153,11 +153,11 @@ def check_rest(attributes: Any, location: Any) -> None:
     if depth_exceeds(attributes, DEEPEST):
         raise ProtocolError(f"attributes nested more than {DEEPEST} levels deep")
     if type(location) not in LOCATIONS:
-        raise TypeError(f"{shown(location)} is no location")
+        raise TypeError(f"{shown(location)} is not a location")
 
 
 def sequence(values: Any) -> tuple[Any, ...]:
     """A list of anything; TypeError for similar types, such as bytes."""
     if type(values) not in SEQUENCES:
-        raise TypeError(f"{shown(values)} is no list")
+        raise TypeError(f"{shown(values)} is not a list")
     return tuple(values)

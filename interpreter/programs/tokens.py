@@ -136,7 +136,7 @@ class TokenLine:
         self.need("on")
         word = self.take("word", "a device such as d0")
         if not re.fullmatch("d[0-9]+", word):
-            raise ProtocolError(f"{shown(word)} is no device of a program: they are d0, d1, ...")
+            raise ProtocolError(f"{shown(word)} is not a device of a program: they are d0, d1, ...")
         return small(word)
 
     def results(self) -> list[tuple[int, Meta | None]]:

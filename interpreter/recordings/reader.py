@@ -153,7 +153,7 @@ class RecordingReader:
             for chunk in where.pieces:
                 entry = decode_entry(read_chunk(self._file, chunk))
                 if entry[:2] != (PIECE, number):
-                    raise ProtocolError(f"the entry at byte {chunk.offset} is no piece of value {number}")
+                    raise ProtocolError(f"the entry at byte {chunk.offset} is not a piece of value {number}")
                 body += entry[2]
             return array_of(body, where.shape, dtype)
 

@@ -62,7 +62,7 @@ def parse(address: str) -> Address:
         return _parse_ipc(address, rest)
     if separator and kind == "tcp":
         return _parse_tcp(address, rest)
-    raise MetadataError(f"{address!r} is no address of a daemon: write {_FORMS}")
+    raise MetadataError(f"{address!r} is not an address of a daemon: write {_FORMS}")
 
 
 def for_client(address: str) -> Address:
@@ -89,7 +89,7 @@ def _parse_tcp(address: str, rest: str) -> Address:
     match = _TCP.fullmatch(rest)
     if match is None or int(match[2]) > 0xFFFF:
         raise MetadataError(
-            f'{address!r} is no tcp address: write "tcp://HOST:PORT", with a port up to 65535 and IPv6 hosts in '
+            f'{address!r} is not a tcp address: write "tcp://HOST:PORT", with a port up to 65535 and IPv6 hosts in '
             'brackets, as in "tcp://127.0.0.1:7700" or "tcp://[::1]:7700"'
         )
     host = match[1]
@@ -98,7 +98,7 @@ def _parse_tcp(address: str, rest: str) -> Address:
         with suppress(ValueError):
             IPv6Address(host)
             return Address(address, "tcp", host=host, port=int(match[2]))
-        raise MetadataError(f"{address!r}: {host!r} is no IPv6 address")
+        raise MetadataError(f"{address!r}: {host!r} is not an IPv6 address")
     return Address(address, "tcp", host=host, port=int(match[2]))
 
 

@@ -54,7 +54,7 @@ def create(directory: Path, name: str) -> tuple[Path, Path]:
 def paths(directory: Path, name: str) -> tuple[Path, Path]:
     """The paths of the public and the secret file of a pair; MetadataError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise MetadataError(f"{name!r} is no name for a key: letters, digits, '.', '_' and '-', 64 at most")
+        raise MetadataError(f"{name!r} is not a name for a key: letters, digits, '.', '_' and '-', 64 at most")
     return directory / f"{name}{PUBLIC}", directory / f"{name}{SECRET}"
 
 
@@ -88,7 +88,7 @@ def _read(path: Path, *, secret: bool = False) -> Pair:
         found.setdefault(name.strip(), value.strip().strip(b"\"'"))
     public, private = found.get(b"public-key", b""), found.get(b"secret-key", b"")
     if not is_key(public) or (private and not is_key(private)):
-        raise MetadataError(f"{path} is no key file: `tensord keygen` makes key files")
+        raise MetadataError(f"{path} is not a key file: `tensord keygen` makes key files")
     return Pair(public, private)
 
 

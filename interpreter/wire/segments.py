@@ -223,9 +223,9 @@ def _open_verified(pid: int, fd: int, nbytes: int, *, writable: bool) -> int:
 
 def _check_kind(pid: int, fd: int, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise _refusal(pid, fd, "is no file")
+        raise _refusal(pid, fd, "is not a file")
     if status.st_dev != _own_kind()[1]:
-        raise _refusal(pid, fd, "is no memory file with pages of the usual size")
+        raise _refusal(pid, fd, "is not a memory file with pages of the usual size")
 
 
 def _check_seals(pid: int, fd: int, mine: int, nbytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What users may say about where values had better be: pinned ones stay, evicted ones leave, prefetched ones come."""
+"""Placement hints of users: pinned values stay, evicted ones leave, prefetched ones come."""
 
 from __future__ import annotations
 

@@ -296,9 +296,9 @@ def test_what_is_wrong_with_a_file_is_raised_at_the_line(make_session, tmp_path)
     with pytest.raises(td.MetadataError, match="of no known format"):
         s.load(tmp_path / "text")
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(td.MetadataError, match="no regular file"):
+    with pytest.raises(td.MetadataError, match="not a regular file"):
         s.load(tmp_path / "fifo")
-    with pytest.raises(td.MetadataError, match="no regular file"):
+    with pytest.raises(td.MetadataError, match="not a regular file"):
         s.load(tmp_path)
     with pytest.raises(td.MetadataError, match="no device"):
         s.load(tmp_path / "nowhere", device="cuda:9")

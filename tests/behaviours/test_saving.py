@@ -306,7 +306,7 @@ def test_what_cannot_be_saved_is_an_error_at_the_line(make_session, tmp_path):
     with pytest.raises(td.MetadataError, match="expected a tensor"):
         s.save(tmp_path / "x", {"x": 3})
     (tmp_path / "folder").mkdir()
-    with pytest.raises(td.FileError, match=f"^{tmp_path / 'folder'}: .*no regular file"):
+    with pytest.raises(td.FileError, match=f"^{tmp_path / 'folder'}: .*not a regular file"):
         s.save(tmp_path / "folder", {"x": x})
     with pytest.raises(CaptureError, match="no file can be saved"):
         s.routine(lambda x: s.save(tmp_path / "x", {"x": x}))(x)

@@ -240,7 +240,7 @@ def test_running_sums_and_products(name, batch):
             expected = np.asarray(results, dtype)
             batch.equal(f"{name} of {values}", running(batch.tensor(values, dtype)), expected)
             initial = np.concatenate([np.asarray([INITIAL[name]], dtype), expected])
-            # What is added to +0 is never -0; but the initial value is no operand.
+            # What is added to +0 is never -0; but the initial value is not an operand.
             found = running(batch.tensor(values, dtype), include_initial=True)
             batch.equal(f"{name} of {values}, with the initial value", found, initial)
     batch.settle()

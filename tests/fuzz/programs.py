@@ -410,7 +410,7 @@ class Writer:
         return ToDevice(self.known(client), self.new(client, None), "cpu:0", 0)
 
     def hint(self, client: Client) -> Hint:
-        """Where a value had better be, mostly sound."""
+        """A placement hint, mostly a sound one."""
         what = self.rnd.choice((*HINTS, *HINTS, "evict it"))
         return Hint(
             self.known(client), what, self.rnd.choice(("", "", "", "cpu:0", "cpu:7", "host")), self.rnd.randint(0, 2)

@@ -350,7 +350,7 @@ class Generator:
         client.handles[new] = Handle(client.handles[id_].meta, device)
 
     def hint(self, client: Client) -> None:
-        """Where a value had better be. No pins where memory is what serial execution needs without them."""
+        """A placement hint. No pins if memory is only as large as serial execution needs without them."""
         id_ = self.pick(client)
         if id_ is None:
             return

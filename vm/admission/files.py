@@ -136,7 +136,7 @@ class FileHandlers:
             if store is None:
                 raise ProtocolError("this machine has no store, so it loads no files")
             if len(ids) != len(entries) or len(ids) > MOST:
-                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors, of which a message has {MOST} at most")
+                raise ProtocolError(f"{len(ids)} ids for {len(entries)} tensors, a message has {MOST} at most")
             device = device_of(self.scheduler.devices, name)
             refuse_lost(device)
             check_tensors(session, len(ids))

@@ -52,7 +52,7 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
     reply = _asked(address, place, "")
     if reply.answer is CallOutcome.FOREIGN:
         raise ClusterError(
-            f"what listens at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
+            f"the process at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
             "port is 6379 by default"
         )
     if reply.answer is CallOutcome.REFUSED:

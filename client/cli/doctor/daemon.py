@@ -63,7 +63,7 @@ def check_directory(directory: Path, *, default: bool) -> Iterator[CheckResult]:
     mode = stat.S_IMODE(about.st_mode)
     bad = fail if default else warn
     if not stat.S_ISDIR(about.st_mode):
-        yield fail("directory", f"{directory} is no directory", f"rm {directory}")
+        yield fail("directory", f"{directory} is not a directory", f"rm {directory}")
     elif about.st_uid != os.getuid():
         advice = "rename it and start again, or choose another --address"
         yield bad("directory", f"{directory} belongs to user {about.st_uid}, not to us ({os.getuid()})", advice)
@@ -82,7 +82,7 @@ def check_socket(socket: Path) -> Iterator[CheckResult]:
     except OSError:
         return
     if not stat.S_ISSOCK(about.st_mode):
-        yield fail("socket", f"{socket} is no socket", f"rm {socket}")
+        yield fail("socket", f"{socket} is not a socket", f"rm {socket}")
     elif about.st_uid != os.getuid():
         yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to us", "choose another --address")
 

@@ -105,7 +105,7 @@ def parsed_from(file: Path) -> Program:
     try:
         return Program.parse(file.read_text("utf-8"))
     except UnicodeDecodeError:
-        raise MetadataError(f"{file} is no text of a program; str(routine.program(...)) is one") from None
+        raise MetadataError(f"{file} is not the text of a program; str(routine.program(...)) is one") from None
     except ProtocolError as error:
         raise MetadataError(f"{file}: {error.message}") from None
 
@@ -201,7 +201,7 @@ def number(name: str, text: str) -> Any:
             return kind(text)
         except ValueError:
             continue
-    raise click.BadParameter(f"--number {name}: {text!r} is no number")
+    raise click.BadParameter(f"--number {name}: {text!r} is not a number")
 
 
 def tell(program: Program, arrays: Sequence[Any], outputs: Sequence[Path], report: Any) -> None:

@@ -239,7 +239,7 @@ class TcpLinks:
         if hello.to != self.node:
             raise ProtocolError(f"this is {self.node}, not {hello.to[:64]!r}")
         if member is None or link is None or not member.is_up:
-            raise ProtocolError(f"{hello.node} is no member from which values are taken here")
+            raise ProtocolError(f"{hello.node} is not a member from which values are taken here")
         if hello.incarnation != member.incarnation:
             raise ProtocolError(f"{hello.node} is known here in incarnation {member.incarnation}")
         return link

@@ -106,7 +106,7 @@ def test_effects_on_chains_of_their_own(session):
     f(x)
     session.check_chain(chain)
     assert seen == [1.0, 1.0]
-    with pytest.raises(td.ProtocolError, match="no chain"):
+    with pytest.raises(td.ProtocolError, match="not a chain"):
         session.routine(lambda: session.print("x", chain=12345))()
 
 

@@ -50,11 +50,11 @@ def test_a_file_below_a_named_directory_is_loaded(address: str, models: Path) ->
 def test_nothing_else_is(address: str, models: Path) -> None:
     with td.connect(address) as s:
         for path in (models / "outside.safetensors", models / "inside" / "link", "model.safetensors", "/etc/passwd"):
-            with pytest.raises(td.FileError, match="is no file below the directories"):
+            with pytest.raises(td.FileError, match="is not a file below the directories"):
                 s.load(path)
-        with pytest.raises(td.FileError, match="is no file below"):
+        with pytest.raises(td.FileError, match="is not a file below"):
             s.load(models / "inside" / ".." / "outside.safetensors")
-        with pytest.raises(td.MetadataError, match="no regular file"):
+        with pytest.raises(td.MetadataError, match="not a regular file"):
             s.load(models / "inside" / "fifo")
         with pytest.raises(td.FileError, match="No such file"):
             s.load(models / "inside" / "nothing")

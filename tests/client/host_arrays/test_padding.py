@@ -76,9 +76,9 @@ def test_a_part_of_a_host_array_is_not_copied(session):
 @each_case(
     ("options", "message"),
     [
-        ({"padded_to": (3,)}, r"values of shape \(2, 3\) are no part of a tensor of shape \(3,\) \(padded_to\)"),
-        ({"padded_to": (2, 3, 1)}, "are no part"),
-        ({"padded_to": (1, 5)}, r"values of shape \(2, 3\) are no part of a tensor of shape \(1, 5\)"),
+        ({"padded_to": (3,)}, r"values of shape \(2, 3\) do not fit into a tensor of shape \(3,\) \(padded_to\)"),
+        ({"padded_to": (2, 3, 1)}, "do not fit"),
+        ({"padded_to": (1, 5)}, r"values of shape \(2, 3\) do not fit into a tensor of shape \(1, 5\)"),
         ({"padded_to": (-1, 5)}, "padded_to: .*negative"),
         ({"padded_to": "text"}, "padded_to: expected"),
         ({"padded_to": 2.5}, "padded_to: expected"),
@@ -86,8 +86,8 @@ def test_a_part_of_a_host_array_is_not_copied(session):
         ({"padded_to": (3, 5), "fill": 1.5}, "fill: .*float does not fill int64"),
         ({"padded_to": (3, 5), "fill": 1j}, "fill: .*complex does not fill int64"),
         ({"padded_to": (3, 5), "fill": 1 << 80}, "fill: "),
-        ({"padded_to": (3, 5), "fill": "text"}, "fill: str is no number"),
-        ({"padded_to": (3, 5), "fill": None}, "fill: NoneType is no number"),
+        ({"padded_to": (3, 5), "fill": "text"}, "fill: str is not a number"),
+        ({"padded_to": (3, 5), "fill": None}, "fill: NoneType is not a number"),
     ],
 )
 def test_what_does_not_fit_is_an_error_at_the_call(session, options, message):

@@ -69,7 +69,7 @@ def test_errors_of_operands_and_attributes_are_raised_at_the_call(session):
         (lambda: op(x, x, scale="much"), "'scale': expected a number"),
         (lambda: op(x, x, scael=2.0), "unknown attribute 'scael'"),
         (lambda: op(x, y=x, z=x), "unexpected keyword argument 'z'"),
-        (lambda: op(x, A), "ndarray is no operand"),
+        (lambda: op(x, A), "ndarray is not an operand"),
         (lambda: op(x, 2.0), "expected a tensor"),
     ):
         with pytest.raises(MetadataError, match=message):
@@ -211,8 +211,8 @@ def test_a_kernel_for_cupy_is_launched_on_the_gpu():
 BAD: dict[str, tuple[Any, str]] = {
     "shape": (lambda x: x[:1], "float64.1, 3.; its infer function said float64.2, 3."),
     "dtype": (lambda x: x.astype(np.float32), "float32.2, 3."),
-    "no array": (lambda _x: 3, "is no array, but int"),
-    "several": (lambda x: (x, x), "is no array, but tuple"),
+    "no array": (lambda _x: 3, "is not an array, but int"),
+    "several": (lambda x: (x, x), "is not an array, but tuple"),
     "raises": (lambda _x: 1 // 0, "ZeroDivisionError"),
     "writes": (lambda x: x.__setitem__(0, 3.0), "read-only"),
 }

@@ -166,7 +166,7 @@ def test_a_device_that_is_not_there_is_named(session, recorded, played, mapping,
 
 @pytest.mark.parametrize("text", ["", "cpu", "vm=", "engine=cpu:0", "cpu:0,sim"])
 def test_what_is_no_machine_is_refused(text):
-    with pytest.raises(MetadataError, match="is no machine"):
+    with pytest.raises(MetadataError, match="is not a machine"):
         spec_of(text)
 
 

@@ -114,7 +114,7 @@ def test_a_callback_may_keep_its_arrays(session):
 
 def test_an_unknown_chain_is_refused_at_the_call(session):
     for chain in ("x", 77, True):
-        with pytest.raises(td.ProtocolError, match="is no chain"):
+        with pytest.raises(td.ProtocolError, match="is not a chain"):
             session.effect(print, chain=chain)
 
 

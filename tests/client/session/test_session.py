@@ -221,5 +221,5 @@ class TestDetail:
             td.connect("local", detail=detail)
 
     def test_without_a_trace_there_is_none(self):
-        with pytest.raises(td.ProtocolError, match="this machine keeps none"):
+        with pytest.raises(td.ProtocolError, match="this machine does not trace"):
             td.connect("local", tracing=False, detail=1)

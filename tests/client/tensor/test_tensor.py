@@ -307,8 +307,8 @@ def test_a_tensor_of_one_element_is_a_number_to_python(session):
         (operator.index, TypeError, r"an index is for tensors of one element, not of shape \(2, 3\)"),
         (td.Tensor.item, ValueError, r"item\(\) is for tensors of one element .* not of shape \(2, 3\)"),
         (lambda x: f"{x:.2f}", TypeError, r"the format '.2f' is for tensors of one element, not of shape \(2, 3\)"),
-        (lambda x: operator.index(x[0, 0] > 0), TypeError, "a tensor of bool is no index"),
-        (lambda x: operator.index(x[0, 0] / 2), TypeError, "a tensor of float64 is no index"),
+        (lambda x: operator.index(x[0, 0] > 0), TypeError, "a tensor of bool is not an index"),
+        (lambda x: operator.index(x[0, 0] / 2), TypeError, "a tensor of float64 is not an index"),
     ],
 )
 def test_more_than_one_element_is_no_number(session, use, error, text):
@@ -367,13 +367,13 @@ def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
 @each_case(
     ("use", "text"),
     [
-        (lambda x: x + np.ones(4), "a NumPy array is no operand: .*asarray.*numpy"),
-        (lambda x: np.ones(4) + x, "a NumPy array is no operand: .*asarray.*numpy"),
-        (lambda x: x @ np.ones(4), "a NumPy array is no operand"),
-        (lambda x: np.ones(4) < x, "a NumPy array is no operand"),
-        (lambda x: x.__iadd__(np.ones(4)), "a NumPy array is no operand"),
-        (lambda x: x.__setitem__(0, np.ones(4)), "a NumPy array is no operand"),
-        (lambda x: x + np.str_("a"), "a NumPy array is no operand"),
+        (lambda x: x + np.ones(4), "a NumPy array is not an operand: .*asarray.*numpy"),
+        (lambda x: np.ones(4) + x, "a NumPy array is not an operand: .*asarray.*numpy"),
+        (lambda x: x @ np.ones(4), "a NumPy array is not an operand"),
+        (lambda x: np.ones(4) < x, "a NumPy array is not an operand"),
+        (lambda x: x.__iadd__(np.ones(4)), "a NumPy array is not an operand"),
+        (lambda x: x.__setitem__(0, np.ones(4)), "a NumPy array is not an operand"),
+        (lambda x: x + np.str_("a"), "a NumPy array is not an operand"),
         (np.sum, r"numpy.sum does not take tensors: use session.xp.sum, or .numpy\(\)"),
         (np.exp, r"numpy.exp does not take tensors: use session.xp.exp, or .numpy\(\)"),
         (np.linalg.norm, "numpy.norm does not take tensors: use session.xp.linalg.vector_norm"),

@@ -193,7 +193,7 @@ def check_generation(reader: CheckpointReader, generation: Generation) -> None:
             value = reader.read_text(record) if record.meta is None else reader.read(name, record)
         except (FileError, MetadataError) as error:
             check_error(error, reader.path)
-            refused = name in damaged or not small or "no UTF-8" in error.message
+            refused = name in damaged or not small or "not UTF-8" in error.message
             assert refused
         else:
             assert name not in damaged

@@ -115,7 +115,7 @@ def test_the_format_file_is_a_file(path, make):
     (path / "tensord-checkpoints").unlink()
     make(path / "tensord-checkpoints")
     for open_ in (CheckpointDirectory.open, CheckpointReader.open):
-        with pytest.raises(MetadataError, match="is no regular file"):
+        with pytest.raises(MetadataError, match="is not a regular file"):
             open_(path)
 
 

@@ -96,9 +96,9 @@ def another(path):
         (empty, "is damaged: it has 0 bytes; was it cut short?"),
         (zero, "is damaged: it does not begin as a manifest does"),
         (lengthen, "is damaged: it has .* bytes behind its header, not "),
-        (link, "is no regular file"),
-        (folder, "is no regular file"),
-        (pipe, "is no regular file"),
+        (link, "is not a regular file"),
+        (folder, "is not a regular file"),
+        (pipe, "is not a regular file"),
         (another, "is malformed: it is of generation 1, under another name"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_text_that_is_no_text_is_damaged(path):
     with CheckpointDirectory.open(path) as directory:
         with directory.begin() as writer:
             record = writer.write("a", Meta.of((2,), "uint8"), b"\xff\xfe")
-        with pytest.raises(FileError, match="is damaged: the text of a routine is no UTF-8"):
+        with pytest.raises(FileError, match="is damaged: the text of a routine is not UTF-8"):
             directory.read_text(record._replace(meta=None))
 
 

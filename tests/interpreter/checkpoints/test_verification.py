@@ -88,7 +88,7 @@ def test_what_is_no_file_is_damage(directory):
         path.rename(path.with_name("moved"))
         make(path)
         (why,) = directory.verify(last(directory)).values()
-        assert "is no regular file" in why
+        assert "is not a regular file" in why
         path.rmdir() if path.is_dir() else path.unlink()
         path.with_name("moved").rename(path)
     assert directory.verify(last(directory)) == {}

@@ -242,14 +242,14 @@ def test_a_link_is_replaced_and_not_followed(tmp_path, folder):
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_what_is_no_file_is_not_replaced(tmp_path, folder, make):
     make(tmp_path / "x")
-    with pytest.raises(FileError, match=r"^x: is there and is no regular file, so it is not replaced"):
+    with pytest.raises(FileError, match=r"^x: exists and is not a regular file, so it is not replaced"):
         DurableFile(folder, "x")
     assert names(tmp_path) == ["x"]
 
 
 @each_case("name", ["", ".", "..", "a/b", "/x", "../x", "a\0b", "\ud800"])
 def test_a_name_is_that_of_a_file_in_the_directory(folder, name):
-    with pytest.raises(MetadataError, match="is no name of a file"):
+    with pytest.raises(MetadataError, match="is not a name of a file"):
         DurableFile(folder, name)
 
 

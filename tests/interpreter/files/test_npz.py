@@ -45,7 +45,7 @@ def test_members_that_are_no_arrays_or_hold_objects_fail_alone():
         header = describe(file)
         assert read_array(file, header.entry("a")).tolist() == [1.5]
         for name in ("read.me", "none", "folder/"):
-            with pytest.raises(MetadataError, match=f"tensor '{name}' is no array"):
+            with pytest.raises(MetadataError, match=f"tensor '{name}' is not an array"):
                 header.entry(name)
         with pytest.raises(MetadataError, match="tensor 'objects' holds Python objects"):
             header.entry("objects")

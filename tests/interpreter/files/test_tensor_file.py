@@ -20,7 +20,7 @@ from .sound_files import opened
 def test_what_is_no_regular_file_is_refused_unread(make):
     made = make()
     try:
-        with pytest.raises(MetadataError, match=r"^weights: is no regular file"):
+        with pytest.raises(MetadataError, match=r"^weights: is not a regular file"):
             TensorFile(made[0], "weights")
     finally:
         for fd in made:

@@ -74,7 +74,7 @@ HOSTILE = {
         "does not lie before",
     ),
     "deflated to too little": (both(DEFLATED, 22, 24, number(2**31, 4)), "cannot have 2147483648 bytes"),
-    "a name that is no text": (both(both(SOUND, 6, 8, number(0x800, 2)), 30, 46, b"\xff"), "a name that is no text"),
+    "a name that is not text": (both(both(SOUND, 6, 8, number(0x800, 2)), 30, 46, b"\xff"), "a name that is not text"),
     "long sizes that are missing": (both(SOUND, 22, 24, b"\xff" * 4), "lacks the zip64 field with its sizes"),
     "many disks of the end": (patched(SOUND, -16, number(7, 2)), "one disk of several"),
 }

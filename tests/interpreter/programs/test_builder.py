@@ -77,7 +77,7 @@ def test_numbers_are_slots_in_the_order_of_their_making():
 
 @each_case("kind", ["str", "", "int64", 1, None, ["int"], int])
 def test_a_number_has_a_type_of_python(kind):
-    refuses(numbers(), ProtocolError, "no type of a number", lambda b: b.number(kind, "parameter"))
+    refuses(numbers(), ProtocolError, "not a type of a number", lambda b: b.number(kind, "parameter"))
 
 
 @each_case("op", ["sqrt", "", "matmul", 1, None, ["add"]])
@@ -161,9 +161,9 @@ def test_each_arithmetic_can_be_had(op):
 
 @each_case("name", ["x" * (LONGEST + 1), "a\nb", "\0", "\ud800", 1, None, b"x"])
 def test_a_name_is_a_short_printable_text(name):
-    refuses(Builder(), ProtocolError, "no name", lambda b: b.number("int", "parameter", name=name))
-    refuses(Builder(), ProtocolError, "no name", lambda b: b.parameter(VECTOR, name=name))
-    refuses(Builder(), ProtocolError, "no name", lambda b: b.captured(VECTOR, name=name))
+    refuses(Builder(), ProtocolError, "not a name", lambda b: b.number("int", "parameter", name=name))
+    refuses(Builder(), ProtocolError, "not a name", lambda b: b.parameter(VECTOR, name=name))
+    refuses(Builder(), ProtocolError, "not a name", lambda b: b.captured(VECTOR, name=name))
 
 
 def test_there_are_as_many_numbers_as_the_limit_says():

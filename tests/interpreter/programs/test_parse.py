@@ -96,7 +96,7 @@ def test_escapes_are_those_of_python():
         ("%3: float32[3] = exp %0", ProtocolError, "expected 'on', not the end"),
         ("%3: float32[3] = exp %0 on", ProtocolError, "expected a device such as d0, not the end"),
         ("%3: float32[3] = exp %0 on 0", ProtocolError, "expected a device such as d0, not '0'"),
-        ("%3: float32[3] = exp %0 on cpu", ProtocolError, "'cpu' is no device"),
+        ("%3: float32[3] = exp %0 on cpu", ProtocolError, "'cpu' is not a device"),
         ("%3: float32[3] = exp %0 on d0 d1", ProtocolError, "expected the end of the line, not 'd1'"),
         ("%3: float32[3] = exp %0 %1 on d0", ProtocolError, "expected 'on', not '%1'"),
         ("%3: float32[3] = exp %0, on d0", ProtocolError, "expected a value such as %0, not 'on'"),
@@ -158,7 +158,7 @@ def test_escapes_are_those_of_python():
         ("return 0", ProtocolError, "expected the end of the line, not '0'"),
         ("return %3", ProtocolError, "there is no value %3"),
         # numbers
-        ("number $2: str = 1", ProtocolError, "no type of a number"),
+        ("number $2: str = 1", ProtocolError, "not a type of a number"),
         ("number $2: int = 1.0", ProtocolError, "a constant of int has not the value 1.0"),
         ("number $2: float = 1", ProtocolError, "a constant of float has not the value 1"),
         ('number $2: int = "1"', ProtocolError, "has not the value '1'"),

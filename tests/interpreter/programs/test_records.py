@@ -63,7 +63,7 @@ def test_nothing_is_a_program_before_its_return():
 
 @each_case("record", [None, 0, True, "return", b"return", {}, {"return": ()}, (), [], (0,), (b"return", ()), ((),)])
 def test_a_record_is_an_array_that_begins_with_a_word(record):
-    refused(record, match="is no record of a program")
+    refused(record, match="is not a record of a program")
 
 
 @each_case(

@@ -79,7 +79,7 @@ def test_tcp_addresses(address, host, port):
         ("tcp://127.0.0.1:x", "tcp://HOST:PORT"),
         ("tcp://127.0.0.1:65536", "up to 65535"),
         ("tcp://::1:7700", "brackets"),
-        ("tcp://[::g]:7700", "no IPv6 address"),
+        ("tcp://[::g]:7700", "not an IPv6 address"),
         ("tcp://a/b:1", "tcp://HOST:PORT"),
     ],
 )

@@ -74,7 +74,7 @@ REFUSED = {
     "no array": msgpack.packb({"a": 1}),
     "a number": b"\x01",
     "an empty array": b"\x90",
-    "a kind that is no number": msgpack.packb(["x"]),
+    "a kind that is not a number": msgpack.packb(["x"]),
     "a kind that is a bool": b"\x91\xc3",
     "two objects": b"\x91\x01\x91\x01",
     "half of one": b"\x92\x01",

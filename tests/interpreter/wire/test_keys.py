@@ -70,7 +70,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a b", "x" * 65, "a\n"])
 def test_a_name_stays_in_its_directory(name, tmp_path):
-    with pytest.raises(MetadataError, match="no name for a key"):
+    with pytest.raises(MetadataError, match="not a name for a key"):
         create(tmp_path, name)
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_used_says_why(tmp_path):
     with pytest.raises(MetadataError, match="not that of the secret one"):
         read_secret(secret)
     secret.write_text("curve\n public-key = nonsense\n")
-    with pytest.raises(MetadataError, match="no key file"):
+    with pytest.raises(MetadataError, match="not a key file"):
         read_secret(secret)
     secret.chmod(0o604)
     with pytest.raises(MetadataError, match=f"mode 0604.*chmod 600 {secret}"):

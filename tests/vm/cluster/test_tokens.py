@@ -83,7 +83,7 @@ def test_the_right_token_is_used_wherever_it_lies(tmp_path):
 
 def test_what_is_no_ray_and_where_nobody_listens(monkeypatch):
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.FOREIGN))
-    assert "what listens at 127.0.0.1:6379 is not a Ray cluster" in refused({})
+    assert "the process at 127.0.0.1:6379 is not a Ray cluster" in refused({})
     monkeypatch.setattr(tokens, "call", lambda *_: GcsReply(CallOutcome.UNKNOWN))
     tokens.settle(ADDRESS, {}, HERE)
     assert tokens.asks_for_token(ADDRESS, {"RAY_AUTH_MODE": "token"})

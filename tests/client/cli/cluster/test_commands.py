@@ -76,7 +76,7 @@ def test_what_supervisors_get_travels_as_plain_values():
 
 @pytest.mark.parametrize("address", ["node0", "6379", "local", "node0:http", "ray://node0:10001"])
 def test_what_is_no_address_of_ray_is_refused_before_ray_is_asked(address):
-    with pytest.raises(MetadataError, match=r"is no address of a Ray cluster|Ray Client is not supported"):
+    with pytest.raises(MetadataError, match=r"is not an address of a Ray cluster|Ray Client is not supported"):
         check_address(address)
 
 

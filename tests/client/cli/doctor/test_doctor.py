@@ -132,7 +132,7 @@ class TestDirectoryAndSocket:
     def test_a_file_in_the_place_of_the_directory_or_the_socket(self, home):
         (home / "socket").write_text("")
         assert findings()["socket"] == CheckResult(
-            "socket", Level.FAIL, f"{home / 'socket'} is no socket", f"rm {home / 'socket'}"
+            "socket", Level.FAIL, f"{home / 'socket'} is not a socket", f"rm {home / 'socket'}"
         )
         assert findings(f"ipc://{home}/socket/x")["directory"].level is Level.FAIL
 

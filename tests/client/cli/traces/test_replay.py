@@ -112,11 +112,11 @@ def test_bisect_without_a_difference(run, file):
     ("arguments", "code", "said"),
     [
         (("replay", "missing.rec"), 1, "missing.rec: No such file"),
-        (("replay", "FILE", "--devices", "warp"), 1, "'vm=warp' is no machine"),
+        (("replay", "FILE", "--devices", "warp"), 1, "'vm=warp' is not a machine"),
         (("replay", "FILE", "--devices", "cpu:0", "--address", "ipc://x"), 2, "exclude each other"),
         (("replay", "FILE", "--map", "sim:0"), 2, "--map is OLD=NEW"),
         (("replay", "FILE", "--map", "sim:7=cpu:0"), 1, "the recording has no device 'sim:7'"),
-        (("replay", "FILE", "--against", "warp"), 2, "is no machine"),
+        (("replay", "FILE", "--against", "warp"), 2, "is not a machine"),
         (("replay", "FILE", "--address", "ipc:///nowhere/x.sock"), 1, "no daemon"),
         (("bisect", "FILE", "--at", "100000"), 1, "there is no step 100000"),
         (("record", "-o", "x", "--without", "a"), 2, "--session and --without need --values"),

@@ -185,7 +185,7 @@ def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
         ({"token": "u" * 32}, "the token is not that"),
         ({"token": ""}, "the token is not that"),
         ({"to": "node7"}, "this is node0, not 'node7'"),
-        ({"node": "node7"}, "node7 is no member"),
+        ({"node": "node7"}, "node7 is not a member"),
         ({"node": "a/b"}, "the first message is not a HELLO of a node"),
         ({"incarnation": 2}, "node1 is known here in incarnation 1"),
         ({"incarnation": -1}, "not a HELLO"),

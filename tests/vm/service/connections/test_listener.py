@@ -15,7 +15,7 @@ from tensord.vm.service.connections.listener import origin_of
 
 @pytest.fixture
 def used_again() -> Iterator[int]:
-    """A descriptor that is no socket."""
+    """A descriptor that is not a socket."""
     fd = os.memfd_create("something else")
     yield fd
     os.close(fd)

@@ -100,7 +100,7 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
         ("memory = '0%'", "memory: must be a size of at least 128 MiB"),
         ("memory = 1000", "memory: must be a size of at least 128 MiB"),
         ("addresses = 'ipc:///x'", "addresses: must be a list of addresses"),
-        ("addresses = ['x']", "addresses: 'x' is no address of a daemon: write"),
+        ("addresses = ['x']", "addresses: 'x' is not an address of a daemon: write"),
         ("devices = []", "devices: must be a list of devices"),
         ("devices = ['gpu:0']", "devices: there is no device 'gpu:0'"),
         ("devices = [{name = 'sim:0', memry = 1}]", "device 'sim:0' has no option 'memry'"),

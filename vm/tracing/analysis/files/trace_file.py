@@ -262,7 +262,7 @@ def _header(value: object) -> Header:
 def _fields(value: object) -> Sequence[str]:
     names = _NAMES("fields", value)
     if len(set(names)) < len(names) or not set(_ALWAYS) <= set(names):
-        raise Malformed("the fields of its records are not those of a trace")
+        raise Malformed("its records do not have the fields of a trace")
     return names
 
 
