@@ -1,4 +1,7 @@
-"""`python -m bench`: run the workloads, print the table, keep the JSON. With --daemon, those through a daemon."""
+"""`python -m bench`: run the workloads, print the table, write the JSON.
+
+With --daemon, the workloads run through a daemon.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ DAEMON: Workloads = {
     "metrics": metrics.measure,
 }
 
-WIDTH = 100  # columns, where the output is no terminal
+WIDTH = 100  # columns, if the output is not a terminal
 
 
 def parse() -> argparse.Namespace:
@@ -102,9 +105,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="NAME", help=", ".join(dict.fromkeys([*EMBEDDED, *DAEMON])))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run to FILE as well")
     parser.add_argument("--runs", type=int, default=5, help="runs per workload (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one run: does it work, not how fast")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one run: checks that everything works")
     parser.add_argument("--full", action="store_true", help="files and checkpoints of several GiB, which takes minutes")
-    parser.add_argument("--baseline-only", action="store_true", help="NumPy alone, without the virtual machine")
+    parser.add_argument("--baseline-only", action="store_true", help="only NumPy, without the virtual machine")
     options = parser.parse_args()
     unknown = set(options.only or ()) - set(workloads(options))
     if unknown:
@@ -113,12 +116,12 @@ def parse() -> argparse.Namespace:
 
 
 def workloads(options: argparse.Namespace) -> Workloads:
-    """What there is to measure."""
+    """The workloads that these options select."""
     return DAEMON if options.daemon else EMBEDDED
 
 
 def run(name: str, settings: Settings) -> list[Row]:
-    """One workload, through a daemon with a daemon of its own: its memory begins where that of all of them does."""
+    """Run one workload. With --daemon, each workload has its own daemon, so that all start with the same memory."""
     if not settings.through_daemon:
         return EMBEDDED[name](settings)
     if settings.baseline_only:

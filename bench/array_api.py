@@ -1,4 +1,4 @@
-"""The array API's functions: what a call costs where it is made, and whether small calls cost more than the wire."""
+"""The array API's functions: what a call costs the caller, and whether small calls cost more than the wire."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .latency import sample
 from .measure import Row, Settings, median
 from .small_ops import LENGTH
 
-ISSUED = 2_000  # calls in one atomic group: none of them is sent before the clock has stopped
+ISSUED = 2_000  # calls in one atomic group: none of them is sent before the clock stops
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (2, 0, 1), (4, 1, 2), (5, 2))
 DTYPES = ("int8", "int64", "uint8", "float32", "float64")
 
 
 def issue(session: td.Session, call: Callable[[], object], count: int) -> float:
-    """Microseconds that it takes to issue one call, without what the machine does with it."""
+    """Microseconds to issue one call, without the machine's work."""
     with session.atomic():
         start = time.perf_counter_ns()
         for _ in range(count):
@@ -32,7 +32,7 @@ def issue(session: td.Session, call: Callable[[], object], count: int) -> float:
 
 
 def measure_calls(settings: Settings) -> list[Row]:
-    """`xp.add(x, y)` against `x + y`, both up to the message in the outbox."""
+    """`xp.add(x, y)` against `x + y`, both until the message is in the outbox."""
     runs: dict[str, list[float]] = {"baseline": [], "ours": []}
     if settings.baseline_only:
         return []
@@ -67,7 +67,10 @@ FUNCTIONS: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def measure_fetches(settings: Settings) -> list[Row]:
-    """Uploads, small functions of all kinds on small tensors of many shapes and dtypes, each result fetched at once."""
+    """Uploads, and small functions of all kinds on small tensors of many shapes and dtypes.
+
+    Each result is fetched at once.
+    """
     if settings.baseline_only:
         return []
     count = settings.size(5_000, 100)

@@ -1,8 +1,8 @@
-"""`python -m bench.beside_ray`: what two processes share, against a Ray actor that holds the same arrays.
+"""`python -m bench.beside_ray`: tensors that two processes share, against a Ray actor that holds the same arrays.
 
-Needs the extra `cluster`, and starts Ray, which takes some seconds, so `python -m bench` leaves it out. Each side is
-one more process on this machine: a daemon, or an actor. Both give a large value as memory that the caller maps,
-read-only.
+It needs the extra `cluster`, and starts Ray, which takes some seconds; so `python -m bench` does not include it.
+Each side is one more process on this machine: a daemon, or an actor. Both return a large value as memory that the
+caller maps, read-only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUNS: Final = 5
 
 
 class NumpyActor:
-    """What the actor does: the same ops, in NumPy."""
+    """The actor: the same ops, in NumPy."""
 
     def __init__(self) -> None:
         self.x = np.ones(LENGTH, np.float32)
@@ -39,20 +39,20 @@ class NumpyActor:
         return self.x + self.x
 
     def put(self) -> list[Any]:
-        """The value as an object of Ray, which any process may read where it lies."""
+        """The value as a Ray object, which any process may read in place."""
         import ray
 
         return [ray.put(self.w)]
 
     def update(self) -> Any:
-        """Objects of Ray never change: the caller gets a copy of the new value."""
+        """Ray objects never change, so the caller gets a copy of the new value."""
         self.w += 1
         return self.w
 
 
 @contextmanager
 def actor() -> Iterator[Any]:
-    """A Ray on this machine alone, with one actor."""
+    """Ray on this machine only, with one actor."""
     import ray
 
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
@@ -76,7 +76,7 @@ def one_op(session: td.Session, holder: Any) -> Row:
 
 
 def reading(session: td.Session, holder: Any) -> Row:
-    """A value that another process holds: its first element, and then its array goes."""
+    """Read the first element of a value that another process holds, then drop the array."""
     import ray
 
     session.publish("w", session.asarray(np.ones(ELEMENTS, np.float32)))
@@ -94,7 +94,7 @@ def reading(session: td.Session, holder: Any) -> Row:
 
 
 def updating(session: td.Session, holder: Any) -> Row:
-    """A value that another process holds is updated in place, and one element is read."""
+    """Update a value that another process holds in place, and read one element."""
     import ray
 
     w = session.lookup("w")
@@ -121,7 +121,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def row(name: str, unit: str, runs: dict[str, list[float]]) -> Row:
-    """A row that says how the two compare; none of them is required to be any faster."""
+    """A row that compares the two sides. It has no limits."""
     return Row(name, unit, median(runs, "ours"), median(runs, "baseline"), 2.0, 1.0, "ratio", "Ray actor", runs=runs)
 
 

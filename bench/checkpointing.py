@@ -1,6 +1,8 @@
-"""Checkpoints of a session: what one costs with nothing new, and with all new, what others lose, and restoring.
+"""Checkpoints of a session: the cost with nothing new and with everything new, the loss of other sessions, and
+restoring.
 
-Each run has a directory of its own, in `out/`. What the disk has to write is written before it, outside of the clock.
+Each run has its own directory in `out/`. The disk's pending writes are flushed before each run, outside of the
+clock.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .volume import MIB
 
 VALUES = 32
 PIECE = MIB  # of the plain write
-VALUE = 10 * MIB  # bytes under each of them, none of which is on the disk
+VALUE = 10 * MIB  # bytes of each name, none of which takes room on the disk
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -36,12 +38,12 @@ def measure(settings: Settings) -> list[Row]:
 
 
 class Checkpointed:
-    """A session with values that are published, and another session of the same machine, which has small ops."""
+    """A session with published values, and another session of the same machine, which runs small ops."""
 
     def __init__(self, session: td.Session, other: td.Session, nbytes: int) -> None:
         self.session = session
         self.nbytes = nbytes
-        self.read: list[float] = []  # bytes that were read by checkpoints of what did not change
+        self.read: list[float] = []  # bytes that were read by checkpoints without changes
         rng = np.random.default_rng(0)
         for n in range(VALUES):
             session.publish(f"value {n}", session.asarray(rng.random(nbytes // VALUES // 4, np.float32)))
@@ -49,7 +51,7 @@ class Checkpointed:
         self.y = other.asarray(np.ones(LENGTH, np.float32))
 
     def first(self) -> float:
-        """Seconds of a checkpoint that writes all."""
+        """Seconds of a checkpoint that writes everything."""
         with directory() as path:
             return clocked(self.session.checkpoint(path).wait)
 
@@ -76,7 +78,7 @@ class Checkpointed:
             return clocked(work)
 
     def ops_until(self, ended: Callable[[], bool]) -> float:
-        """Small ops of the other session per millisecond, until then."""
+        """Small ops of the other session per millisecond, until `ended` returns true."""
         done, begun = 0, perf_counter()
         while not ended():
             for _ in range(10):
@@ -86,7 +88,7 @@ class Checkpointed:
         return done / (perf_counter() - begun) / 1e3
 
     def beside(self) -> tuple[float, float]:
-        """Ops of the other session per millisecond: while a checkpoint is written, and as long alone."""
+        """Ops of the other session per millisecond: while a checkpoint is written, and alone for as long."""
         with directory() as path:
             begun = perf_counter()
             checkpoint = self.session.checkpoint(path)
@@ -98,12 +100,13 @@ class Checkpointed:
 
 
 def bytes_read() -> int:
-    """By this process, from wherever (Linux: proc_pid_io(5))."""
+    """The bytes that this process has read, from anywhere (Linux: proc_pid_io(5))."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def measure_writing(settings: Settings) -> list[Row]:
-    """A checkpoint against the first one, against a plain write, and what others lose."""
+    """A checkpoint without changes against the first one, the first one against a plain write, and the loss of other
+    sessions."""
     full = 2048 * MIB
     nbytes = settings.large(full, 256 * MIB, 1 * MIB)
     unchanged = Row("checkpoint, unchanged", "ms", None, None, 0.01, 0.002, "ratio", "the first")
@@ -128,7 +131,7 @@ def measure_writing(settings: Settings) -> list[Row]:
 
 
 def measure_restoring(settings: Settings) -> Row:
-    """Names of 100 GiB, restored by a daemon that has just started, until all of them were looked up."""
+    """The time in which a daemon that has just started restores names of 100 GiB, until all of them are looked up."""
     names = settings.size(NAMES, 100)
     row = Row("restore, 10,000 names", "ms", None, None, 1000.0, 300.0, baseline_name="looking up again")
     if settings.baseline_only:
@@ -148,12 +151,13 @@ def measure_restoring(settings: Settings) -> Row:
 
 
 def look_up_all(session: td.Session) -> float:
-    """Seconds until every name was looked up."""
+    """Seconds to look up every name."""
     return clocked(lambda: session.lookup(session.names()))
 
 
 def write_sparse(path: Path, names: int) -> None:
-    """A generation whose values take no room on the disk: each is a file of its own, with nothing in it but its end."""
+    """Write a generation whose values take no room on the disk: each is a sparse file of which only the end is
+    written."""
     meta = Meta.of((VALUE // 4,), "float32")
     with CheckpointDirectory.open(path, create=True) as checkpoints, checkpoints.begin() as writer:
         for number in range(1, names + 1):

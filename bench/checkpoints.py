@@ -1,6 +1,6 @@
-"""Checkpoints on disk: as many bytes as a plain write with a flush takes, and what it takes to know ten thousand names.
+"""Checkpoints on disk: writing one, against a plain write with a flush; and reading the names of ten thousand values.
 
-The files lie in `out/`, on the disk that the project lies on, and go right away.
+The files are in `out/`, on the disk of the project, and are removed right after the measurement.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tensord.interpreter.types.meta import Meta
 from .measure import Row, Settings, clocked, compare, median
 
 OUT = Path("out")
-BLOCK = 2**28  # bytes that are written again and again
+BLOCK = 2**28  # bytes of a block, which is written repeatedly
 PIECE = 2**20  # bytes of a plain write: larger and smaller ones took longer
 NAMES = 10_000
 
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """A directory on the disk, which has nothing else to do."""
+    """A directory on the disk, after all pending writes."""
     OUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUT) as folder:
         os.sync()
@@ -35,7 +35,7 @@ def directory() -> Iterator[Path]:
 
 
 def write_plainly(path: Path, blocks: list[memoryview]) -> None:
-    """One file, flushed."""
+    """Write one file, and flush it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     try:
         for block in blocks:
@@ -47,7 +47,7 @@ def write_plainly(path: Path, blocks: list[memoryview]) -> None:
 
 
 def measure_writing(settings: Settings) -> Row:
-    """2 GiB: a generation of one value, with its checksum, against a plain write of as many bytes."""
+    """Write 2 GiB: a generation of one value, with its checksum, against a plain write of as many bytes."""
     size = settings.size(2**31, 2**24)
     block = np.random.default_rng(1).integers(0, 256, min(size, BLOCK), np.uint8)
     blocks = [block.data] * (size // len(block))
@@ -75,7 +75,7 @@ def measure_writing(settings: Settings) -> Row:
 
 
 def measure_knowing(settings: Settings) -> Row:
-    """The last generation of 10,000 names, against reading the bytes of its manifest."""
+    """Open the last generation, of 10,000 names, against reading the bytes of its manifest."""
     count = settings.size(NAMES, 100)
     value = np.zeros(4)
     meta = Meta.of(value.shape, value.dtype)
@@ -92,5 +92,5 @@ def measure_knowing(settings: Settings) -> Row:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Both."""
+    """Both measurements."""
     return [measure_writing(settings), measure_knowing(settings)]

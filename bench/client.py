@@ -1,13 +1,13 @@
-"""A client process that does what it is told: `python -m bench.client ADDRESS [NICE]`, led by `partner.Partner`.
+"""A client process that obeys commands: `python -m bench.client ADDRESS [NICE]`, controlled by `partner.Partner`.
 
-- `tidy`: collect garbage, so that this does not happen while others are measured
-- `ops N`: N ops over 100 tensors, until they have run; says when they began and ended (time.perf_counter)
-- `steps N`: the same of N captured training steps
-- `flood`: ops as fast as they are taken, until it is told something else
-- `chain`: a chain on the last device, until it is told something else
-- `choke`: as `flood`, and large values that come back; whoever stops the process meanwhile makes it a stalled one
-- `hold N`: another session with N tensors; `leave`: close that session
-- `spin`: nothing with the daemon, but a core kept busy
+- `tidy`: collect garbage, so that the collector does not run while other processes are measured
+- `ops N`: N ops over 100 tensors, until they have run; answers when they began and ended (time.perf_counter)
+- `steps N`: the same with N captured training steps
+- `flood`: ops as fast as the daemon takes them, until the next command
+- `chain`: a chain of ops on the last device, until the next command
+- `choke`: as `flood`, with large values that are fetched; stopping the process meanwhile makes it a stalled client
+- `hold N`: open another session with N tensors; `leave`: close that session
+- `spin`: keep a core busy, without the daemon
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .small_ops import LENGTH, chain, spread
 from .training import RATE
 
 TENSORS = 100
-CHUNK = 1_000  # ops between two looks at the leader
-LARGE = 1 << 16  # elements of a value that comes back
+CHUNK = 1_000  # ops between two checks for a command
+LARGE = 1 << 16  # elements of a value that is fetched
 
 
 class Client:
@@ -42,14 +42,14 @@ class Client:
 
     @cached_property
     def operands(self) -> list[td.Tensor]:
-        """What small ops are on."""
+        """The operands of small ops."""
         operands = [self.session.asarray(np.full(LENGTH, 1e-3, np.float32)) for _ in range(TENSORS + 1)]
         self.session.sync()
         return operands
 
     @cached_property
     def large(self) -> td.Tensor:
-        """A value that comes back."""
+        """A large value, to be fetched."""
         return self.session.asarray(np.zeros(LARGE, np.float32))
 
     def tidy(self) -> None:
@@ -116,7 +116,7 @@ class Client:
         self.go_on(lambda: sum(range(CHUNK)))
 
     def go_on(self, work: Any) -> None:
-        """Say so once it is in full swing, and again once it is over."""
+        """Do the work until the next command. Answer once it is running, and again when it is over."""
         for _ in range(10):
             work()
         say("going on")
@@ -128,7 +128,7 @@ class Client:
 
 
 def main() -> None:
-    os.nice(int(sys.argv[2]) if len(sys.argv) > 2 else 0)  # before there are threads, which inherit it
+    os.nice(int(sys.argv[2]) if len(sys.argv) > 2 else 0)  # before threads start, which inherit it
     with td.connect(sys.argv[1]) as session:
         client = Client(session)
         say("ready")

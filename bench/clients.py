@@ -1,4 +1,4 @@
-"""Eight client processes at once: what the daemon gets done in all, and whether it treats them alike."""
+"""Eight client processes at once: the daemon's total throughput, and whether it treats the clients alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CLIENTS = 8
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Ops per millisecond of eight clients together and of one alone, in turns; slowest and fastest of the eight."""
+    """Ops per millisecond of eight clients together and of one alone, in turns; and the slowest and the fastest of
+    the eight."""
     total = Row("8 clients, total", "ops/ms", None, None, 0.8, 1.0, "ratio", "1 client", more_is_better=True)
     fair = Row("8 clients, slowest", "ms", None, None, 1.5, 1.1, "ratio", "fastest")
     if settings.baseline_only:
@@ -38,12 +39,12 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def clients_of(settings: Settings) -> int:
-    """How many take part. Their start takes longer than what they do at small sizes."""
+    """The number of clients. With small sizes there are few, since starting them takes longer than their work."""
     return settings.size(CLIENTS, 2)
 
 
 def race(clients: list[Partner], count: int, what: str = "ops") -> list[tuple[float, float]]:
-    """When each began and ended `count` ops, or captured training steps; a line in each pipe sets them off."""
+    """When each client began and ended `count` ops, or captured training steps. A line in each pipe starts them."""
     for client in clients:
         client.ask("tidy")
     for client in clients:

@@ -1,9 +1,10 @@
-"""What a session waits at the longest while another one ends that holds 100,000 tensors, until they are released.
+"""The longest wait of a session while another session with 100,000 tensors ends, until all of them are released.
 
-The machine releases them in pieces, between which it serves others. Embedded, another thread closes the session;
-through a daemon another process does. The tensors lie on the host alone; or on three tiers, each of them full: the
-accelerator, where the tensors are at home, the host, and the store. There the session that waits has ops on both
-devices. The first of its ops use memory that it has; as soon as tensors are being released, each needs some more.
+The machine releases the tensors in portions, between which it serves other sessions. Embedded, another thread closes
+the session; through a daemon, another process does. The tensors are on the host only; or on three tiers, each of
+them full: the accelerator, which is their home, the host, and the store. In that case, the waiting session has ops
+on both devices. Its first ops use memory that it has; as soon as tensors are being released, each op needs some
+more.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ from .small_ops import LENGTH
 TENSORS = 100_000
 WARM_UP = 1_000
 NBYTES = 4 * LENGTH  # of a tensor
-CHUNK = 50  # ops between two looks at what is left
-TIERS = 3  # on which a value may lie at the same time
-FEW = 50  # tensors that the session that waits has, but for the results of its ops
+CHUNK = 50  # ops between two checks of how many tensors are left
+TIERS = 3  # on which values may be at the same time
+FEW = 50  # tensors of the waiting session, besides the results of its ops
 
 Machine: TypeAlias = list[dict[str, Any]]
-# Make so many tensors; what ends their session; what waits for that.
+# `Begin` makes tensors in the other session; one `End` closes that session, the other one waits for its end.
 Begin: TypeAlias = Callable[[int], None]
 End: TypeAlias = Callable[[], None]
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Milliseconds of the longest op and its result until all are released, against that of as many alone."""
+    """Milliseconds of the longest op with its result until all tensors are released, against the longest of as many
+    ops alone."""
     count = settings.size(TENSORS, 1_000)
     with directory() as folder:
         return [
@@ -51,14 +53,14 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def three_tiers(count: int, directory: str) -> Machine:
-    """A machine on whose devices a third of so many tensors fits each, and the rest in its store."""
+    """A machine whose two devices each hold a third of the tensors, and whose store holds the rest."""
     share = NBYTES * count // 3
     store = {"name": "store:0", "directory": directory, "quota": 2 * whole_pages(NBYTES) * count // 3}
     return [{"name": "cpu:0", "blas_threads": 1, "memory": share}, {"name": "sim:0", "memory": share}, store]
 
 
 def measure_close(settings: Settings, name: str, count: int, machine: Machine) -> Row:
-    """Another session makes so many tensors, and is closed."""
+    """Measure while another session with `count` tensors is closed."""
     row = Row(name, "ms", None, None, 20.0, 2.0, baseline_name="alone")
     if settings.baseline_only:
         return row
@@ -103,7 +105,7 @@ def measure_close(settings: Settings, name: str, count: int, machine: Machine) -
 
 
 def held(session: td.Session) -> dict[str, int]:
-    """Tensors of that size on each tier that has any; in the store each takes a page."""
+    """The number of tensors of that size on each tier that has any; in the store each takes a page."""
     devices = session.stats()["devices"]
     sizes = {name: whole_pages(NBYTES) if name.startswith("store:") else NBYTES for name in devices}
     return {name: device["allocated"] // sizes[name] for name, device in devices.items() if device["allocated"]}
@@ -111,7 +113,7 @@ def held(session: td.Session) -> dict[str, int]:
 
 @contextmanager
 def neighbour(settings: Settings, machine: Machine) -> Iterator[tuple[td.Session, Begin, End, End]]:
-    """A session that waits; and how another one gets many tensors, is ended, and has ended."""
+    """The waiting session, and three functions for another session: make many tensors, close it, wait for its end."""
     if settings.through_daemon:
         with (
             own_daemon(config=config_of(machine)) as daemon,
@@ -150,23 +152,23 @@ class Here:
     """Another session on the machine of this process, closed by a thread."""
 
     def begin(self, count: int) -> None:
-        """Make tensors."""
+        """Make the tensors."""
         self.session = td.connect("local:closing")
         self.kept = keep(self.session, count)
         self.thread = threading.Thread(target=self.session.close)
 
     def end(self) -> None:
-        """Have the session closed."""
+        """Let the thread close the session."""
         self.thread.start()
 
     def await_end(self) -> None:
-        """It is closed; its handles go only now, since what they cost is no matter of the machine."""
+        """Wait until it is closed. Its handles are dropped only then, since their cost is not the machine's."""
         self.thread.join()
         self.kept.clear()
 
 
 def keep(session: td.Session, count: int) -> list[td.Tensor]:
-    """So many small tensors, at home on the machine's last device."""
+    """`count` small tensors, whose home is the machine's last device."""
     x = session.asarray(np.ones(LENGTH, np.float32), device=session.devices[-1])
     kept = [x + x for _ in range(count)]
     session.sync()

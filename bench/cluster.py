@@ -25,7 +25,7 @@ TOKEN = "b" * 40
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of a cluster session. Without one there is nothing to measure."""
+    """The rows of a cluster session; none without a daemon."""
     if settings.baseline_only:
         return []
     with ExitStack() as stack:
@@ -40,7 +40,7 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def measure_chain(settings: Settings, local: td.Session, session: td.Session) -> Row:
-    """The chain on the remote node's device, against the same on the daemon of this machine, over ipc."""
+    """A chain of ops on the remote node's device, against the same chain on the local daemon, over ipc."""
     count = settings.size(10_000, 500)
 
     def run_on(where: td.Session, device: str) -> Callable[[], float]:
@@ -74,7 +74,8 @@ def measure_one_op(settings: Settings, session: td.Session) -> Iterator[Row]:
 
 
 def measure_opening(settings: Settings, address: str, pair: Path) -> Row:
-    """A cluster session from its opening until a value of the remote node is there; the baseline is without that."""
+    """The time from opening a cluster session until a value of the remote node is fetched; the baseline does not
+    fetch it."""
 
     def opened(*, used: bool) -> float:
         def work() -> None:
@@ -103,8 +104,10 @@ def measure_opening(settings: Settings, address: str, pair: Path) -> Row:
 def two_nodes(
     devices: str = DAEMON_CONFIG, cluster: str = "", nodes: Sequence[str] = NODES
 ) -> Iterator[tuple[Sequence[str], Path]]:
-    """The ipc addresses of the daemons of two nodes, or of these, which know each other, and the client's keys.
-    `devices`, `cluster`: parts of their configuration."""
+    """The ipc addresses of the daemons of two nodes, or of `nodes`, which know each other, and the client's keys.
+
+    `devices`, `cluster`: parts of their configuration.
+    """
     with TemporaryDirectory(prefix="tensord-") as directory, ExitStack() as stack:
         home = Path(directory)
         public, _ = keys.create(home / "client", "bench")

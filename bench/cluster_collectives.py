@@ -18,7 +18,7 @@ PLAIN = '\n[cluster]\nvalues = "127.0.0.1:0"\nencryption = "none"\n'
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The row. Without a cluster there is nothing to measure."""
+    """The row of the ring; none without a daemon."""
     if settings.baseline_only:
         return []
     ranks, nbytes = len(NODES), settings.size(64, 4) * MIB
@@ -36,7 +36,7 @@ def measure(settings: Settings) -> list[Row]:
             lambda: min(clocked(sockets.go_around) for _ in range(3)),
             "ms",
         )
-    note = "the sockets add nothing, and write into the same warm memory again and again"
+    note = "the sockets do no additions, and write into the same warm memory in every step"
     return [
         Row(
             "ring all-reduce on 4 nodes",

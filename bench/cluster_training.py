@@ -1,7 +1,7 @@
 """A data-parallel step on devices of two nodes, op by op, against the same on two devices of one node.
 
-Devices compute and copy at stated speeds, and the link between the nodes has the speed of the copies. The gradient of a
-layer is summed up behind the backward pass of the next one.
+Devices compute and copy at configured speeds, and the link between the nodes has the speed of the copies. The
+gradient of a layer is summed during the backward pass of the next layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEPS = 5
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The row. Without a cluster there is nothing to measure."""
+    """The row of the step; none without a daemon."""
     if settings.baseline_only:
         return []
     length = settings.size(GRADIENTS, MIB) // LAYERS // 4
@@ -56,7 +56,7 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def trained(session: td.Session, devices: Sequence[str], length: int) -> float:
-    """Seconds that a step takes; the least of some."""
+    """Seconds of a step: the minimum of several."""
     weights = [[session.asarray(np.ones(length, np.float32), device=one) for one in devices] for _ in range(LAYERS)]
     session.sync()
 

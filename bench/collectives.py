@@ -1,7 +1,7 @@
 """An all-reduce around a ring of four simulated accelerators, against the time that their links need for its bytes.
 
-Each of n devices has to receive 2 (n - 1) / n of the value, whatever the algorithm. The second row is the memory that a
-device uses beside its value and its result, by the trace, in pieces of the size that merges take at a time.
+Each of n devices must receive 2 (n - 1) / n of the value, whatever the algorithm. The second row is the memory that a
+device uses besides its value and its result, according to the trace, in pieces of the size of one merge.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 def reduced(tensors: list[Any]) -> list[Any]:
-    """All results, once they are there."""
+    """All results, after waiting for them."""
     results = all_reduce(tensors)
     for result in results:
         result.wait()
@@ -31,7 +31,7 @@ def reduced(tensors: list[Any]) -> list[Any]:
 
 
 def extra_memory(session: td.Session, nbytes: int) -> int:
-    """The most bytes that a device had in use beside a value and its result when a merge began."""
+    """The most bytes that a device used besides a value and its result when a merge began."""
     merges = [record for record in session.trace().records if record.opcode == "MergeChunk"]
     return int(max(record.used for record in merges)) - 2 * nbytes
 
@@ -56,5 +56,5 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def sleeping(seconds: float) -> Any:
-    """A function that sleeps so many seconds: the time that the links need."""
+    """A function that sleeps for the time that the links need."""
     return lambda: time.sleep(seconds)

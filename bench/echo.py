@@ -1,7 +1,7 @@
-"""The round trip of a bare ZeroMQ message: the floor under one op and its result.
+"""The round trip of a bare ZeroMQ message: the lower bound for one op and its result.
 
-`python -m bench.echo ADDRESS [SECRET]` sends everything back, until it gets an empty message; with CURVE if it is given
-a secret key.
+`python -m bench.echo ADDRESS [SECRET]` sends every message back, until it gets an empty one; with CURVE if a secret
+key is given.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import zmq
 
 from .partner import Partner, say
 
-MESSAGE = bytes(64)  # about as much as an op and the question for its result
+MESSAGE = bytes(64)  # about the size of an op and the request for its result
 
 
 @contextmanager
 def echoing(*, curve: bool = False) -> Iterator[Callable[[], bytes]]:
-    """A function that sends a message to another process, and returns what comes back: over ipc, or tcp with CURVE."""
+    """A function that sends a message to another process, and returns its answer: over ipc, or tcp with CURVE."""
     public, secret = zmq.curve_keypair()
     with tempfile.TemporaryDirectory(prefix="tensord-") as home:
         address = ("tcp://127.0.0.1:*", secret.decode()) if curve else (f"ipc://{home}/echo",)
@@ -32,7 +32,7 @@ def echoing(*, curve: bool = False) -> Iterator[Callable[[], bytes]]:
 
 
 def rounds(socket: zmq.Socket[bytes], peer: Partner) -> Iterator[Callable[[], bytes]]:
-    """The function, until its caller is done with it."""
+    """The function of `echoing`; at the end of the block, the other process ends."""
     socket.connect(peer.hear())
 
     def echo() -> bytes:

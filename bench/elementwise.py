@@ -1,4 +1,5 @@
-"""`((x*2+1)*x-3)*x` on 10 million float32: five passes over 40 MB, decided by whether results land in used memory."""
+"""`((x*2+1)*x-3)*x` on 10 million float32: five passes over 40 MB, whose time depends on whether results reuse
+memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""More tensors than fit: a forward pass over weights of four times a device's memory, and what eviction costs others.
+"""More tensors than fit: a forward pass over weights of four times a device's memory, and the cost of eviction for
+others.
 
-The device is set up so that a transfer of a layer's weights takes as long as its op. So the pass can take no less than
-the sum of either; what is timed are the device's delays, the host's part of the work is small beside them.
+The device is configured so that a transfer of a layer's weights takes as long as its op. So the sum of either is a
+lower bound for the pass. The device's delays are measured; the host's work is short in comparison.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from .small_ops import LENGTH
 WIDTH = 512
 LAYER = 4 * WIDTH * WIDTH  # bytes
 RESIDENT = 4  # layers that fit
-TIMES = 4  # as many layers
-DELAY = 5e-3  # seconds, of a layer's transfer and of its op
-MORE = 1 << 16  # bytes of memory for what goes through the layers
+TIMES = 4  # times as many layers as fit
+DELAY = 5e-3  # seconds of a layer's transfer, and of its op
+MORE = 1 << 16  # bytes of memory for the activations
 CHAIN = 2_000  # small ops
-ROOM = 1 << 26  # bytes of memory for them
+ROOM = 1 << 26  # bytes of memory for the small ops
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -31,7 +32,7 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def measure_forward(settings: Settings) -> Row:
-    """A pass over 16 layers of 1 MiB where four fit, against the longer of the sums of transfers and of ops."""
+    """A pass over 16 layers of 1 MiB, of which four fit, against the longer of two sums: of transfers and of ops."""
     layers = settings.size(RESIDENT * TIMES, RESIDENT + 1)
     row = Row("forward, 4 x the memory", "ms", None, 1e3 * layers * DELAY, 1.3, 1.1, "ratio", "transfers or ops")
     if settings.baseline_only:
@@ -56,17 +57,17 @@ def measure_forward(settings: Settings) -> Row:
         before = came()
         row.runs = compare(settings, lambda: clocked(forward), lambda: layers * DELAY, "ms")
         brought = (came() - before) / len(settings.turns)
-    row.ours, row.note = median(row.runs, "ours"), f"{brought:.1f} of {layers} layers brought in each pass"
+    row.ours, row.note = median(row.runs, "ours"), f"{brought:.1f} of {layers} layers transferred in each pass"
     return row
 
 
 def layer(rng: Any) -> Any:
-    """Random weights that keep the scale of what goes through."""
+    """Random weights that keep the scale of the activations."""
     return (rng.standard_normal((WIDTH, WIDTH)) / WIDTH**0.5).astype(np.float32)
 
 
 def measure_small_ops(settings: Settings) -> Row:
-    """A chain of small ops that fit on a device that evicts, against one that does not."""
+    """A chain of small ops whose tensors fit, on a device with eviction against a device without."""
     ops = settings.size(CHAIN, 100)
     row = Row("small ops, eviction on", "us", None, None, 1.02, 1.0, "ratio", "eviction off")
     if settings.baseline_only:

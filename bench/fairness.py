@@ -1,9 +1,9 @@
-"""What one client's op and its result take beside another client that floods the daemon, and beside one that stalls.
+"""The time of one client's op with its result, while another client floods the daemon or stalls.
 
-What is judged is the daemon's fairness, not the kernel's. With fewer cores than busy processes the other one takes a
-core away, too: then the 99th percentile is some milliseconds beside any process that computes, whether or not it uses
-the daemon. So the other one has the lowest priority (nice 19); the note tells what the percentile is beside a flood of
-equal priority, and beside a process of equal priority that leaves the daemon alone.
+The rows judge the daemon's fairness, not the kernel's. If there are fewer cores than busy processes, the other
+client also takes a core away: the 99th percentile is then some milliseconds beside any process that computes,
+whether or not it uses the daemon. So the other client has the lowest priority (nice 19). The note has the percentile
+beside a flood of equal priority, and beside a process of equal priority that does not use the daemon.
 """
 
 from __future__ import annotations
@@ -21,16 +21,20 @@ from .partner import Partner
 from .small_ops import LENGTH
 
 NAMES = {"flood": "p99 beside a flood", "choke": "p99 beside a stall"}
-EQUAL = ("spin", "flood")  # done with equal priority as well
+EQUAL = ("spin", "flood")  # also measured with equal priority
 
 
 def measure(settings: Settings) -> list[Row]:
-    """99th percentile of `(x + y).numpy()` over 2,000 calls: alone, beside each of the others, in turns."""
+    """The 99th percentile of `(x + y).numpy()` over 2,000 calls: alone, and beside each of the other clients, in
+    turns."""
     rows = {what: Row(name, "us", None, None, 2.0, 2.0, "ratio", "alone") for what, name in NAMES.items()}
     if settings.baseline_only:
         return list(rows.values())
     count = settings.size(2_000, 50)
-    address, niceness = settings.server.address, str(settings.size(19, 0))  # beside other work, 19 may not run at all
+    address, niceness = (
+        settings.server.address,
+        str(settings.size(19, 0)),
+    )  # at nice 19 a process may not run at all beside other work
     with (
         settings.connect() as session,
         Partner("client", address) as equal,
@@ -59,14 +63,14 @@ def measure(settings: Settings) -> list[Row]:
     row.runs |= {case: runs[case] for case in runs if case.startswith("equal_")}
     row.note = (
         f"beside one of equal priority {median(runs, 'equal_flood'):.0f} us, "
-        f"beside a process of equal priority that leaves the daemon alone {median(runs, 'equal_spin'):.0f} us"
+        f"beside a process of equal priority that does not use the daemon {median(runs, 'equal_spin'):.0f} us"
     )
     return list(rows.values())
 
 
 @contextmanager
 def beside(other: Partner, what: str) -> Iterator[None]:
-    """While the other one does that; who chokes is stopped in the middle of it."""
+    """A block during which the other client does `what`. A client that chokes is stopped in the middle of it."""
     if what == "alone":
         yield
         return

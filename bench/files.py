@@ -1,7 +1,7 @@
-"""A file of tensors: until all of them are in the host's memory, and until the first can be used.
+"""Loading a file of tensors: the time until all of them are in the host's memory, and until the first can be used.
 
-The file is in the page cache, and each run has a machine of its own: so both sides take fresh memory, and give it
-back outside of the clock.
+The file is in the page cache, and each run has its own machine, so both sides allocate fresh memory, and free it
+outside of the clock.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def measure(settings: Settings) -> list[Row]:
             row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
             row.quick = nbytes < 4096 * MIB
     rows[0].note = f"{nbytes / MIB:,.0f} MiB in {WEIGHTS} tensors"
-    rows[1].note = f"until {FIRST_SIZE} elements are summed up"
+    rows[1].note = f"until {FIRST_SIZE} elements are summed"
     return rows
 
 
 def write(path: Path, nbytes: int) -> None:
-    """A file of that many bytes in weights, and a small tensor."""
+    """Write a file with weights of `nbytes` bytes, and a small tensor."""
     rng = np.random.default_rng(0)
     weights = {f"weight {n:02d}": rng.random(nbytes // WEIGHTS // 4, np.float32) for n in range(WEIGHTS)}
     save_file({FIRST: np.ones(FIRST_SIZE, np.float32), **weights}, path)
@@ -53,7 +53,7 @@ def write(path: Path, nbytes: int) -> None:
 
 @contextmanager
 def machine() -> Iterator[td.Session]:
-    """A fresh one, which has done something."""
+    """A session on a fresh machine, which has already run an op."""
     with td.connect("local", devices=["cpu:0"]) as session:
         session.asarray(np.ones(FIRST_SIZE, np.float32)).wait()
         yield session
@@ -73,6 +73,6 @@ def load_all(path: Path) -> float:
 
 
 def load_first(path: Path) -> float:
-    """Seconds until one tensor was used."""
+    """Seconds until one tensor has been used."""
     with machine() as session:
         return clocked(lambda: session.xp.sum(session.load(path)[FIRST]).numpy())

@@ -1,8 +1,8 @@
-"""How late an event loop's heartbeat comes at the longest while its tasks await values over a slow link.
+"""The longest delay of an event loop's ticks while its tasks await values over a slow link.
 
-The link is that of a simulated accelerator of the process's own machine, or tcp at the same rate to a daemon. Beside
-a ticker of a millisecond the tasks await a large value, several at once, figures, and the end of all that was issued.
-The baseline is the ticker as long alone. In the note: how long a call that waits on the loop's thread keeps it.
+The link is that of a simulated accelerator of the process's own machine, or tcp at the same rate to a daemon. Beside a
+ticker of one millisecond, tasks await a large value, several values at once, statistics, and the end of everything that
+was issued. The baseline is the ticker alone for as long. The note says for how long a blocking call stops the loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS = 4
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Milliseconds by which the ticker's longest gap exceeds its own."""
+    """Milliseconds by which the ticker's longest gap exceeds its period."""
     row = Row("heartbeat beside slow reads", "ms", None, None, 5.0, 1.0, baseline_name="alone")
     if settings.baseline_only:
         return [row]
@@ -51,7 +51,7 @@ def measure(settings: Settings) -> list[Row]:
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[td.Session]:
-    """A session whose last device is behind a slow link, or which is behind one itself."""
+    """A session whose last device is behind a slow link; with a daemon, the session itself is."""
     if not settings.through_daemon:
         slow = {"name": "sim:0", "bandwidth": int(RATE), "memory": 8 * BYTES}
         with td.connect("local", devices=["cpu:0", slow]) as session:
@@ -66,7 +66,10 @@ def connected(settings: Settings) -> Iterator[td.Session]:
 
 
 async def reads(session: td.Session, x: td.Tensor) -> object:
-    """Tasks that await values and figures. Returns the values: to free their memory takes some milliseconds, too."""
+    """Run tasks that await values and statistics.
+
+    Returns the values, since freeing their memory takes some milliseconds, too.
+    """
     part = x.shape[0] // PARTS
 
     async def whole() -> object:
@@ -84,13 +87,13 @@ async def reads(session: td.Session, x: td.Tensor) -> object:
 
 
 async def waits(x: td.Tensor) -> None:
-    """The same value, waited for on the loop's thread."""
+    """Wait for the same value on the loop's thread."""
     (x + 1).numpy()
     await asyncio.sleep(0)
 
 
 async def beside(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Seconds by which the ticker was late at the longest beside the work, and how long that took."""
+    """The ticker's longest delay beside the work, and the duration of the work, in seconds."""
     gaps: list[float] = []
     ticker = asyncio.ensure_future(tick(gaps))
     await asyncio.sleep(10 * TICK)
@@ -98,14 +101,14 @@ async def beside(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     start = perf_counter()
     kept = await work()
     taken = perf_counter() - start
-    await asyncio.sleep(2 * TICK)  # a gap that the work has made is over then
+    await asyncio.sleep(2 * TICK)  # so that a gap that the work has caused is over
     ticker.cancel()
     del kept
     return max(gaps) - TICK, taken
 
 
 async def tick(gaps: list[float]) -> None:
-    """Note the time between two ticks, for ever."""
+    """Record the time between two ticks, for ever."""
     before = perf_counter()
     while True:
         await asyncio.sleep(TICK)

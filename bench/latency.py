@@ -1,4 +1,4 @@
-"""One op and its result on the host, again and again: what a caller waits who needs every result at once."""
+"""One op and its result on the host, repeatedly: the wait of a caller that needs every result at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sample(work: Callable[[], object], count: int) -> NDArray[np.float64]:
 
 
 def percentiles(works: dict[str, Callable[[], object]], turns: int, count: int) -> dict[int, dict[str, list[float]]]:
-    """Per percentile the runs of each contestant, in turns; the first turn warms up."""
+    """For each percentile, the runs of each contestant, in turns; the first turn warms up."""
     runs: dict[int, dict[str, list[float]]] = {q: {name: [] for name in works} for q in (50, 99)}
     for turn in range(turns + 1):
         for name, work in works.items():

@@ -1,6 +1,6 @@
-"""Launches at admission, on a simulated accelerator that launches as a GPU does: what they cost the machine.
+"""Launches at admission, on a simulated accelerator that launches as a GPU does: their cost for the machine.
 
-The kernels are NumPy's, and small, or take a time that is given: that of the device's own clock.
+The kernels are NumPy's, and small, or take a given time of the device's own clock.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ OPS = 10_000
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A chain against one on the host, chains of kernels that take long, and another session meanwhile; through a
-    daemon the last alone."""
+    """A chain of ops against one on the host, chains of long kernels, and another session meanwhile; through a
+    daemon, only the last."""
     if settings.through_daemon:
         return [measure_other(settings)]
     slow = [measure_kernels(settings, seconds) for seconds in KERNELS]
@@ -74,7 +74,7 @@ def measure_chain(settings: Settings) -> Row:
         operands = pair(session, "sim:0")
         with handed_over() as counted:
             last = chain(operands, count)
-            handed = len(counted)  # the end's, which somebody waits for, do not count
+            handed = len(counted)  # without those of the chain's end, for which a thread waits
         session.fetch(last)
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
     row.note = f"work handed from thread to thread {handed} times in {count:,} launches"
@@ -83,7 +83,8 @@ def measure_chain(settings: Settings) -> Row:
 
 @contextmanager
 def handed_over() -> Iterator[list[object]]:
-    """The tasks that one thread hands to another in the block: to the launcher, or to one that waits for fences."""
+    """The tasks that one thread hands to another in the block: to the launcher, or to the thread that waits for
+    fences."""
     counted: list[object] = []
     submit, watch = Launcher.submit, LaunchStream.watch
 
@@ -100,7 +101,7 @@ def handed_over() -> Iterator[list[object]]:
 
 
 def measure_kernels(settings: Settings, seconds: float) -> Row:
-    """A chain of kernels that take so long, against the sum of them."""
+    """A chain of kernels of so many seconds, against the sum of their times."""
     name = f"chain of {round(seconds * SCALE['us'])} us"
     row = Row(name, "ms", None, None, 1.15, 1.05, "ratio", "the kernels")
     if settings.baseline_only:
@@ -118,8 +119,10 @@ def measure_kernels(settings: Settings, seconds: float) -> Row:
 
 
 def measure_other(settings: Settings) -> Row:
-    """The 99th percentile of one op and its value, alone, and while another session, in this process a thread's, keeps
-    the device busy."""
+    """The 99th percentile of one op with its value: alone, and while another session keeps the device busy.
+
+    (Embedded, another thread uses that session.)
+    """
     row = Row("one op beside a chain, p99", "us", None, None, 2.0, 1.3, "ratio", "alone")
     if settings.baseline_only:
         return row
@@ -144,7 +147,7 @@ def measure_other(settings: Settings) -> Row:
 
 @contextmanager
 def two_sessions(settings: Settings) -> Iterator[tuple[td.Session, Callable[[], AbstractContextManager[None]]]]:
-    """A session, and what keeps the device busy by another one."""
+    """A session, and a function that keeps the device busy with another session for the length of a block."""
     if not settings.through_daemon:
         with machine(compute_delay=KERNELS[0]) as session, td.connect(MACHINE) as other:
             yield session, partial(busy_by_thread, other)
@@ -160,7 +163,7 @@ def two_sessions(settings: Settings) -> Iterator[tuple[td.Session, Callable[[], 
 
 @contextmanager
 def busy_by_client(client: Partner) -> Iterator[None]:
-    """Another process issues a chain as long as one likes."""
+    """Another process issues a chain for the length of the block."""
     client.ask("chain")
     yield
     client.ask("over")
@@ -168,7 +171,7 @@ def busy_by_client(client: Partner) -> Iterator[None]:
 
 @contextmanager
 def busy_by_thread(session: td.Session) -> Iterator[None]:
-    """A thread issues a chain as long as one likes."""
+    """A thread issues a chain for the length of the block."""
     over = threading.Event()
 
     def issue() -> None:

@@ -1,4 +1,4 @@
-"""Values from the device of one daemon to that of another one, against as many bytes over a bare socket."""
+"""Values that are sent from the device of one daemon to that of another, against as many bytes over a bare socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of links. Without one there is nothing to measure."""
+    """The rows of links; none without a daemon."""
     if settings.baseline_only:
         return []
     return [*measure_with(settings, "none"), *measure_with(settings, "tls")]
@@ -35,7 +35,10 @@ def measure_with(settings: Settings, encryption: str) -> Iterator[Row]:
 
 
 def measure_large(settings: Settings, session: td.ClusterSession, *, tls: bool) -> Row:
-    """One large value, until it is there. Minima count: neighbours on the machine slow down a copy of either."""
+    """One large value, until it has arrived.
+
+    The minima are compared, since other work on the machine slows down copies of both sides.
+    """
     nbytes, name = settings.size(64 * MIB, MIB), "TLS" if tls else "plain TCP"
     value: Any = np.random.default_rng(0).integers(0, 256, nbytes, np.uint8)
     source = session.asarray(value, device=SOURCE)
@@ -61,7 +64,7 @@ def measure_large(settings: Settings, session: td.ClusterSession, *, tls: bool) 
 
 
 def measure_small(settings: Settings, session: td.ClusterSession) -> Row:
-    """1 KiB until it is there, against a round trip of the client to the remote daemon, which is a part of ours."""
+    """1 KiB, until it has arrived, against a round trip of the client to the remote daemon, which is a part of ours."""
     source = session.asarray(np.zeros(1024, np.uint8), device=SOURCE)
     there = session.asarray(np.zeros(1024, np.uint8), device=TARGET)
     source.wait()
@@ -72,7 +75,7 @@ def measure_small(settings: Settings, session: td.ClusterSession) -> Row:
         lambda: min(clocked(there.wait) for _ in range(count)),
         "ms",
     )
-    note = "the baseline is what the client waits for an answer of the node that receives"
+    note = "the baseline is the client's wait for an answer of the receiving node"
     return Row(
         "1 KiB between daemons",
         "ms",

@@ -1,8 +1,8 @@
-"""How a workload is timed, and what a row of the result says.
+"""How a workload is timed, and the rows of the result.
 
-Ours and the baseline run in turns, so that a machine that slows down slows both; every run starts after a full
-garbage collection, and the collector stays on, because its passes are part of what the runtime costs. The median of
-the runs counts, and every single run is kept in the JSON.
+Ours and the baseline run in turns, so that a machine that slows down slows both. Every run starts after a full garbage
+collection, and the collector stays on, because its passes are part of the runtime's cost. A row has the median of the
+runs; the JSON has every single run.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ import tensord as td
 if TYPE_CHECKING:
     from examples.own_daemon import OwnDaemon
 
-# The daemon's configuration; everything else is as it is by default, the trace on among it. One BLAS thread, since the
-# daemon shares the machine with its clients: where cores are busy, a small product spread over all of them is slower.
+# The daemon's configuration; everything else is the default, including the trace. One BLAS thread, since the daemon
+# shares the machine with its clients: if cores are busy, a small product that is spread over all of them is slower.
 DAEMON_CONFIG = 'devices = [{name = "cpu:0", blas_threads = 1}]'
 
-# One run of a workload: its result in seconds, per op where the workload has ops.
+# One run of a workload: its result in seconds, per op if the workload has ops.
 Run: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`runs` per workload. `quick`: small sizes, to see that everything works. `full`: the largest ones, which take
-    minutes and GiB. `baseline_only`: without the VM.
+    """The settings of a benchmark.
 
-    `through_daemon`: the machine is another process, `daemon`; it is not there where only the baseline is measured.
+    `runs`: the runs of each workload. `quick`: small sizes, to check that everything works. `full`: the largest sizes,
+    which take minutes and GiB. `baseline_only`: without the VM. `through_daemon`: the machine is another process,
+    `daemon`, which is None if only the baseline is measured.
     """
 
     runs: int = 5
@@ -44,24 +45,24 @@ class Settings:
 
     @property
     def turns(self) -> range:
-        """The runs of a workload from 1, and before them a warm-up, 0, except where only working is the question."""
+        """The runs of a workload, from 1; and before them a warm-up, 0, except in a quick benchmark."""
         return range(1 if self.quick else 0, self.runs + 1)
 
     def collect(self) -> None:
-        """Collect what earlier runs have left, except where only working is the question."""
+        """Collect the garbage of earlier runs, except in a quick benchmark."""
         if not self.quick:
             gc.collect()
 
     def size(self, full: int, quick: int) -> int:
-        """`full`, or `quick` where only working is the question."""
+        """`full`, or `quick` in a quick benchmark."""
         return quick if self.quick else full
 
     def large(self, full: int, usual: int, quick: int) -> int:
-        """A size that is `full` only where that was asked for."""
+        """`usual`, or `quick` in a quick benchmark, or `full` in a full one."""
         return full if self.full else self.size(usual, quick)
 
     def connect(self, routines: Literal["auto"] | None = None, **options: int) -> td.Session:
-        """A session on the machine that is measured, with cpu:0: the daemon, or one in this process, whose device has
+        """A session on the measured machine, with cpu:0: the daemon, or a machine in this process, whose device has
         these options."""
         if self.through_daemon:
             return td.connect(self.server.address, routines=routines)
@@ -74,7 +75,7 @@ class Settings:
         return self.daemon
 
     def limits(self, *, embedded: tuple[float, float], daemon: tuple[float, float]) -> tuple[float, float]:
-        """Must and aim of the machine that is measured."""
+        """Must and aim for the measured machine."""
         return daemon if self.through_daemon else embedded
 
 
@@ -82,9 +83,9 @@ class Settings:
 class Row:
     """One line of the table.
 
-    `ours` and `baseline` are medians in `unit`. Judged is `ours` if `judge` is "ours", else their ratio; `must` and
-    `aim` are upper limits in the same unit, or lower ones where `more_is_better`. `note` tells the reader what the
-    numbers alone would not.
+    `ours` and `baseline` are medians in `unit`. The row is judged by `ours` if `judge` is "ours", else by their
+    ratio. `must` and `aim` are upper limits in the same unit, or lower limits if `more_is_better`. `note` explains
+    the numbers.
     """
 
     name: str
@@ -97,17 +98,17 @@ class Row:
     baseline_name: str = "NumPy"
     note: str = ""
     runs: dict[str, list[float]] = field(default_factory=dict)
-    quick: bool = False  # small sizes: the limits were set for the full ones
+    quick: bool = False  # small sizes, for which the limits do not hold
     more_is_better: bool = False
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the baseline."""
+        """The ratio of ours to the baseline."""
         return self.ours / self.baseline if self.ours is not None and self.baseline else None
 
     @property
     def judged(self) -> float | None:
-        """The number that must and aim are about."""
+        """The number to which the limits must and aim apply."""
         return self.ours if self.judge == "ours" else self.ratio
 
     @property
@@ -120,12 +121,12 @@ class Row:
         return "aim" if self.reaches(self.aim) else "must" if self.reaches(self.must) else "missed"
 
     def reaches(self, limit: float) -> bool:
-        """Is the number that is judged on the right side of that limit?"""
+        """Whether the judged number is on the right side of that limit."""
         assert self.judged is not None
         return self.judged >= limit if self.more_is_better else self.judged <= limit
 
     def as_json(self) -> dict[str, Any]:
-        """Flat, with every run."""
+        """The row as a flat dict, with every run."""
         names = ("name", "unit", "ours", "baseline_name", "baseline", "ratio")
         judgement = ("judge", "more_is_better", "must", "aim", "verdict", "note")
         return {name: getattr(self, name) for name in names + judgement} | {"runs": self.runs}
@@ -135,7 +136,8 @@ SCALE = {"us": 1e6, "ms": 1e3, "s": 1.0}
 
 
 def compare(settings: Settings, ours: Run | None, baseline: Run, unit: str) -> dict[str, list[float]]:
-    """Runs of ours and of the baseline in turns, after one warm-up of each, in `unit`; without ours if it is None."""
+    """Runs of ours and of the baseline in turns, in `unit`, after one warm-up of each; only the baseline if `ours`
+    is None."""
     contestants = {"ours": ours, "baseline": baseline}
     runs: dict[str, list[float]] = {name: [] for name, run in contestants.items() if run is not None}
     for turn in settings.turns:

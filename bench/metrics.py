@@ -1,7 +1,7 @@
-"""The cost of a scrape: a daemon's processor time to answer `tensord metrics`, which asks at most once a second.
+"""The cost of a scrape: the daemon's processor time to answer `tensord metrics`, which asks at most once a second.
 
-Sessions have used many ops, so there is much to tell. A scrape may take 1 % of a second. The baseline is the least that
-a question costs: its way through the sockets.
+Sessions have used many ops, so the answer is long. A scrape may take 1 % of a second. The baseline is the least cost
+of a request: its way through the sockets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def use(session: Any) -> Any:
-    """Call many ops; a result."""
+    """Call many ops, and return a result."""
     x = session.asarray(np.ones(1000))
     for op in OPS:
         y = session.call(op, [x, x] if op in {"add", "multiply"} else [x])[0]
@@ -47,7 +47,7 @@ def use(session: Any) -> Any:
 
 
 def cost(settings: Settings, ask: Any) -> float:
-    """Seconds of the daemon's processor time per question."""
+    """Seconds of the daemon's processor time for one request."""
     asked = settings.size(ASKED, 5)
     before = processor_time(settings.server.pid)
     for _ in range(asked):

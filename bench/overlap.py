@@ -1,7 +1,7 @@
-"""Copies to a simulated accelerator while it computes, against each copy and each op waited for.
+"""Copies to a simulated accelerator while it computes, against waiting for each copy and each op.
 
-The device is set up so that a copy takes as long as an op. With 50 chunks a perfect overlap takes (50 + 1) / 100 of
-the serial time. What is timed are the device's delays; the host's part of the work is small beside them.
+The device is configured so that a copy takes as long as an op. With 50 chunks, a perfect overlap takes (50 + 1) /
+100 of the serial time. The device's delays are measured; the host's work is short in comparison.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import tensord as td
 from .measure import Row, Settings, clocked, compare, median
 
 CHUNK_BYTES = 1 << 20
-DELAY = 5e-3  # seconds, of a copy and of an op
+DELAY = 5e-3  # seconds of a copy, and of an op
 DEVICE = {"name": "sim:0", "bandwidth": CHUNK_BYTES / DELAY, "compute_delay": DELAY}
 
 
 def overlapped(chunks: list[Any]) -> list[Any]:
-    """Everything is submitted at once; the copy of a chunk may run while the one before it is worked on."""
+    """Submit everything at once: the copy of a chunk may run during the op of the chunk before it."""
     results = [-chunk.to_device("sim:0") for chunk in chunks]
     for result in results:
         result.wait()
@@ -28,7 +28,7 @@ def overlapped(chunks: list[Any]) -> list[Any]:
 
 
 def serial(chunks: list[Any]) -> list[Any]:
-    """Each copy is waited for, then each op."""
+    """Wait for each copy, then for each op."""
     results = []
     for chunk in chunks:
         moved = chunk.to_device("sim:0")
@@ -48,7 +48,7 @@ def measure(settings: Settings) -> list[Row]:
     with td.connect("local", devices=["cpu:0", DEVICE]) as session:
 
         def run(work: Any) -> float:
-            # Fresh tensors on the host: a copy that was kept from the run before would not move again.
+            # Fresh tensors on the host: a copy that the device still has from the last run would not be transferred.
             chunks = [session.asarray(array, device="cpu:0") for array in arrays]
             session.sync()
             return clocked(lambda: work(chunks))

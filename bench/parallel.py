@@ -1,7 +1,7 @@
-"""Global tensors: a data-parallel step on simulated accelerators of known speed, and what an op costs by itself.
+"""Global tensors: a data-parallel step on simulated accelerators of known speed, and the cost of an op.
 
-A kernel takes as long as its element operations take at 10^9 per second, and a copy as its bytes at 0.5 GB per second.
-So a step on half of the samples takes half, as far as gradients are summed up behind what is still to be computed.
+A device does 10^9 element operations per second, and copies 0.5 GB per second. So a step on half of the samples
+takes half of the time, if gradients are summed during the rest of the backward pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIMS = [f"sim:{number}" for number in range(4)]
 CPUS = ["cpu:0", "cpu:1"]
 LAYERS, WIDTH, SAMPLES = 4, 512, 4096
 OPS, LENGTH = 2_000, 16
-STEPS = 30  # of the small network, whose step is captured
+STEPS = 30  # steps of the small network, which are captured
 SMALL = (32, 64)  # its width and samples
 
 
@@ -34,7 +34,8 @@ def measure(settings: Settings) -> list[Row]:
 
 
 class Network:
-    """Layers of y = tanh(x w), trained to give zeros, on one device or on all of several, which share the samples."""
+    """Layers of y = tanh(x w), trained to return zeros, on one device, or on several with a part of the samples
+    each."""
 
     def __init__(self, session: td.Session, devices: Sequence[str], width: int) -> None:
         self.session = session
@@ -45,14 +46,14 @@ class Network:
         self.weights = [self.put(each, td.broadcast) for each in weights]
 
     def put(self, array: Any, layout: Any) -> Any:
-        """An array, on the only device, or in that layout on all of them."""
+        """An array, on the only device, or in that layout on all devices."""
         plain = array.astype(np.float32)
         if len(self.devices) == 1:
             return self.session.asarray(plain, device=self.devices[0])
         return self.session.global_tensor(plain, td.placement(self.devices), layout)
 
     def step(self, x: Any) -> None:
-        """One step of SGD; the gradients of a layer are summed up behind the backward pass of the next one."""
+        """One step of SGD. The gradients of a layer are summed during the backward pass of the next layer."""
         values = [x]
         for w in self.weights:
             values.append(self.session.xp.tanh(values[-1] @ w))
@@ -66,7 +67,7 @@ class Network:
 
 
 def trained(session: td.Session, devices: Sequence[str], size: tuple[int, int], steps: int, *, routine: bool) -> float:
-    """Seconds that a step takes."""
+    """Seconds of a step."""
     width, samples = size
     network = Network(session, devices, width)
     x = network.put(np.ones((samples, width)), td.split(0))
@@ -82,7 +83,7 @@ def trained(session: td.Session, devices: Sequence[str], size: tuple[int, int], 
 
 
 def measure_speed(settings: Settings) -> list[Row]:
-    """The speed on two and four devices, and which share of the collectives' time the devices computed meanwhile."""
+    """The speed on two and four devices, and the share of the collectives' time in which the devices computed."""
     limits = {2: (1.8, 1.95), 4: (3.2, 3.8)}
     rows = [
         Row(f"data-parallel step, {n} devices", "x", None, None, *each, "ours", "one device", more_is_better=True)
@@ -123,8 +124,10 @@ def measure_threads(settings: Settings) -> Row:
 
 
 def overlap(session: td.Session) -> float:
-    """The share of the time of collectives' steps in which the same device computes, by the trace. The last collective
-    of a training step is left out, since nothing is computed behind it."""
+    """The share of the time of collectives' steps in which the same device computes, according to the trace.
+
+    The last collective of a training step is left out, since nothing is computed after it.
+    """
     records = session.trace().records
     work = DeviceWork(records)
     steps: dict[int, list[Record]] = {}

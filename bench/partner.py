@@ -1,6 +1,6 @@
-"""Other processes that take part in a measurement, led through pipes: one line to them, one line back.
+"""Other processes that take part in a measurement, controlled through pipes: one line is sent, one line comes back.
 
-Their starts are set off by such a line. So no start-up is measured, and nobody sleeps for another.
+Their work is started by such a line, so no start-up is measured, and no process sleeps to wait for another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Self
 
 
 class Partner:
-    """A module of this package as a process; a context manager, which ends it. This is the leader's end."""
+    """A module of this package that runs as a process, seen from the process that controls it.
+
+    A context manager, which ends it.
+    """
 
     def __init__(self, module: str, *arguments: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603 - our own command
@@ -31,7 +34,7 @@ class Partner:
         self.process.stdin.flush()
 
     def hear(self) -> str:
-        """The next line it says."""
+        """The next line of its output."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode().strip()
         assert line, f"process {self.pid} has ended"
@@ -53,17 +56,20 @@ class Partner:
 
 
 def say(line: str) -> None:
-    """Answer the leader."""
+    """Send a line to the controlling process."""
     os.write(1, f"{line}\n".encode())
 
 
 def is_told() -> bool:
-    """Has the leader said something that was not read yet?"""
+    """Whether the controlling process has sent a line that is not read yet."""
     return bool(select([0], [], [], 0)[0])
 
 
 def listen() -> list[str]:
-    """The words of the leader's next line; he sends no second one before the answer. Ends the process with him."""
+    """The words of the next command.
+
+    No second one is sent before the answer. If the controlling process has ended, end this one.
+    """
     words = os.read(0, 1 << 12).decode().split()
     if not words:
         sys.exit()

@@ -1,8 +1,8 @@
-"""A pipeline of four stages, on simulated accelerators that compute and copy as fast as they are told.
+"""A pipeline of four stages, on simulated accelerators that compute and copy at configured speeds.
 
-Judged is the bubble, the share of the time in which a stage has nothing to do, against that of an ideal pipeline, whose
-passes all take equally long and whose copies take no time: (stages - 1) / (microbatches + stages - 1). How long a stage
-has to work is what a pipeline of that stage alone takes.
+The row judges the bubble, the share of the time in which a stage is idle, against that of an ideal pipeline, whose
+passes all take equally long and whose copies take no time: (stages - 1) / (microbatches + stages - 1). The working
+time of a stage is the time of a pipeline of that stage alone.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from .measure import Row, Settings, clocked, compare, median
 
 STAGES, MICROBATCHES, WIDTH, ROWS = 4, 16, 256, 256
 IDEAL = (STAGES - 1) / (MICROBATCHES + STAGES - 1)
-OPTIONS = {"bandwidth": 0.125e9, "compute_rate": 0.125e9}  # so slow that the host's processors limit nothing
-HOST = {"name": "cpu:0", "blas_threads": 1}  # each of four threads computes by itself
+OPTIONS = {"bandwidth": 0.125e9, "compute_rate": 0.125e9}  # so slow that the host's processors are not the limit
+HOST = {"name": "cpu:0", "blas_threads": 1}  # each of four threads computes on its own
 SIMS = [f"sim:{number}" for number in range(STAGES)]
 
 
 class Layer:
-    """y = relu(x w), with its gradient: ops that the host computes in less time than the device is told to take."""
+    """y = relu(x w), with its gradient: ops that the host computes in less time than the device is configured to
+    take."""
 
     def __init__(self, session: td.Session, device: str, width: int) -> None:
         self.nn = session.nn
@@ -50,7 +51,7 @@ def squares(y: Any, target: Any) -> tuple[Any, Any]:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Points by which the bubble is larger than the ideal one."""
+    """The percentage points by which the bubble exceeds the ideal one."""
     row = Row("bubble of a pipeline", "%", None, None, 10, 3, "ours", "ideal")
     if settings.baseline_only:
         return [row]
@@ -75,5 +76,5 @@ def measure(settings: Settings) -> list[Row]:
     whole, alone = median(row.runs, "ours"), median(row.runs, "baseline")
     if whole and alone:
         row.ours, row.baseline = 100 * (1 - alone / whole - IDEAL), 100 * IDEAL
-        row.note = f"{whole:.0f} ms; a stage alone {alone:.0f} ms"
+        row.note = f"{whole:.0f} ms; one stage alone {alone:.0f} ms"
     return [row]

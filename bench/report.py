@@ -1,4 +1,4 @@
-"""The result as a table for people and as JSON for everything else."""
+"""Writes the result: as a table for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERDICTS = {
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine on which the numbers were measured."""
     return {
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "platform": platform.platform(),
@@ -35,14 +35,14 @@ def machine() -> dict[str, Any]:
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A number with three digits that matter, and its unit."""
+    """A number with three significant digits, and its unit."""
     if value is None:
         return "-"
     return (f"{value:,.0f}" if value >= 1_000 else f"{value:#.3g}".rstrip(".")) + f" {unit}"
 
 
 def limits(row: Row) -> tuple[str, str]:
-    """Must and aim, in the unit of what is judged."""
+    """Must and aim, in the unit of the judged number."""
     if row.quick:
         return "-", "-"
     unit = row.unit if row.judge == "ours" else "x"
@@ -51,7 +51,7 @@ def limits(row: Row) -> tuple[str, str]:
 
 
 def print_table(rows: list[Row], console: Console) -> None:
-    """One line per row, the number that is judged in bold; notes below."""
+    """Print one line per row, with the judged number in bold, and the notes below."""
     name = Column("workload", no_wrap=True)
     table = Table(
         name,
@@ -78,7 +78,8 @@ def print_table(rows: list[Row], console: Console) -> None:
 
 
 def write_json(rows: list[Row], settings: Settings, path: Path) -> None:
-    """Machine, settings and rows, each row with every run; the configuration of the daemon, if there was one."""
+    """Write the machine, the settings, the daemon's configuration (if there was a daemon), and the rows, each with
+    every run."""
     document = {
         "machine": machine(),
         "runs": settings.runs,

@@ -1,9 +1,10 @@
-"""`python -m bench.rooms`: how many rooms a piece of work passes through. `--list TRIP` prints the calls, indented.
+"""`python -m bench.rooms`: the number of rooms (folders) that a piece of work passes through.
 
-A profiler counts the Python calls of six trips, on all threads of the machine. An *entry* is a call into another
-folder. An *upward* call goes to a higher floor or room, in the order of the import contracts in `pyproject.toml`, which
-docs/architecture.md draws. Callers outside of the package are looked through. Locations are known and plans are made
-before a trip is counted. Threads do not take turns alike each time, so the smallest counts stand.
+`--list TRIP` prints the calls, indented. A profiler counts the Python calls of six trips, on all threads of the
+machine. An *entry* is a call into another folder. An *upward* call goes to a higher floor or room, in the order of
+the import contracts in `pyproject.toml`, which docs/architecture.md draws. Callers outside of the package are
+skipped. Locations are known and plans are made before a trip is counted. Threads take turns differently each time,
+so the smallest counts are reported.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from tensord.vm.service.settings.config import Config
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FLOORS: Final = ("client/", "vm/", "streams/", "interpreter/")
-WARM: Final = 12  # times that a trip is taken before it is counted
-STEADY: Final = 40  # takes in a row without a smaller count, after which a trip has been counted
+WARM: Final = 12  # runs of a trip before it is counted
+STEADY: Final = 40  # a trip has been counted after so many runs without a smaller count
 LENGTH: Final = 16
-LARGE: Final = 1 << 20  # elements, of which a device holds two and a half
+LARGE: Final = 1 << 20  # elements; a device holds two and a half such tensors
 
 Step = Callable[[], object]
 
 
 class Counts(NamedTuple):
-    """What a trip comes to."""
+    """The counts of a trip."""
 
     calls: int
     files: int
@@ -52,7 +53,7 @@ class Counts(NamedTuple):
 
 
 class ProfiledCall(NamedTuple):
-    """One call: how deep, where, and from where."""
+    """One call: its depth, its file and name, and the file of its caller."""
 
     depth: int
     path: str
@@ -62,7 +63,8 @@ class ProfiledCall(NamedTuple):
 
 @dataclass
 class Profiler:
-    """Notes the calls of the package's functions while it is `on`; one for the threads that start in `watching`."""
+    """Records the calls of the package's functions while it is `on`, on all threads that start in a block of
+    `watching`."""
 
     on: bool = False
     calls: list[ProfiledCall] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Profiler:
 
     @contextmanager
     def watching(self, *, caller: bool) -> Iterator[None]:
-        """Profile the threads that start inside, and the calling one where the `caller` counts."""
+        """Profile the threads that start in the block; with `caller`, also the calling thread."""
         threading.setprofile(self.note)
         if caller:
             sys.setprofile(self.note)
@@ -102,14 +104,14 @@ class Profiler:
 
 @cache
 def path_of(file: str) -> str:
-    """A file of the package, from its root; "" for any other."""
+    """The path of a file of the package, from its root; "" for any other file."""
     path = Path(file).resolve()
     inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
     return inside if inside.startswith(FLOORS) else ""
 
 
 def callers(frame: FrameType) -> tuple[int, str]:
-    """How many callers in the package a frame has, and the file of the last one."""
+    """The number of callers of a frame that are in the package, and the file of the nearest one."""
     depth, source, outer = 0, "", frame.f_back
     while outer is not None:
         path = path_of(outer.f_code.co_filename)
@@ -120,13 +122,13 @@ def callers(frame: FrameType) -> tuple[int, str]:
 
 
 def is_entry(call: ProfiledCall) -> bool:
-    """Does the call go into another folder?"""
+    """Whether the call goes into another folder."""
     return Path(call.path).parent != Path(call.source).parent
 
 
 @cache
 def layers() -> Mapping[str, Mapping[str, int]]:
-    """By container, the rank of each layer in it: the contracts that import-linter holds. 0 is the highest."""
+    """For each container, the rank of each layer in it, from the contracts of import-linter. 0 is the highest."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     found: dict[str, dict[str, int]] = {}
     for contract in contracts:
@@ -141,7 +143,7 @@ def layers() -> Mapping[str, Mapping[str, int]]:
 
 @cache
 def is_upward(path: str, source: str) -> bool:
-    """Does a call from one file to another go to a higher floor or room?"""
+    """Whether a call from one file to another goes to a higher floor or room."""
     target, origin = (["tensord", *Path(name).with_suffix("").parts] for name in (path, source))
     shared = 0
     while shared < min(len(target), len(origin)) and target[shared] == origin[shared]:
@@ -162,7 +164,7 @@ def counted(calls: list[ProfiledCall]) -> Counts:
 
 @dataclass
 class Trip:
-    """A piece of work on a session: `prepare` before each time, which is not counted, then `step`."""
+    """A piece of work on a session: `prepare` is called first, uncounted, then `step`."""
 
     step: Step
     prepare: Step = lambda: None
@@ -196,14 +198,14 @@ def run_of_routine(session: td.Session) -> Trip:
 
 
 def evicting_op(session: td.Session) -> Trip:
-    """An op on a full `sim` device, whose result takes the place of another value."""
+    """An op on a full `sim` device, whose result evicts another value."""
     values = [session.asarray(np.ones(LARGE, np.float32), device="sim:0") for _ in range(2)]
 
     def evict() -> None:
         (values[0] + values[0]).wait()
 
     def fill() -> None:
-        values[1] += 1  # it is on the device again, and its copy elsewhere is gone
+        values[1] += 1  # brings the value back to the device, which drops its copy elsewhere
         session.sync()
 
     return Trip(evict, fill)
@@ -223,7 +225,7 @@ def checkpoint(session: td.Session) -> Trip:
     return Trip(lambda: session.checkpoint(folder).wait(), prepare)
 
 
-DELAY: Final = 0.004  # seconds that work on the device takes: whoever waits for it sleeps by then
+DELAY: Final = 0.004  # seconds of work on the device, so long that a thread that waits for it sleeps
 SIM: Final = {"name": "sim:0", "inline": False, "compute_delay": DELAY, "latency": DELAY}
 FULL: Final = {**SIM, "memory": 10 * LARGE}
 TRIPS: Final[dict[str, tuple[Callable[[td.Session], Trip], list[str | Mapping[str, object]], bool]]] = {
@@ -238,7 +240,7 @@ TRIPS: Final[dict[str, tuple[Callable[[td.Session], Trip], list[str | Mapping[st
 
 @contextmanager
 def serving(devices: list[str | Mapping[str, object]]) -> Iterator[str]:
-    """The address of a daemon on a thread of this process."""
+    """The address of a daemon that runs on a thread of this process."""
     with tempfile.TemporaryDirectory(prefix="rooms-") as folder:
         address = f"ipc://{folder}/socket"
         config = Config(addresses=(address,), devices=tuple(devices))
@@ -256,7 +258,7 @@ def serving(devices: list[str | Mapping[str, object]]) -> Iterator[str]:
 
 @contextmanager
 def session_of(profiler: Profiler, devices: list[Any], *, daemon: bool) -> Iterator[td.Session]:
-    """A session whose machine is profiled: together with the caller, or as a daemon alone."""
+    """A session whose machine is profiled: together with the caller, or, as a daemon, alone."""
     if not daemon:
         with profiler.watching(caller=True), td.connect("local", devices=devices) as session:
             yield session
@@ -272,7 +274,7 @@ def session_of(profiler: Profiler, devices: list[Any], *, daemon: bool) -> Itera
 
 
 def taken(name: str) -> Generator[list[ProfiledCall], None, None]:
-    """The calls of a trip, taken again and again."""
+    """The calls of one run of a trip after another."""
     make, devices, daemon = TRIPS[name]
     profiler = Profiler()
     with session_of(profiler, devices, daemon=daemon) as session:
@@ -284,7 +286,7 @@ def taken(name: str) -> Generator[list[ProfiledCall], None, None]:
 
 
 def count(name: str, steady: int = STEADY) -> Counts:
-    """The smallest counts of a trip, once so many takes in a row have shown none that is smaller."""
+    """The smallest counts of a trip, after `steady` runs without a smaller count."""
     with closing(taken(name)) as takes:
         least, since = counted(next(takes)), 0
         while since < steady:
@@ -294,7 +296,7 @@ def count(name: str, steady: int = STEADY) -> Counts:
 
 
 def listed(calls: list[ProfiledCall]) -> Iterator[str]:
-    """The calls in their order: `>` enters a room, `^` goes upwards."""
+    """The calls in their order: `>` marks an entry, `^` an upward call."""
     least = min(call.depth for call in calls)
     for call in calls:
         mark = "^" if call.source and is_upward(call.path, call.source) else ">" if is_entry(call) else " "

@@ -1,4 +1,4 @@
-"""Routines: what repeats as one message, against NumPy, and against the same op by op."""
+"""Routines: repeated work as one message, against NumPy, and against the same work op by op."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .runs import measure_runs
 from .training import RATE, digits, numpy_step, train_on_vm
 
 LENGTH = 16
-OPS = 1_000  # of a captured chain
-WARM = 3  # calls before the clock starts: the capture, a run op by op, and one that compiles
+OPS = 1_000  # ops of a captured chain
+WARM = 3  # calls before the clock starts: the capture, a run op by op, and a run that compiles
 
 
 def chain(x: Any, y: Any, ops: int) -> Any:
-    """Every op needs the one before it."""
+    """A chain of ops, each of which needs the one before it."""
     for _ in range(ops):
         x = x + y
     return x
 
 
 def chain_of_views(x: Any, y: Any, ops: int, scale: float) -> Any:
-    """The same with numbers and views in between."""
+    """The same, with numbers and views in between."""
     for _ in range(ops // 4):
         x = x * scale + y
         x = x[::-1] - y[::-1]
@@ -73,9 +73,9 @@ def measure_replay(settings: Settings) -> list[Row]:
 
 
 def measure_training(settings: Settings, threads: int = 1) -> Row:
-    """Milliseconds per captured training step of the digits network, the minibatches uploaded before.
+    """Milliseconds per captured training step of the digits network, with minibatches uploaded in advance.
 
-    `threads`: of BLAS, NumPy's and that of a machine in this process.
+    `threads`: BLAS threads, of NumPy and of a machine in this process.
     """
     steps = settings.size(200, 5 if threads == 1 else 1)
     batches = list(minibatches(digits(), np.random.default_rng(0)))
@@ -111,7 +111,8 @@ def measure_training(settings: Settings, threads: int = 1) -> Row:
 
 
 def measure_recognised(settings: Settings) -> Row:
-    """Milliseconds per training step on a session that finds its periods by itself, not a line of it changed."""
+    """Milliseconds per training step on a session with `routines="auto"`, which finds the repeated steps in
+    unchanged code."""
     steps = settings.size(200, 10)
     batches = list(minibatches(digits(), np.random.default_rng(0)))
 
@@ -135,7 +136,7 @@ def measure_recognised(settings: Settings) -> Row:
 
 
 def captured_step(session: Any, batches: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The training step as a routine that is compiled, and the minibatches on the machine."""
+    """The training step as a compiled routine, and the minibatches on the machine."""
     uploaded = [(session.asarray(images), session.asarray(labels)) for images, labels in batches]
     network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
     step = session.routine(network.step)
@@ -146,10 +147,10 @@ def captured_step(session: Any, batches: Sequence[Any]) -> tuple[Any, list[Any]]
 
 
 def measure_fusion(settings: Settings, workers: int) -> Row:
-    """`((x*2+1)*x-3)*x` on 10 million float32 as a routine, on that many threads, against NumPy.
+    """`((x*2+1)*x-3)*x` on 10 million float32 as a routine, on `workers` threads, against NumPy.
 
-    In the note: against the same op by op, where four of the five results are written over what dies with the op; and
-    against NumPy with five arrays that were used before.
+    The note compares it with the same op by op, where four of the five results reuse the memory of an operand; and with
+    NumPy writing into five arrays that were used before.
     """
     array = np.linspace(-1, 1, settings.size(10_000_000, 300_000), dtype=np.float32)
     apart = [np.zeros_like(array) for _ in range(5)]
@@ -179,7 +180,7 @@ def measure_fusion(settings: Settings, workers: int) -> Row:
 
 
 def polynomial_apart(x: Any, results: Sequence[Any]) -> None:
-    """The polynomial, each step into memory of its own that was used before."""
+    """The polynomial, with each step written to its own array, which was used before."""
     a, b, c, d, e = results
     np.multiply(x, 2, a)
     np.add(a, 1, b)
@@ -191,7 +192,7 @@ def polynomial_apart(x: Any, results: Sequence[Any]) -> None:
 def measure_transformer(settings: Settings) -> Row:
     """A transformer block, forward and backward, of 32 tokens of width 64, against the same op by op.
 
-    In the note: with a batch of four, where kernels take most of the time.
+    The note has the times with a batch of four, in which kernels take most of the time.
     """
     rows = []
     for batch in (1, 4):
@@ -209,7 +210,7 @@ def measure_transformer(settings: Settings) -> Row:
 
 
 def transformer_step(session: Any, batch: int) -> tuple[Any, tuple[Any, ...]]:
-    """Forward and backward pass of the example's block, and its operands."""
+    """The forward and backward pass of the example's block, and its operands."""
     rng = np.random.default_rng(0)
     parameters = {name: session.asarray(array) for name, array in transformer_block.parameters(64, rng).items()}
     x, dy = (session.asarray(rng.standard_normal((batch, 32, 64), dtype=np.float32)) for _ in range(2))
@@ -217,7 +218,7 @@ def transformer_step(session: Any, batch: int) -> tuple[Any, tuple[Any, ...]]:
 
 
 def repeated(session: Any, called: Any, arguments: Sequence[Any], times: int) -> Callable[[], float]:
-    """Seconds of a call, of so many until all of them have run."""
+    """A function that returns the seconds of one call, measured over `times` calls until all of them have run."""
 
     def work() -> None:
         for _ in range(times):
@@ -228,7 +229,7 @@ def repeated(session: Any, called: Any, arguments: Sequence[Any], times: int) ->
 
 
 def measure_capture(settings: Settings) -> list[Row]:
-    """Capture, link and first run of the training step, against one run op by op."""
+    """Capture and first run of the training step, against one run op by op."""
     images, labels = next(minibatches(digits(), np.random.default_rng(0)))
     with settings.connect() as session:
         network = Network(session, "cpu:0", initial_parameters(np.random.default_rng(0)))
@@ -256,7 +257,7 @@ def measure_capture(settings: Settings) -> list[Row]:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """All of them; without the runtime, those that have a baseline in NumPy.
+    """All rows; without the runtime, those that have a baseline in NumPy.
 
     The daemon has one BLAS thread, and the workers of its configuration.
     """

@@ -1,4 +1,4 @@
-"""What many runs of a routine cost: a million of them, eight clients' at once, and the memory of one."""
+"""The cost of many runs of a routine: a million runs, the runs of eight clients at once, and the memory of one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .small_ops import LENGTH
 from .training import RATE, digits
 from .volume import MIB, memory
 
-FEW_TURNS = 2  # of a row whose runs take a minute
+FEW_TURNS = 2  # turns of a row whose runs take a minute
 
 
 def increment(x: Any, y: Any) -> None:
@@ -30,7 +30,7 @@ def increment(x: Any, y: Any) -> None:
 
 
 def measure_volume(settings: Settings) -> Row:
-    """Microseconds per run with 1,000,000 runs of two ops in place, against 10,000; memory is in the note."""
+    """Microseconds per run, for 1,000,000 runs of two in-place ops against 10,000. The note has the memory."""
     many, few = settings.size(1_000_000, 2_000), settings.size(10_000, 200)
     process = Path("/proc", str(settings.server.pid) if settings.through_daemon else "self")
     left: list[float] = []
@@ -60,14 +60,15 @@ def measure_volume(settings: Settings) -> Row:
 
 
 def one_by_one(session: Any, operands: list[Any], count: int) -> None:
-    """The ops of so many runs, without a routine."""
+    """The ops of `count` runs, without a routine."""
     for _ in range(count):
         increment(*operands)
     session.sync()
 
 
 def measure_memory(settings: Settings) -> Row:
-    """MiB that the insides of a training step take of the device at their peak, arenas included, against op by op."""
+    """The peak of the device's memory for the intermediate values of a training step, in MiB, including arenas,
+    against op by op."""
     batch = next(minibatches(digits(), np.random.default_rng(0)))
     runs: dict[str, list[float]] = {"ours": [], "baseline": []}
     with settings.connect() as session:
@@ -83,7 +84,7 @@ def measure_memory(settings: Settings) -> Row:
 
 
 def peak_of(session: Any, work: Callable[[], object]) -> int:
-    """The most bytes that were in use on the device during the work, beyond those before it."""
+    """The most bytes in use on the device during the work, beyond those in use before it."""
     session.sync()
     before = session.stats()["devices"]["cpu:0"]["allocated"]
     newest = max((record.id for record in session.trace().records), default=0)
@@ -113,7 +114,7 @@ def measure_clients(settings: Settings) -> Row:
 
 
 def medians(runs: dict[str, list[float]]) -> tuple[float | None, float | None]:
-    """Of ours and of the baseline."""
+    """The medians of ours and of the baseline."""
     return median(runs, "ours"), median(runs, "baseline")
 
 

@@ -1,7 +1,7 @@
-"""`python -m bench.scaling`: a simulation of clusters of 2 to 1,024 nodes, from the costs of few.
+"""`python -m bench.scaling`: a simulation of clusters of 2 to 1,024 nodes, from the measured costs of a few.
 
 The simulation shows which part reaches its limit first as nodes are added (docs/scaling.md). A step of a collective
-takes the link's latency and the time of its bytes, and a random delay drawn from a seed. A node begins a step when its
+takes the link's latency, the time for its bytes, and a random delay drawn from a seed. A node begins a step when its
 own last step and its neighbour's have ended, so one slow step delays later ones, as on real machines.
 """
 
@@ -24,10 +24,10 @@ MIB: Final = 1 << 20
 class Costs:
     """Costs in seconds, bytes, and bytes per second.
 
-    Measured on two shared cores over loopback: `op`, of a client for one op of a chain. Stated: `bandwidth`, and
-    `latency`, the aim for a value of 1 KiB from device to device. Estimated: `beat`, of handling one heartbeat, one in
-    each `period`; `entry`, a member in the table, and `told`, of reading it; `jitter`, the mean share by
-    which a step is longer.
+    Measured on two shared cores over loopback: `op`, a client's time for one op of a chain. Assumed: `bandwidth`,
+    and `latency`, the aim for a value of 1 KiB from device to device. Estimated: `beat`, the time to handle one
+    heartbeat, which comes once in each `period`; `entry`, the bytes of a member in the table, and `told`, the time
+    to read it; `jitter`, the mean share by which a step is longer.
     """
 
     latency: float = 300e-6
@@ -41,7 +41,7 @@ class Costs:
 
 
 def ring(nodes: int, size: int, costs: Costs, seed: int = 0) -> float:
-    """Seconds of a ring all-reduce: 2 (n - 1) steps of an n-th of the bytes each."""
+    """Seconds of a ring all-reduce: 2 (n - 1) steps, each with an n-th of the bytes."""
     draw = np.random.default_rng(seed)
     step = costs.latency + size / nodes / costs.bandwidth
     ends = np.zeros(nodes)
@@ -51,9 +51,9 @@ def ring(nodes: int, size: int, costs: Costs, seed: int = 0) -> float:
 
 
 def tree(nodes: int, size: int, costs: Costs, seed: int = 0, piece: int = MIB) -> float:
-    """Seconds of a reduction up a binary tree and a broadcast down, in pieces that follow each other.
+    """Seconds of a reduction up a binary tree and a broadcast down, in pieces, one after another.
 
-    A node takes each piece from two children, so the bytes go through its link twice.
+    A node receives each piece from two children, so the bytes go through its link twice.
     """
     draw = np.random.default_rng(seed)
     pieces, levels = ceil(size / piece), ceil(log2(nodes))

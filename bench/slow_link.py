@@ -1,6 +1,6 @@
-"""A slow link between a client and a daemon: what passes bytes on over tcp, so many a second each way.
+"""A slow link between a client and a daemon: a tcp proxy with a limited rate in each direction.
 
-`python -m bench.slow_link HOST PORT BYTES_PER_SECOND` says the port on which it listens.
+`python -m bench.slow_link HOST PORT BYTES_PER_SECOND` prints the port on which it listens.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from contextlib import contextmanager, suppress
 
 from .partner import Partner, say
 
-PIECE = 1 << 16  # bytes that are passed on at a time
+PIECE = 1 << 16  # the most bytes that are forwarded at a time
 
 
 @contextmanager
 def slow_link(address: str, rate: float) -> Iterator[str]:
-    """The address of the same daemon, behind a link of so many bytes a second."""
+    """The address of the same daemon behind a link of `rate` bytes per second."""
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     with Partner("slow_link", host, port, str(rate)) as link:
         yield f"tcp://127.0.0.1:{link.hear()}"
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rate: float) -> None:
-    """Pass on what comes, until the end."""
+    """Forward all bytes until the connection ends."""
     loop = asyncio.get_running_loop()
-    free = loop.time()  # when the link has passed on all that came
+    free = loop.time()  # when the link will have forwarded everything that came
     with suppress(ConnectionError):
         while piece := await reader.read(PIECE):
             free = max(free, loop.time()) + len(piece) / rate
@@ -37,7 +37,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rate:
 
 
 async def serve(host: str, port: int, rate: float) -> None:
-    """Take connections, and pass them on."""
+    """Accept connections, and forward them."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection(host, port)

@@ -1,4 +1,4 @@
-"""Cost of an op: float32[16] operands, so that what is timed is the runtime and not the arithmetic."""
+"""The cost of an op: operands are float32[16], so that the runtime is measured, not the arithmetic."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from .measure import SCALE, Row, Settings, clocked, compare, median, processor_time
 
 LENGTH = 16
-# Takes arrays or tensors, does `count` ops on them, returns what the host then waits for.
+# Takes arrays or tensors, does `count` ops on them, and returns the results for which the host then waits.
 Work = Callable[[list[Any], int], list[Any]]
 
 
 def chain(operands: list[Any], count: int) -> list[Any]:
-    """Every op needs the one before it."""
+    """A chain of ops, each of which needs the one before it."""
     x, y = operands[:2]
     for _ in range(count):
         x = x + y
@@ -25,7 +25,7 @@ def chain(operands: list[Any], count: int) -> list[Any]:
 
 
 def spread(operands: list[Any], count: int) -> list[Any]:
-    """A hundred independent chains, one op of each in turn, every result a new tensor."""
+    """A hundred independent chains, one op of each in turn; every result is a new tensor."""
     y, z = operands[0], operands[1:]
     for step in range(count):
         index = step % len(z)
@@ -34,7 +34,7 @@ def spread(operands: list[Any], count: int) -> list[Any]:
 
 
 def scatter(pairs: list[tuple[int, int]]) -> Work:
-    """In-place ops between tensors chosen at random, the same ones in every run."""
+    """In-place ops between tensors that are chosen at random, but are the same in every run."""
 
     def work(operands: list[Any], count: int) -> list[Any]:
         half = len(operands) // 2
@@ -78,7 +78,7 @@ def measure_ops(settings: Settings, name: str, work: Work, tensors: int, limits:
 
 
 def add_processor_time(row: Row, spent: Sequence[Sequence[float]]) -> None:
-    """What each end computes per op, which tells more than the time where they have to share a core."""
+    """Note each side's processor time per op, which is more informative than the time if both share a core."""
     row.runs["client_cpu"], row.runs["daemon_cpu"] = (list(one) for one in zip(*spent, strict=True))
     client, daemon = median(row.runs, "client_cpu"), median(row.runs, "daemon_cpu")
     row.note = f"processor time per op {client:.1f} us in the client, {daemon:.1f} us in the daemon"

@@ -1,7 +1,7 @@
-"""A ring of processes with bare sockets, each of which sends to the next one while it receives from the one before.
+"""A ring of processes with bare sockets: each process sends to the next one while it receives from the one before.
 
-`python -m bench.socket_ring BYTES STEPS` says its port, is told that of the next one, and goes around on each line:
-so many steps, in each of which so many bytes leave and as many come.
+`python -m bench.socket_ring BYTES STEPS` prints its port, reads the port of the next process, and goes around the
+ring for each further line: STEPS steps, in each of which BYTES bytes are sent and as many are received.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SocketRing:
             partner.tell(port)
 
     def go_around(self) -> None:
-        """All steps, until the last process has what it gets."""
+        """Do all steps, until the last process has received everything."""
         for partner in self.partners:
             partner.tell("go")
         for partner in self.partners:
@@ -35,14 +35,14 @@ class SocketRing:
 
 @contextmanager
 def socket_ring(ranks: int, nbytes: int, steps: int) -> Iterator[SocketRing]:
-    """A ring of so many processes."""
+    """A ring of `ranks` processes."""
     with ExitStack() as stack:
         started = [stack.enter_context(Partner("socket_ring", str(nbytes), str(steps))) for _ in range(ranks)]
         yield SocketRing(started)
 
 
 def serve(nbytes: int, steps: int) -> None:
-    """Go around each time that the leader says so."""
+    """Go around the ring for each command."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         say(str(listener.getsockname()[1]))
         (port,) = listen()

@@ -1,7 +1,8 @@
-"""`python -m bench.supervisors`: how soon a cluster of two simulated nodes is up, and a loss is known to the other.
+"""`python -m bench.supervisors`: how soon a cluster of two simulated nodes is up, and how soon a loss is noticed.
 
-Needs the extra `cluster`, and takes half a minute for each run, so `python -m bench` leaves it out. A notice is the
-time from the kill until the other node's daemon answers that the node is lost, or in a later incarnation.
+It needs the extra `cluster`, and takes half a minute for each run, so `python -m bench` does not include it. A
+notice is the time from the kill until the other node's daemon answers that the node is lost, or in a later
+incarnation.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .measure import Row, median
 from .report import print_table
 
 RUNS = 3
-PAUSE = 0.005  # seconds between two questions
+PAUSE = 0.005  # seconds between two requests
 LONGEST = 60.0
 COMMAND = ["cluster", "up", "--simulate", "2", "--device", "cpu:0", "--device", "sim:0", "--json"]
 
@@ -35,7 +36,7 @@ Nodes = Mapping[str, Mapping[str, Any]]
 
 @contextmanager
 def two_nodes() -> Iterator[tuple[float, Nodes]]:
-    """A cluster: the seconds that `cluster up` took on a Ray that ran, and the nodes' rows."""
+    """A cluster: the seconds of `cluster up` on a running Ray, and a function that returns the nodes' rows."""
     with tempfile.TemporaryDirectory(prefix="td-", ignore_cleanup_errors=True) as home:
         environment = dict(os.environ)
         for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -53,13 +54,13 @@ def two_nodes() -> Iterator[tuple[float, Nodes]]:
 
 
 def seen(nodes: Nodes) -> tuple[str, int]:
-    """The state and the incarnation of node1, as node0's daemon has them."""
+    """The state and the incarnation of node1, according to node0's daemon."""
     (found,) = [one for one in ask(nodes["node0"]["ipc"], "members") if one["node"] == "node1"]
     return found["state"], found["incarnation"]
 
 
 def notice(nodes: Nodes, pid: int) -> float:
-    """Seconds from the kill of a process until node0's daemon knows of it."""
+    """Seconds from the kill of a process until node0's daemon has noticed it."""
     before = seen(nodes)
     began = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
@@ -82,11 +83,11 @@ def parent_of(pid: int) -> int:
 
 
 def measure(runs: int = RUNS) -> list[Row]:
-    """Seconds, each the median of so many clusters."""
+    """The rows, in seconds: medians over `runs` clusters."""
     up = Row("cluster up, 2 nodes", "s", None, None, 15.0, 5.0, baseline_name="")
     daemon = Row("notice of a killed daemon", "s", None, None, 2.0, 0.5, baseline_name="")
     raylet = Row("notice of a killed raylet", "s", None, None, 4.0, 2.0, baseline_name="")
-    raylet.note = "health checks each 0.5 s; the supervisor's last words come before those fail"
+    raylet.note = "health checks every 0.5 s; the supervisor's last message comes before one fails"
     for row in (up, daemon, raylet):
         row.runs = {"ours": []}
     for _ in range(runs):

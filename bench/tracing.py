@@ -1,4 +1,4 @@
-"""What the trace costs: the chain of 10,000 with the ring on and off, in turns."""
+"""The cost of the trace: the chain of 10,000 ops with the trace on and off, in turns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import tensord as td
 from .measure import Row, Settings, clocked, compare, median
 from .small_ops import LENGTH, chain
 
-# A difference of a few percent drowns in five runs.
+# In five runs, noise would hide a difference of a few percent.
 LEAST_RUNS = 15
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Microseconds per op with tracing against without."""
+    """Microseconds per op with the trace, against without it."""
     row = Row("tracing", "us", None, None, 1.05, 1.02, "ratio", "tracing off")
     if settings.baseline_only:
         return [row]

@@ -1,4 +1,4 @@
-"""A training step of the digits network: the example's own code against the same ops in plain NumPy on one thread."""
+"""A training step of the digits network: the example's code, against the same ops in plain NumPy on one thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from examples.train_digits import Digits, Network, Parameters, initial_parameter
 from .measure import Row, Settings, clocked, compare, median
 
 RATE = learning_rate(1, 40)
-WARM = 3  # steps before the clock starts: the capture of a routine, a run op by op, and one that compiles
+WARM = 3  # steps before the clock starts: the capture of a routine, a run op by op, and a run that compiles
 
 digits = cache(load)  # several workloads read the same file
 
@@ -22,7 +22,7 @@ Floats: TypeAlias = NDArray[np.float32]
 
 
 def cross_entropy(logits: Floats, labels: NDArray[np.int64], xp: Any = np) -> np.float32:
-    """Mean over the batch. `xp` is the array module of the arrays, as in the other functions: NumPy, or CuPy."""
+    """The mean over the batch. `xp`, here and below: the array module of the arrays, NumPy or CuPy."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     chosen = shifted[xp.arange(len(labels)), labels]
     loss: np.float32 = (xp.log(xp.exp(shifted).sum(axis=1)) - chosen).mean()
@@ -39,7 +39,7 @@ def cross_entropy_grad(logits: Floats, labels: NDArray[np.int64], xp: Any = np) 
 
 
 def forward(layers: Parameters, images: Floats, xp: Any = np) -> tuple[list[Floats], Floats]:
-    """What enters each layer, and the logits."""
+    """The input of each layer, and the logits."""
     activations = [images]
     for weight, bias in layers[:-1]:
         activations.append(xp.maximum(activations[-1] @ weight + bias, 0))
@@ -48,7 +48,7 @@ def forward(layers: Parameters, images: Floats, xp: Any = np) -> tuple[list[Floa
 
 
 def numpy_step(layers: Parameters, images: Floats, labels: NDArray[np.int64], rate: float, xp: Any = np) -> np.float32:
-    """What `examples.train_digits.Network.step` does, op for op."""
+    """`examples.train_digits.Network.step`, op for op."""
     activations, logits = forward(layers, images, xp)
     loss = cross_entropy(logits, labels, xp)
     gradient = cross_entropy_grad(logits, labels, xp)
@@ -64,7 +64,7 @@ def numpy_step(layers: Parameters, images: Floats, labels: NDArray[np.int64], ra
 
 
 def train_numpy(digits: Digits, epochs: int, seed: int) -> float:
-    """Test accuracy of the example's run in plain NumPy: the hyperparameters were chosen with it."""
+    """The test accuracy of the example's run in plain NumPy, with which the hyperparameters were chosen."""
     rng = np.random.default_rng(seed)
     layers = initial_parameters(rng)
     for epoch in range(1, epochs + 1):
@@ -75,7 +75,7 @@ def train_numpy(digits: Digits, epochs: int, seed: int) -> float:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Milliseconds per step over 200 steps, the minibatches uploaded before the clock starts."""
+    """Milliseconds per step over 200 steps. The minibatches are uploaded before the clock starts."""
     steps = settings.size(200, 10)
     batches = list(minibatches(digits(), np.random.default_rng(0)))
 
@@ -100,7 +100,7 @@ def measure(settings: Settings) -> list[Row]:
 def train_on_vm(
     session: Any, batches: list[tuple[Any, Any]], steps: int, device: str = "cpu:0", *, routine: bool = False
 ) -> float:
-    """Seconds per step on the virtual machine, until the last one is done. `routine`: the step is captured before."""
+    """Seconds per step on the virtual machine, until the last step is done. `routine`: the step is captured before."""
     network = Network(session, device, initial_parameters(np.random.default_rng(0)), routine=routine)
     for _ in range(WARM if routine else 0):
         network.step(*batches[0], RATE)

@@ -1,9 +1,9 @@
 """64 MiB to the daemon and back, each against one copy of 64 MiB within a process into memory that was used before.
 
-On one host both ways go through shared memory: up is one copy, down is a mapping, which costs next to nothing until
-the result is read. What reading it once costs is in the note, and so is what both ways cost where the two ends share
-no memory and the bytes travel in frames. From a host array (`empty_host`) up is no copy either; the note says how many
-bytes were copied all the same, and what it costs for integers, which the daemon copies.
+On one host, both directions go through shared memory: up is one copy, down is a mapping, which costs almost nothing
+until the result is read. The note has the time of reading it once, and the times of both directions if the two sides
+share no memory and the bytes are sent in frames. From a host array (`empty_host`), up needs no copy either; its note
+says how many bytes were copied nevertheless, and the time for integers, which the daemon copies.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ BYTES = 1 << 26
 
 
 class FromHost:
-    """The way up from a host array, which is taken back before each upload."""
+    """Uploads from a host array, which is taken back before each upload."""
 
     def __init__(self, session: td.Session, source: Any) -> None:
         self.session = session
         self.array = session.empty_host(source.shape, source.dtype)
         self.array[...] = source
-        self.copied = 0  # bytes, of all uploads
+        self.copied = 0  # bytes that all uploads have copied
 
     def up(self) -> float:
-        """Seconds until the daemon has the array. The tensor's memory is the array's own, or a copy was made."""
+        """Seconds until the daemon has the array. The tensor uses the array's memory, or a copy was made."""
         self.session.sync()
         made: list[td.Tensor] = []
         taken = clocked(lambda: made.append(self.session.asarray(self.array).wait()))
@@ -40,7 +40,7 @@ class FromHost:
 
 
 class Traffic:
-    """The two ways of one session. What is not the way itself happens outside of the clock."""
+    """The two directions of one session. Everything except the transfer itself happens outside of the clock."""
 
     def __init__(self, session: td.Session, source: Any) -> None:
         self.session = session
@@ -53,12 +53,12 @@ class Traffic:
         return clocked(lambda: self.session.asarray(self.source).wait())
 
     def down(self) -> float:
-        """Seconds until a new result is an array here."""
+        """Seconds until a new result is an array in this process."""
         result = (self.there + 1).wait()
         return clocked(result.numpy)
 
     def read(self) -> float:
-        """Seconds to read a result that has just come down, once."""
+        """Seconds to read once a result that has just come down."""
         array = (self.there + 1).numpy()
         return clocked(array.max)
 
@@ -95,14 +95,14 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def fill(rows: list[Row], settings: Settings, ways: list[Run | None], memcpy: Run) -> None:
-    """Measure each row's way."""
+    """Measure the direction of each row."""
     for row, way in zip(rows, ways, strict=True):
         row.runs = compare(settings, way, memcpy, "ms")
         row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
 
 
 def add_frames(rows: list[Row], settings: Settings, source: Any, memcpy: Run) -> None:
-    """The same over tcp, where nothing is shared, in the notes."""
+    """Add to the notes the times over tcp, where no memory is shared."""
     with (
         own_daemon(config=DAEMON_CONFIG, also=["tcp://127.0.0.1:0"]) as daemon,
         td.connect(daemon.addresses[1]) as session,

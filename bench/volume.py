@@ -1,6 +1,6 @@
-"""A million ops submitted at once against ten thousand: the submitter is slowed, the memory stays bounded.
+"""A million ops submitted at once, against ten thousand: the submitter is slowed down, and the memory stays bounded.
 
-The memory is that of the process with the machine in it: this one, or the daemon.
+The memory is that of the machine's process: this one, or the daemon.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MIB = 2**20
 
 
 def forget_peak(process: Path) -> None:
-    """Let the kernel count the peak of a process's memory anew (Linux: proc(5), clear_refs)."""
+    """Reset the kernel's count of the peak of a process's memory (Linux: proc(5), clear_refs)."""
     try:
         (process / "clear_refs").write_text("5")
     except OSError:
@@ -28,9 +28,9 @@ def forget_peak(process: Path) -> None:
 
 
 def memory(process: Path) -> tuple[int, int]:
-    """A process's resident memory in bytes: peak and present. The peak is since `forget_peak`.
+    """A process's resident memory in bytes: the peak since `forget_peak`, and the present amount.
 
-    Where the kernel does not tell: the peak of this process since it began, twice.
+    If the kernel does not say, the peak of this process since it began, twice.
     """
     try:
         status = (process / "status").read_text()
@@ -56,7 +56,7 @@ def submit(session: Any, count: int) -> float:
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Cost per op with 1,000,000 ops over 100 tensors against 10,000; memory is in the note."""
+    """The cost of an op, with 1,000,000 ops over 100 tensors against 10,000. The note has the memory."""
     many, few = settings.size(1_000_000, 5_000), settings.size(10_000, 500)
     row = Row("1,000,000 ops", "us", None, None, 1.3, 1.05, "ratio", "10,000 ops")
     if settings.baseline_only:
@@ -75,7 +75,7 @@ def measure(settings: Settings) -> list[Row]:
         def with_peak(name: str, count: int) -> float:
             forget_peak(process)
             seconds = submit(session, count)
-            session.sync()  # what the run has let go of is released
+            session.sync()  # until everything that the run has dropped is released
             peak, present = memory(process)
             peaks[name].append(peak / MIB)
             after[name].append(present / MIB)
@@ -83,7 +83,7 @@ def measure(settings: Settings) -> list[Row]:
 
         row.runs = compare(settings, ours, baseline, "us")
     row.ours, row.baseline = median(row.runs, "ours"), median(row.runs, "baseline")
-    # The first, warm-up run filled the trace ring and the pools; what counts is the growth after it.
+    # The first run, the warm-up, has filled the trace and the pools; only the growth after it counts.
     grown = max(peaks["many"][-settings.runs :]) - max(peaks["few"][-settings.runs :])
     left = after["many"][-1] - after["few"][0]
     row.note = (

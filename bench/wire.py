@@ -1,6 +1,6 @@
-"""A bare socket between two processes, plain or TLS: what the links between daemons are compared with.
+"""A bare socket between two processes, plain or TLS: the baseline for the links between daemons.
 
-`python -m bench.wire BYTES [FINGERPRINT-FILE]` listens, says its port, and answers each BYTES that come with one byte.
+`python -m bench.wire BYTES [FINGERPRINT-FILE]` listens, prints its port, and answers each BYTES received with one byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANSWER = b"."
 
 
 class Wire:
-    """Sends to the other process, and waits for its answer."""
+    """The sending side: sends to the other process, and waits for its answer."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -31,7 +31,7 @@ class Wire:
 
 @contextmanager
 def wire(nbytes: int, *, tls: bool) -> Iterator[Wire]:
-    """A wire to a process that takes so many bytes at a time."""
+    """A wire to a process that takes `nbytes` bytes at a time."""
     with Partner("wire", str(nbytes), *["tls"] * tls) as partner:
         port, fingerprint = partner.hear().split(":")
         with socket.create_connection(("127.0.0.1", int(port))) as plain:
@@ -41,7 +41,7 @@ def wire(nbytes: int, *, tls: bool) -> Iterator[Wire]:
 
 
 def take(connection: Any, into: memoryview) -> bool:
-    """Fill the memory; False at the end of the connection."""
+    """Fill the memory from the connection. False at its end."""
     done = 0
     while done < len(into):
         some = connection.recv_into(into[done:])

@@ -1,9 +1,11 @@
-"""Makes the compiled form in a folder of its own: prints the folder's path, or nothing without a compiler.
+"""Builds the package with its compiled modules in a separate folder.
+
+Prints the folder's path, or nothing without a compiler.
 
     PYTHONPATH=$(python deploy/compiled.py) python -m pytest tests/behaviours
 
-The folder, `out/compiled/KEY`, holds the whole package. KEY is a digest of all sources and of the build: an edit makes
-another folder, and a second run makes none. docs/compiled.md says more.
+The folder, `out/compiled/KEY`, has the whole package. KEY is a digest of all sources and of the build: after an edit
+a new folder is built; a second run builds nothing. docs/compiled.md says more.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ MADE = ROOT / "out" / "compiled"
 
 
 def key() -> str:
-    """Names what would be built: these sources, by this setup.py, for this Python."""
+    """The digest of the build: these sources, this setup.py, this Python."""
     parts = build_of(ROOT / "src" / "tensord").digest, (ROOT / "setup.py").read_text(), sys.version
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def build(folder: Path) -> bool:
-    """Build the package into a folder; False if nothing was compiled. An interrupted build leaves no folder."""
+    """Build the package into a folder. False if nothing was compiled. An interrupted build leaves no folder."""
     halfway = folder.with_name(f"{folder.name}.{os.getpid()}")
     command = [sys.executable, "setup.py", "--quiet", "build", "--build-base", "out/build", "--build-lib", str(halfway)]
     try:
@@ -44,7 +46,7 @@ def build(folder: Path) -> bool:
 
 
 def main() -> None:
-    """Print the folder of the compiled form, which is built if need be; older ones are removed."""
+    """Print the folder of the compiled form. It is built if necessary, and older folders are removed."""
     folder = MADE / key()
     if not folder.exists():
         shutil.rmtree(MADE, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""Builds wheels and tries each in an environment of its own: `make wheels`.
+"""Builds wheels, and tries each one in a fresh environment: `make wheels`.
 
-From one source archive: a wheel of plain Python for every platform, and a compiled one for each Python here that
-tensord supports, on the path as `python3.N` or installed by pyenv. They lie in `out/dist`. The compiled ones run on
-Linux systems like this one; for older systems build them in a manylinux container.
+One source archive gives a wheel of plain Python for every platform, and a compiled wheel for each Python on this
+machine that tensord supports (on the path as `python3.N`, or installed by pyenv). They are written to `out/dist`.
+The compiled wheels run on Linux systems like this one; for older systems, build them in a manylinux container.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ for engine in ("vm", "serial"):
 
 
 def run(command: Sequence[str | Path], *, quiet: bool = False, **environment: str) -> str:
-    """Run a command of ours outside of the checkout, so that nothing of it is on Python's path; its output."""
+    """Run a command outside of the checkout, so that the checkout is not on Python's path. Returns its output."""
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "TENSORD_COMPILE"}}
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(  # noqa: S603 - our own commands
@@ -66,7 +66,7 @@ def pythons() -> list[Path]:
     for candidate in (Path(sys.executable), *(Path(one) for one in on_path if one), *sorted(installed)):
         try:
             minor = int(run([candidate, "-c", "import sys; print(sys.version_info.minor)"], quiet=True))
-        except (OSError, subprocess.CalledProcessError):  # a shim without a version behind it
+        except (OSError, subprocess.CalledProcessError):  # a shim of pyenv without an installed version
             continue
         if minor >= OLDEST:
             found.setdefault(minor, candidate)
@@ -90,7 +90,7 @@ def wheel(python: Path, source: Path, folder: Path, *, compiled: bool) -> Path:
 
 
 def install_and_try(python: Path, made: Path, form: str) -> str:
-    """Install the wheel in a fresh environment and run a program on it; what the program says."""
+    """Install the wheel in a fresh environment, and run a program with it. Returns the program's output."""
     with tempfile.TemporaryDirectory() as home:
         run([python, "-m", "venv", home])
         run([Path(home, "bin", "pip"), "--quiet", "--disable-pip-version-check", "install", made])
@@ -100,7 +100,7 @@ def install_and_try(python: Path, made: Path, form: str) -> str:
 
 
 def main() -> None:
-    """Build and try: the plain wheel with every Python, and each compiled wheel with its own."""
+    """Build the wheels, and try the plain wheel with every Python, and each compiled wheel with its own."""
     parser = argparse.ArgumentParser(description="Build wheels, plain and compiled, and try each of them.")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "dist", help="where they are left (out/dist)")
     folder = parser.parse_args().out.resolve()

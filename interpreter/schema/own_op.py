@@ -22,7 +22,6 @@ class OwnOp:
     """The version of an op, the module that defines it, and its kernels for kinds of devices.
 
     `kinds`: the kinds of devices for which `OpDef.kernel` is; None for all. `sources`: the input of the digest.
-
     """
 
     def __init__(self, version: str, module: str, kinds: frozenset[str] | None, sources: list[Any]) -> None:
