@@ -3,5 +3,5 @@
 - `calls`: issues ops; `by_name`: the entry point for any op; `signatures`: calls that were made before
 - `handlers`: the chain that every op passes; `checks`: checks of arguments, for all rooms
 - `host_calls`: functions of the program that the machine calls for their results
-- `contexts`: release tensors that were made in one block; `scopes`: their implementation
+- `contexts`: release tensors that were made in one block
 """

@@ -1,4 +1,4 @@
-"""Contexts: a tensor made inside a context is released at its end, unless it was kept. `scopes` implements them."""
+"""Contexts: a tensor that is made inside a context is released at its end, unless it was kept. See `core/scopes.py`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError, ProtocolError
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.names import check_names
+from ..core.scopes import Scope, Scopes, hand, open_from
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.operators import GLOBALS
 from ..tensor.tensor import Tensor
 from .checks import foreign, own
-from .scopes import Scope, Scopes, hand, open_from
 
 Kept = TypeVar("Kept")
 LEAVES: Final = (str, bytes, Number, np.generic, np.ndarray, type(None))  # allowed beside tensors

@@ -25,13 +25,13 @@ from ..outbox.outbox import Outbox
 from ..requests.answers import Answers
 from ..requests.effects import SessionEffects
 from ..requests.printing import Printing
+from .scopes import Scopes
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
-    from ..calls.scopes import Scope, Scopes
     from ..cluster.cluster import Cluster
     from ..global_tensors.calls import GlobalCalls
     from ..session.session import Session
@@ -80,9 +80,6 @@ class Core:
 
     calls: Calls
     global_calls: GlobalCalls
-    scopes: Scopes
-    opened: dict[Scope, None]
-    innermost: Callable[[], Scope | None]
     facade: Callable[[Any], Session]  # makes one from the core
 
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
@@ -100,6 +97,8 @@ class Core:
         self.printing = Printing(outbox, self.effects)
         self.cancellation = CancellationCount(outbox)
         self.random_state = RandomState()
+        self.scopes = Scopes(outbox)
+        self.opened, self.innermost = self.scopes.opened, self.scopes.innermost
         # Weak references: the namespace and the session refer to the core.
         self.namespace: Callable[[], Namespace | None] = lambda: None
         self.session: Callable[[], Session | None] = lambda: None

@@ -12,9 +12,9 @@ from ...interpreter.programs.passes.table import chosen_names
 from ...interpreter.programs.program import Program
 from ...interpreter.types.meta import SCALAR_TYPES, Scalar
 from ..calls.checks import device_of, own
-from ..calls.scopes import open_from
 from ..capture.binding import as_kind, refuse_symbolic
 from ..core.core import Core
+from ..core.scopes import open_from
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public
 from ..outbox.current import CURRENT

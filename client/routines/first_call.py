@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from ...interpreter.programs.convention import CallingConvention
 from ...interpreter.types.meta import Meta
-from ..calls.scopes import hand
 from ..capture.binding import Described
 from ..capture.capture import Capture, UploadedConstant
 from ..capture.evaluation import Evaluation
 from ..capture.results import CapturedResults
 from ..capture.structure import Arguments
 from ..core.core import Core
+from ..core.scopes import hand
 from ..host_arrays.uploads import as_tensor
 from ..linking.linked import Bindings, ProgramBinding
 from ..locations.frames import warn

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sized
 from typing import Any, TypeVar
 
 from ..calls.calls import Calls
-from ..calls.scopes import Scopes
 from ..core.core import Core
 from ..files.savings import Savings
 from ..global_tensors.calls import GlobalCalls
@@ -43,8 +42,6 @@ class Parts(Core):
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)
         self.global_calls = GlobalCalls(outbox)
-        self.scopes = Scopes(outbox)
-        self.opened, self.innermost = self.scopes.opened, self.scopes.innermost
         self.savings = Savings()
         self.names = Names(outbox)
         self.flows = Flows()

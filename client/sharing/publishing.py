@@ -10,8 +10,8 @@ from ...interpreter.programs.convention import CallingConvention, decode, encode
 from ...interpreter.programs.program import EFFECT, Program, effects_of
 from ...interpreter.programs.records import RecordsReader
 from ..calls.checks import own
-from ..calls.scopes import hand
 from ..core.core import Core
+from ..core.scopes import hand
 from ..linking.linked import Bindings, ProgramBinding
 from ..linking.linked_routine import LinkedRoutine, portable
 from ..linking.linking import LinkedProgram

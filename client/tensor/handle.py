@@ -5,8 +5,7 @@ The rooms of the client read and write these fields directly; accessors would co
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeAlias
-from weakref import ref
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ...interpreter.concurrency.finalisers import redone
 from ...interpreter.errors import ProtocolError
 from ...interpreter.types.meta import Meta
 from ..core.core import Core
+from ..core.scopes import Handles
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..transport.replies import Reply
@@ -29,7 +29,6 @@ class Gone:
 
 
 RELEASED: Any = Gone()
-Handles: TypeAlias = "list[ref[Handle]]"  # of a context
 
 
 class Handle:
@@ -98,7 +97,16 @@ class Handle:
 
     def release(self) -> None:
         """Release the tensor now. Using the handle afterwards is an error; releasing it twice is not."""
-        let_go(self, RELEASED)
+        self._let_go(RELEASED)
+
+    def _let_go(self, gone: Any) -> None:
+        """Release the tensor, unless that was done. `gone` says what has become of it."""
+        id_ = self._id
+        if id_ > 0:  # no interruption up to the call: a context that ends in another thread may come here, too
+            self._id = -id_
+            self._meta = gone
+            self._reading = None
+            self._core.release(id_)
 
     def _living(self) -> Self:
         """The handle; ProtocolError if it was released."""
@@ -113,13 +121,3 @@ class Handle:
 
 
 make_public(Handle)
-
-
-def let_go(handle: Handle, gone: Any) -> None:
-    """Release the tensor of a handle, unless that was done. `gone` says what has become of it."""
-    id_ = handle._id
-    if id_ > 0:  # no interruption up to the call: a context that ends in another thread may come here, too
-        handle._id = -id_
-        handle._meta = gone
-        handle._reading = None
-        handle._core.release(id_)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.calls.scopes import SLACK
+from tensord.client.core.scopes import SLACK
 from tensord.interpreter.wire.messages import RELEASE
 
 from ...daemon import Daemon

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 from weakref import ref
 
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -35,14 +35,28 @@ from ...interpreter.types.meta import Meta
 from ..locations.frames import Line, describe_lines
 from ..locations.locations import user_lines
 from ..outbox.outbox import Outbox
-from ..tensor.handle import Gone, Handle, Handles, let_go
-from ..tensor.tensor import Tensor
 
 SLACK: Final = 256  # entries that a list may have before it is swept
 ENDED: Final = -1  # as the limit of a list
+Handles: TypeAlias = "list[ref[Held]]"  # of a scope
 
 
-class Ended(Gone):
+class Held(Protocol):
+    """A handle of a tensor, as far as scopes use one. `_holder`: the list of its scope, if it was made in one."""
+
+    _holder: Handles | None
+
+    @property
+    def _id(self) -> int: ...
+
+    @property
+    def _meta(self) -> Meta | None: ...
+
+    def _let_go(self, gone: Any) -> None:
+        """Release the tensor. `gone`: the reason, which takes the place of the meta."""
+
+
+class Ended:
     """The fate of a context's tensors, and the line where the context ended."""
 
     __slots__ = ("_lines",)
@@ -94,7 +108,7 @@ class Scope:
         self.scopes = scopes
         self.parent: Scope | None = None
         self.token: Token[Scope | None] | None = None
-        self.names: dict[str, Tensor] = {}
+        self.names: dict[str, Held] = {}
         self.sweeping = Lock()
         self.handles: Handles = []
         self.limit = SLACK
@@ -120,21 +134,21 @@ class Scope:
         held = self._held()
         gone = Ended(user_lines() if held else [])
         for handle in held:
-            let_go(handle, gone)
+            handle._let_go(gone)
         self.handles.clear()
 
-    def hold(self, handle: Handle) -> None:
+    def hold(self, handle: Held) -> None:
         """Hold a handle. Called for each handle made while this is the innermost scope."""
         handle._holder = handles = self.handles
         handles.append(ref(handle))
         if len(handles) > self.limit:
             self._tidy(handle)
 
-    def _held(self) -> list[Handle]:
+    def _held(self) -> list[Held]:
         handles = self.handles
         return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
 
-    def _tidy(self, newest: Handle) -> None:
+    def _tidy(self, newest: Held) -> None:
         """Sweep the list; after the end of the scope, move the newest handle to the nearest open parent."""
         if self.ended:
             successor = open_from(self.parent)
@@ -156,7 +170,7 @@ class Scope:
         if self.ended:  # ended meanwhile; handles made since then found the new limit
             self.end()
 
-    def find(self, name: str) -> Tensor | None:
+    def find(self, name: str) -> Held | None:
         """The tensor of that name, in this scope or the nearest surrounding one; None if there is none."""
         return next((each.names[name] for each in around(self) if name in each.names), None)
 
@@ -183,7 +197,7 @@ def open_from(scope: Scope | None) -> Scope | None:
     return next(around(scope), None)
 
 
-def hand(handle: Handle, successor: Scope | None) -> None:
+def hand(handle: Held, successor: Scope | None) -> None:
     """Make the handle live as long as the successor; None: as long as the program keeps it.
 
     The handle stays in its scope if no scope holds it, or a scope around the successor, which ends later anyway.
