@@ -17,7 +17,7 @@ from ..outbox.current import capture_of, plain_of
 from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
 from .checks import Device
-from .handlers import Invocation
+from .op_invocation import OpInvocation
 from .signatures import SMALL
 
 LISTS = frozenset((list, tuple))
@@ -73,7 +73,7 @@ def call_anew(
         op = find(name if capture is None else plain_of(name))
         frozen = op.freeze(attributes if capture is None else capture.attributes(attributes))
         operands, targets = listed(op, "operands", inputs), None if out is None else listed(op, "out=", out)
-        return core.calls.carry_out(core, Invocation(core.as_session(), op, operands, frozen, targets, device), key)
+        return core.calls.carry_out(core, OpInvocation(op, operands, frozen, targets, device), key)
     except MetadataError as error:
         raise located(error) from None
 

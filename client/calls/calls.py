@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import MetadataError, MetadataTypeError
+from ...interpreter.errors import MetadataError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.schema.own_op import check_there
@@ -35,7 +35,7 @@ from ..tensor.reading import forget
 from ..tensor.tensor import Tensor
 from .by_name import call
 from .checks import check_host, device_of, own, refuse_other_nodes
-from .handlers import DEFAULT_HANDLER, Handler, Invocation
+from .op_invocation import HandlerChain, OpInvocation, is_global
 from .signatures import SMALL, KnownSignature, SignatureKey, Signatures, as_floats, signature_of
 
 new = object.__new__
@@ -44,7 +44,7 @@ new = object.__new__
 class Calls:
     """Issues the ops of one session.
 
-    `handler`: the chain that every op passes. `native`: the chain is the default one, so calls may go straight to the
+    `chain`: the handlers that every op passes. `native`: they are the default ones, so calls may go straight to the
     outbox. `known`: the entries in which such calls are looked up, those of `_signatures`. It is empty while there is
     another handler, and while a thread captures a routine: then all calls of the session pass `execute`, which records
     those of that thread.
@@ -58,15 +58,11 @@ class Calls:
         self._sites = outbox.locations.sites
         self._span = outbox.locations.spans.get
         self._captures = 0  # number of threads that capture a routine
-        self.use(DEFAULT_HANDLER)
 
-    def use(self, handler: Handler) -> None:
-        """Make every op pass this chain of handlers. MetadataTypeError for an object that cannot be called."""
-        if not callable(handler):
-            message = f"a handler is called with an Invocation; {type(handler).__name__} cannot be called"
-            raise located(MetadataTypeError(message))
-        self.handler: Handler = handler
-        self.native = handler is DEFAULT_HANDLER
+    def use(self, chain: HandlerChain, *, native: bool) -> None:
+        """Make every op pass these handlers. `native`: they are the default ones."""
+        self.chain = chain
+        self.native = native
         self.capturing(0)
 
     def capturing(self, more: int) -> None:
@@ -204,13 +200,13 @@ class Calls:
         if type(y) in GLOBALS:
             return core.global_calls.operate_anew(op, x, y, attributes, in_place)
         operands = (x,) if y is None else (x, y)
-        invocation = Invocation(core.as_session(), op, operands, attributes, (x,) if in_place else None, None)
+        invocation = OpInvocation(op, operands, attributes, (x,) if in_place else None, None)
         try:
             return self.carry_out(core, invocation, key)[0]
         except MetadataError as error:
             raise located(error) from None
 
-    def carry_out(self, core: Core, invocation: Invocation, key: Any) -> list[Tensor]:
+    def carry_out(self, core: Core, invocation: OpInvocation, key: Any) -> list[Tensor]:
         """Pass the invocation through the handlers, unless the default ones have nothing to do.
 
         In that case the next call with `key`, unless None, goes straight to its signature.
@@ -222,7 +218,7 @@ class Calls:
         outer = HANDLED.frame
         HANDLED.frame = outer or sys._getframe()  # noqa: SLF001 - the interpreter's own
         try:
-            return self.handler(invocation)
+            return self.chain(invocation)
         finally:
             HANDLED.frame = outer
 
@@ -234,7 +230,7 @@ class Calls:
         missing = self._outbox.transport.devices.get(device)
         return (missing is None or op.name not in missing) and op.serves(kind_of(device))
 
-    def place(self, core: Core, invocation: Invocation) -> str:
+    def place(self, core: Core, invocation: OpInvocation) -> str:
         """The device that will run an invocation."""
         if invocation.device is not None:
             return device_of(core, invocation.device)
@@ -242,7 +238,7 @@ class Calls:
         homes = (each.device for each in tensors if isinstance(each, Tensor))
         return next(homes, None) or device_of(core, None)
 
-    def execute(self, core: Core, invocation: Invocation, alias: Any = None) -> list[Tensor]:
+    def execute(self, core: Core, invocation: OpInvocation, alias: Any = None) -> list[Tensor]:
         """Send an op as it is to its device, as the innermost handler does. `alias`: another key for its entry.
 
         If this thread captures a routine, the op is recorded instead.
@@ -308,17 +304,3 @@ class Calls:
             location = outbox.locations.issued()
             outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))
         outbox.appended()
-
-
-def is_global(core: Core, invocation: Invocation) -> bool:
-    """Return whether a global tensor takes part in the call, or the call makes one."""
-    if isinstance(invocation.device, Placement):
-        return True
-    if invocation.device is None and core.placement is not None and not any_tensor(invocation):
-        return True
-    return any(type(each) in GLOBALS for each in (*(invocation.out or ()), *invocation.inputs))
-
-
-def any_tensor(invocation: Invocation) -> bool:
-    """Return whether any operand or target is a tensor."""
-    return any(isinstance(each, Tensor) for each in (*(invocation.out or ()), *invocation.inputs))

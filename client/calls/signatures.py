@@ -19,7 +19,7 @@ from ..outbox.outbox import Outbox
 from ..tensor.operators import OPERANDS, SCALARS
 from ..tensor.tensor import Tensor
 from .checks import own
-from .handlers import Invocation
+from .op_invocation import OpInvocation
 
 SMALL = 127  # ints up to this fit every dtype
 KNOWN = 4096  # signatures a session knows at a time
@@ -114,9 +114,9 @@ def inferred(cache: InferCache, key: SignatureKey) -> tuple[Meta | None, ...]:
     return outputs if targets is None else check_targets(op, outputs, targets)
 
 
-def signature_of(core: Core, invocation: Invocation, device: str) -> SignatureKey:
+def signature_of(core: Core, invocation: OpInvocation, device: str) -> SignatureKey:
     """The key of the invocation's signature; raises for operands that are not allowed."""
-    _, op, inputs, frozen, out, _ = invocation
+    op, inputs, frozen, out, _ = invocation
     beside = next((each for each in (*inputs, *(out or ())) if isinstance(each, Tensor) and each._core is core), None)
     metas = tuple([operand_meta(core, op, value, beside) for value in inputs])
     targets = None if out is None else tuple([own(core, target, beside)._meta for target in out])

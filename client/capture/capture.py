@@ -25,7 +25,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.promotion import check_scalar, check_scalars
 from ...interpreter.types.meta import Meta, OperandMeta, Scalar
 from ..calls.checks import own
-from ..calls.handlers import Invocation
+from ..calls.op_invocation import OpInvocation
 from ..core.core import Core
 from ..host_arrays.uploads import copied
 from ..locations.locations import located, user_line
@@ -149,7 +149,7 @@ class Capture:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def record(self, invocation: Invocation) -> list[Tensor]:
+    def record(self, invocation: OpInvocation) -> list[Tensor]:
         from ..calls.signatures import as_floats, inferred, signature_of
 
         calls, out = self.core.calls, invocation.out

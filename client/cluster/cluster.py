@@ -28,11 +28,11 @@ from ...interpreter.types.device_names import node_of
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.members import Member, table_of
 from ..calls.checks import device_of
-from ..calls.handlers import DEFAULT_HANDLER, Handler
 from ..locations.locations import located
 from ..outbox.current import CURRENT
 from ..process.forks import FORKS
 from ..session.connect import ConnectOptions
+from ..session.handlers import DEFAULT_HANDLER, Handler
 from ..session.parts import Parts
 from ..tensor.tensor import Tensor
 from ..transport.interface import CLOSED, FORKED
@@ -252,7 +252,7 @@ class Cluster:
         core.strict, core.random_state = self.wanted.strict, self._random_state
         core.scopes, core.opened, core.innermost = self._scopes, self._scopes.opened, self._scopes.innermost
         core.session = self.as_session
-        core.calls.use(self.handler)
+        core.use(self.handler)
         with self.gate.lock:
             core.placement = self.placement if self._has_placement(core) else None
             core.cluster = self

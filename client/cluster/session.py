@@ -12,11 +12,11 @@ from ...interpreter.schema.opdef import OpDef
 from ...interpreter.types.meta import Scalar
 from ..calls.by_name import call
 from ..calls.checks import Device
-from ..calls.handlers import Handler, Invocation
 from ..core.core import Core
 from ..global_tensors.checks import checked as checked_placement
 from ..locations.tracebacks import hides, make_public, signed
 from ..outbox.current import refuse_captured
+from ..session.handlers import Handler, Invocation
 from ..session.parts import Parts
 from ..session.session import Session
 from ..tensor.tensor import Tensor
@@ -149,10 +149,10 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @handler.setter
     def handler(self, handler: Handler) -> None:
-        self._core.calls.use(handler)
+        self._core.use(handler)
         self._cluster.handler = handler
         for core in self._cluster.cores():
-            core.calls.use(handler)
+            core.use(handler)
 
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` as on one machine, for ops on one node: the first op inside decides on the node.

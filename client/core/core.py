@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from ..calls.calls import Calls
     from ..cluster.cluster import Cluster
     from ..global_tensors.calls import GlobalCalls
-    from ..session.session import Session
 
 
 class RandomState:
@@ -80,7 +78,6 @@ class Core:
 
     calls: Calls
     global_calls: GlobalCalls
-    facade: Callable[[Any], Session]  # makes one from the core
 
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         self.address = address
@@ -99,9 +96,6 @@ class Core:
         self.random_state = RandomState()
         self.scopes = Scopes(outbox)
         self.opened, self.innermost = self.scopes.opened, self.scopes.innermost
-        # Weak references: the namespace and the session refer to the core.
-        self.namespace: Callable[[], Namespace | None] = lambda: None
-        self.session: Callable[[], Session | None] = lambda: None
 
     @redone
     def __del__(self) -> None:
@@ -113,9 +107,9 @@ class Core:
         """Make coroutine functions run in the event loop in which the session was opened."""
         self.loop = self.outbox.transport.callers.loop = loop
 
-    def as_session(self) -> Session:
-        """The session for users' code; a new facade if the program has dropped its own."""
-        return self.session() or self.facade(self)
+    def xp(self) -> Namespace:
+        """The array API namespace of the session."""
+        raise NotImplementedError
 
     @property
     def transport(self) -> Any:

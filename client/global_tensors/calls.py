@@ -18,7 +18,7 @@ from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import REGISTRY, FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import check_scalars
 from ..calls.checks import beside, core_of, full_name, own
-from ..calls.handlers import Invocation
+from ..calls.op_invocation import OpInvocation
 from ..calls.signatures import SignatureKey, as_floats, inferred, operand_meta
 from ..core.core import Core
 from ..locations.locations import located
@@ -60,7 +60,7 @@ class GlobalCalls:
         """An op of one or two operands that was not issued before; see `carry_out`."""
         inputs = (x,) if y is None else (x, y)
         out = (x,) if in_place else None
-        invocation = Invocation(x._core.as_session(), op, inputs, attributes, out, None)
+        invocation = OpInvocation(op, inputs, attributes, out, None)
         return self.carry_out(x._core, invocation, key)[0]
 
     def again(self, core: Core, key: Any, operands: Sequence[Any], out: Sequence[Any] | None) -> list[Tensor] | None:
@@ -70,7 +70,7 @@ class GlobalCalls:
             return None
         return self.known.issue(core, known, operands, out, self._outbox.locations.here(2))
 
-    def carry_out(self, core: Core, invocation: Invocation, key: Any = None) -> list[Tensor]:
+    def carry_out(self, core: Core, invocation: OpInvocation, key: Any = None) -> list[Tensor]:
         """Issue an op, after the necessary moves; its results are global tensors, or the targets.
 
         If nothing has to move, `known` issues the next call with `key`, unless that is None.
@@ -80,7 +80,7 @@ class GlobalCalls:
         except MetadataError as error:
             raise located(error) from None
 
-    def _carried_out(self, core: Core, invocation: Invocation, key: Any) -> list[Tensor]:
+    def _carried_out(self, core: Core, invocation: OpInvocation, key: Any) -> list[Tensor]:
         placement = placement_of(core, invocation)
         if any(type(each) is Tensor for each in invocation.inputs):
             key = None  # the calls that bring a plain tensor to each device are not among those that `known` issues
@@ -114,7 +114,7 @@ class GlobalCalls:
             self._note(core, key, plan)
         return made
 
-    def _narrowed(self, core: Core, invocation: Invocation, narrow: Narrowing) -> list[Tensor]:
+    def _narrowed(self, core: Core, invocation: OpInvocation, narrow: Narrowing) -> list[Tensor]:
         """Index the region between the first and the last selected element."""
         (given,), ((name, _),) = invocation.inputs, invocation.attributes
         if narrow.moves and core.strict:
@@ -125,7 +125,7 @@ class GlobalCalls:
             rest = invocation._replace(inputs=(narrow.of(given),), attributes=((name, narrow.rest),))
             return self._carried_out(core, rest, None)
 
-    def _reduced_apart(self, core: Core, invocation: Invocation) -> list[Tensor] | None:
+    def _reduced_apart(self, core: Core, invocation: OpInvocation) -> list[Tensor] | None:
         """Reduce a tensor part by part; None if that is impossible or saves nothing."""
         if core.strict or invocation.out is not None or invocation.op.name not in WAYS:
             return None
@@ -133,7 +133,7 @@ class GlobalCalls:
             found = reduced_apart(invocation.op.name, invocation.inputs[0], dict(invocation.attributes))
         return None if found is None else [found]
 
-    def _written_into(self, core: Core, invocation: Invocation, into: RegionWriting) -> list[Tensor]:
+    def _written_into(self, core: Core, invocation: OpInvocation, into: RegionWriting) -> list[Tensor]:
         """Write a value to a region of the target: each device writes its part of the region."""
         target, value = invocation.inputs
         if into.moves and core.strict:
@@ -146,7 +146,7 @@ class GlobalCalls:
                     part[index] = piece
         return [target]
 
-    def _written_when_known(self, core: Core, invocation: Invocation, plan: GlobalPlan) -> list[Tensor]:
+    def _written_when_known(self, core: Core, invocation: OpInvocation, plan: GlobalPlan) -> list[Tensor]:
         """Issue an op whose results' shapes depend on data, then write its results in the targets' layout. Waits for
         the shapes in between, outside of the groups."""
         placement = plan.asked.placement
@@ -174,7 +174,7 @@ class GlobalCalls:
         self.known.add(key, KnownCall(entries, plan.outputs))
 
     def _asked(
-        self, core: Core, invocation: Invocation, placement: Placement
+        self, core: Core, invocation: OpInvocation, placement: Placement
     ) -> tuple[CallKind, tuple[Any, ...] | None]:
         """The kind of a call, and its operands with floats for large ints, if there are any."""
         op, inputs, targets = invocation.op, invocation.inputs, invocation.out
@@ -235,8 +235,7 @@ class GlobalCalls:
         made = [
             at.calls.carry_out(
                 at,
-                Invocation(
-                    invocation.session,
+                OpInvocation(
                     invocation.op,
                     tuple([each[part] for each in operands]),
                     attributes,
@@ -310,7 +309,7 @@ def writing_of(asked: CallKind) -> RegionWriting | None:
     return writing(target, asked.attributes[0][1], value if isinstance(value, Form) else None)
 
 
-def placement_of(core: Core, invocation: Invocation) -> Placement:
+def placement_of(core: Core, invocation: OpInvocation) -> Placement:
     """The placement of a call; MetadataError if there are several, and for plain targets."""
     op, found = invocation.op.name, []
     for each in (*(invocation.out or ()), *invocation.inputs):

@@ -43,7 +43,7 @@ class CacheEntry:
         self, linked: ProgramBinding, evaluation: Evaluation, called: CallForm, guards: Guards, given: Arguments
     ) -> None:
         self.core = linked._core
-        self.handler = self.core.calls.handler  # keeps it alive: its id is in the key
+        self.handler = self.core.calls.chain.handler  # keeps it alive: its id is in the key
         self.linked = linked
         self.evaluation = evaluation
         self.convention, self.make = called

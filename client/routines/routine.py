@@ -172,7 +172,7 @@ class Routine(Generic[P, R]):
 
     def _given(self, core: Core, args: Any, kwargs: Any) -> Arguments:
         """The arguments for the cache's key; a tensor that occurs several times is listed once."""
-        first = (id(core), id(core.calls.handler), len(args))
+        first = (id(core), id(core.calls.chain.handler), len(args))
         given = Arguments(first, (*args, kwargs) if kwargs else args)
         tensors = given.tensors
         for tensor in tensors:

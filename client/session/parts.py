@@ -4,18 +4,28 @@ methods on that core, which `Session` inherits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sized
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from weakref import ref
 
+from ...interpreter.errors import MetadataTypeError
 from ..calls.calls import Calls
+from ..calls.op_invocation import OpInvocation
 from ..core.core import Core
 from ..files.savings import Savings
 from ..global_tensors.calls import GlobalCalls
+from ..locations.locations import located
 from ..outbox.outbox import Outbox
 from ..routines.control_flow import Flows
 from ..sharing.names import Names
+from ..tensor.tensor import Tensor
 from ..waiting.on_loop import on_loop
 from ..waiting.steps import Awaiting, Steps
+from .handlers import DEFAULT_HANDLER, Handler, Invocation
+
+if TYPE_CHECKING:
+    from ..array_api.namespace import Namespace
+    from .session import Session
 
 T = TypeVar("T")
 
@@ -38,6 +48,8 @@ def listed(given: Any) -> Any:
 class Parts(Core):
     """The complete core of a session."""
 
+    facade: Callable[[Parts], Session]  # makes one from the core
+
     def __init__(self, outbox: Outbox, address: str, hint: str) -> None:
         super().__init__(outbox, address, hint)
         self.calls = Calls(outbox)
@@ -45,3 +57,37 @@ class Parts(Core):
         self.savings = Savings()
         self.names = Names(outbox)
         self.flows = Flows()
+        # Weak references: the namespace and the session refer to the core.
+        self.namespace: Callable[[], Namespace | None] = lambda: None
+        self.session: Callable[[], Session | None] = lambda: None
+        self.use(DEFAULT_HANDLER)
+
+    def as_session(self) -> Session:
+        """The session for users' code; a new facade if the program has dropped its own."""
+        return self.session() or self.facade(self)
+
+    def xp(self) -> Namespace:
+        return self.as_session().xp
+
+    def use(self, handler: Handler) -> None:
+        """Make every op pass this chain of handlers. MetadataTypeError for an object that cannot be called."""
+        if not callable(handler):
+            message = f"a handler is called with an Invocation; {type(handler).__name__} cannot be called"
+            raise located(MetadataTypeError(message))
+        self.handler = handler
+        self.calls.use(SessionHandlers(self, handler), native=handler is DEFAULT_HANDLER)
+
+
+class SessionHandlers:
+    """A session's handlers, as its calls know them: they are given the session with each invocation.
+
+    The core owns the calls, and these own the handlers, so the reference to the core is weak.
+    """
+
+    def __init__(self, core: Parts, handler: Handler) -> None:
+        self._core = ref(core)
+        self.handler = handler
+
+    def __call__(self, invocation: OpInvocation) -> list[Tensor]:
+        core = cast(Parts, self._core())  # alive, since the caller refers to it
+        return self.handler(Invocation(core.as_session(), *invocation))

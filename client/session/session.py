@@ -20,8 +20,7 @@ from ..array_api.random import Random
 from ..calls.by_name import call
 from ..calls.checks import Device, device_of
 from ..calls.contexts import Context
-from ..calls.handlers import Handler, Invocation
-from ..core.core import Core
+from ..calls.op_invocation import OpInvocation
 from ..global_tensors.checks import checked as checked_placement
 from ..locations.locations import located
 from ..locations.tracebacks import hides, make_public, signed
@@ -34,6 +33,7 @@ from ..tensor.tensor import Tensor
 from ..transport.interface import ClosedTransport, Transport
 from ..waiting.helper import in_helper
 from .files import Files
+from .handlers import Handler, Invocation
 from .names import SharedNames
 from .order import Order, SideEffects
 from .parts import Parts
@@ -157,11 +157,11 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
     @property
     def handler(self) -> Handler:
         """The chain of handlers that every op passes; see `tensord.handlers`."""
-        return self._core.calls.handler
+        return self._core.handler
 
     @handler.setter
     def handler(self, handler: Handler) -> None:
-        self._core.calls.use(handler)
+        self._core.use(handler)
 
     def supports(self, op: OpDef, device: str) -> bool:
         """Say whether a device has a kernel for an op. For handlers.
@@ -179,7 +179,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         :param invocation: The invocation.
         :returns: The name of the device.
         """
-        return self._core.calls.place(self._core, checked(invocation, Invocation))
+        return self._core.calls.place(self._core, of_op(invocation))
 
     def execute(self, invocation: Invocation) -> list[Tensor]:
         """Send an op as it is to its device, as the innermost handler does.
@@ -187,7 +187,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
         :param invocation: The invocation, with its device.
         :returns: The results of the op.
         """
-        return self._core.calls.execute(self._core, checked(invocation, Invocation))
+        return self._core.calls.execute(self._core, of_op(invocation))
 
     @property
     def closed(self) -> bool:
@@ -244,7 +244,7 @@ def facade(core: Parts) -> Session:
     return session
 
 
-def namespace_of(core: Core) -> Namespace:
+def namespace_of(core: Parts) -> Namespace:
     """The namespace of a session; it is made unless another thread has made it."""
     from ..array_api.namespace import Namespace
 
@@ -266,6 +266,11 @@ def main_namespace() -> type:
 NAMESPACES.append(main_namespace)
 add_hints(Session, "a session", SESSION)
 make_public(Session)
+
+
+def of_op(invocation: Any) -> OpInvocation:
+    """A handler's invocation without its session; MetadataTypeError for anything else."""
+    return OpInvocation(*checked(invocation, Invocation)[1:])
 
 
 def checked(given: Any, kind: type[Kind]) -> Kind:

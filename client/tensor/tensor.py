@@ -205,7 +205,7 @@ class Tensor(Conversions, Methods):
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
-        namespace = self._core.as_session().xp
+        namespace = self._core.xp()
         if api_version is not None and api_version not in namespace.versions:
             known = ", ".join(namespace.versions)
             raise located(MetadataError(f"there is no array API {api_version!r} here: {known}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .client.calls.handlers import (
+from .client.session.handlers import (
     DEFAULT_HANDLER,
     CompositeHandler,
     DeviceHandler,

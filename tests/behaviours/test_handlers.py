@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.calls.handlers import (
+from tensord.client.session.handlers import (
     CompositeHandler,
     DeviceHandler,
     FallbackHandler,

@@ -32,7 +32,7 @@ def fill(session: td.Session, *devices: str) -> None:
 
 def doubled(x: td.Tensor, device: str | None = None) -> float:
     """The first element of twice the value, computed on the device."""
-    return float(x._core.as_session().call("add", [x, x], device=device)[0].numpy()[0])
+    return float(x._core.calls.call(x._core, "add", [x, x], device=device)[0].numpy()[0])
 
 
 def refused(x: td.Tensor, devices: Iterable[str]) -> None:
@@ -191,9 +191,9 @@ def add_in_its_place(x: td.Tensor) -> td.Tensor:
 
 def make_after_it(x: td.Tensor) -> td.Tensor:
     """The result may have the records of a tensor that was released before."""
-    s = x._core.as_session()
+    core = x._core
     x.release()
-    return s.call("full", [3.0], {"shape": (KIB,), "dtype": "float32"}, device="sim:0")[0]
+    return core.calls.call(core, "full", [3.0], {"shape": (KIB,), "dtype": "float32"}, device="sim:0")[0]
 
 
 @pytest.mark.parametrize("inline", [True, False])

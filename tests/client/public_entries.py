@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tensord as td
-from tensord.client.calls.handlers import Invocation
+from tensord.client.session.handlers import Invocation
 from tensord.client.session.session import Session
 from tensord.client.tensor.hints import Absent
 from tensord.client.tensor.operators import BINARY, COMPARISONS, UNARY

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensord as td
-from tensord.client.calls.handlers import CompositeHandler, LoggingHandler
+from tensord.client.session.handlers import CompositeHandler, LoggingHandler
 from tensord.vm.log import log
 
 from ...puppet import PATIENCE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.client.calls.handlers import DeviceHandler, Invocation
+from tensord.client.session.handlers import DeviceHandler, Invocation
 from tensord.interpreter.schema.opdef import find
 
 from ...each_case import each_case

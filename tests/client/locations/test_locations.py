@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import tensord as td
-from tensord.client.calls.handlers import DEFAULT_HANDLER
 from tensord.client.linking.linked import Bindings, ProgramBinding
 from tensord.client.locations import frames, locations
 from tensord.client.locations.frames import FrameOwner, owner_of, shown
+from tensord.client.session.handlers import DEFAULT_HANDLER
 from tensord.interpreter.errors import KernelError, MetadataError, TensordError
 from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta

@@ -381,7 +381,7 @@ def roots(m: Tensor) -> Tensor:
     """Nine calls, one of which fails for a matrix that is not positive definite."""
     a = m * 1.0
     b = a + 0.0
-    (c,) = m._core.as_session().call("cholesky", [b])
+    (c,) = m._core.calls.call(m._core, "cholesky", [b])
     d = c * 2.0
     e = d + 1.0
     f = b + 1.0

@@ -19,7 +19,7 @@ from ...daemon import Daemon
 from ...each_case import each_case
 from ...puppet import PATIENCE, eventually, paused
 
-ENTRIES: dict[str, Callable[[Tensor, Any], Any]] = {
+ENTRIES: dict[str, Callable[[Any, Any], Any]] = {
     "Session.lookup": lambda tensor, timeout: tensor._core.as_session().lookup("there", wait=timeout),
     "Session.sync": lambda tensor, timeout: tensor._core.as_session().sync(timeout=timeout),
     "Tensor.wait": lambda tensor, timeout: tensor.wait(timeout=timeout),

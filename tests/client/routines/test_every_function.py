@@ -37,8 +37,13 @@ def outcome(called: Any, tensors: Mapping[str, Tensor]) -> Any:
     try:
         result = called(**tensors)
         found = list(result) if isinstance(result, map | zip) else result
-        session = tensors["x"]._core.as_session()
-        return ["no error", read(found), session.fetch(tensors.values()), [each.device for each in tensors.values()]]
+        core: Any = tensors["x"]._core
+        return [
+            "no error",
+            read(found),
+            core.as_session().fetch(tensors.values()),
+            [each.device for each in tensors.values()],
+        ]
     except Exception as error:
         text = re.sub("<tensor .*>", "<tensor>", str(error).split(" [")[0])
         return [type(error).__name__, text.replace("SymbolicTensor", "Tensor")]

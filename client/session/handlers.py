@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef, find
 from ...interpreter.types.device_names import kind_of, node_of
+from ..calls.checks import Device, core_of, without_kernel
 from ..tensor.tensor import Tensor
-from .checks import Device, core_of, without_kernel
 
 if TYPE_CHECKING:
-    from ..session.session import Session
+    from .session import Session
 
 
 class Invocation(NamedTuple):
-    """A call of an op on its way through the handlers. Its attributes are frozen: later changes of a dict have no
-    effect."""
+    """A call of an op on its way through the handlers of a session. Its attributes are frozen: later changes of a dict
+    have no effect."""
 
     session: Session
     op: OpDef
