@@ -16,11 +16,11 @@ from ..each_case import each_case
 ROOT = Path(__file__).parents[2]
 MOST = {
     "small op": Counts(60, 25, 21, 3),
-    "sim op": Counts(287, 48, 69, 10),
-    "sim op, daemon": Counts(293, 42, 70, 2),
+    "sim op": Counts(281, 52, 69, 8),
+    "sim op, daemon": Counts(278, 46, 67, 1),
     "run": Counts(115, 40, 37, 2),
-    "eviction": Counts(550, 60, 139, 17),
-    "checkpoint": Counts(756, 72, 154, 15),
+    "eviction": Counts(545, 64, 134, 13),
+    "checkpoint": Counts(742, 74, 148, 12),
 }
 ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine

@@ -167,7 +167,7 @@ class TestClaim:
         assert not instruction.cancelled
         write_of(instruction, copy).revoke(stop := CancelledError("stop"))
         assert instruction.cancelled
-        instruction.execute()
+        assert instruction.execute() is None
         assert not ran
         assert instruction.error is copy.poison is stop
 
@@ -176,6 +176,11 @@ class TestClaim:
         instruction.revoke(second := CancelledError("second"))
         assert not instruction.may_run()
         assert instruction.error is second
+
+    def test_one_that_runs_returns_the_work_of_its_kernel_even_if_that_fails(self, instruction: Instruction) -> None:
+        instruction.kernel = fail
+        assert instruction.execute() == (0 if instruction.plan is None else instruction.plan.work)
+        assert instruction.error is not None
 
     def test_a_kernel_that_has_begun_runs_although_it_is_revoked(self, instruction: Instruction) -> None:
         instruction.kernel = lambda: instruction.revoke(CancelledError("too late"))
@@ -232,7 +237,7 @@ class TestPoison:
         copy.poison = KernelError("from before")
         instruction.reads = (copy,)
         instruction.kernel = lambda: ran.append(1)
-        instruction.execute()
+        assert instruction.execute() is None
         assert not ran
         assert instruction.error is copy.poison
         assert not instruction.origin
