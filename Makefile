@@ -1,4 +1,4 @@
-# Everything starts here. `make demo` shows the machine at work, `make test` runs every check.
+# Start here: `make demo` shows the machine at work, `make test` runs every check.
 
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -18,13 +18,13 @@ HOURS ?= 1
 DEVICE ?= cuda:0
 BUDGET ?= 450
 GPU_PYTHON_VERSION ?= 3.12
-# The proof runs with whatever Python is there, since CuPy comes with it; this checkout's own environment if it was made.
+# The Python for the checks on a GPU: this checkout's environment if it exists, else the machine's Python, which may have CuPy.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),$(PYTHON))
 
-# NVRTC compiles generated kernels, for which it needs no GPU.
+# NVRTC compiles generated kernels; it needs no GPU for that.
 CUPY := "cupy-cuda13x==14.2.*" cuda-pathfinder "nvidia-cuda-nvrtc==13.0.*" "cuda-bindings==13.*"
 
-# Those that lead through the compiled modules, from a message to its answer: of the client's, which is plain Python, some.
+# The tests that use the compiled modules, from a message to its answer; and some tests of the client, which is plain Python.
 COMPILED_TESTS := tests/streams/test_kinds.py tests/behaviours tests/model tests/fuzz tests/interrupts tests/vm/admission tests/vm/service \
 	$(addprefix tests/client/,calls collectives linking periods pipelines requests routines transport waiting) \
 	$(addprefix tests/client/global_tensors/,test_failures.py test_random_programs.py)
@@ -78,7 +78,7 @@ imports: $(VENV)/.dev
 	@echo "== import-linter"
 	@$(VENV)/bin/lint-imports
 
-# The tests start hundreds of processes: compiling the package anew took half the time of each. Three workers for two
+# The tests start hundreds of processes, and compiling the package again would take half of the time of each. Three workers for two
 # processors: while one waits for a process, the others have work. In a fresh clone, where each worker would compile all
 # tests at the same time, one process does so before.
 tests: $(VENV)/.dev
@@ -86,7 +86,7 @@ tests: $(VENV)/.dev
 	@[ -d tests/__pycache__ ] || MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 0 --collect-only -qq >/dev/null || true
 	@MAKEFLAGS= PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -n 3 --dist worksteal
 
-# CuPy's wheel can be imported without a GPU. It lies in a folder of its own, where no other test finds it: 160 MB with NVRTC, 400 MB unpacked.
+# CuPy's wheel can be imported without a GPU. It is in a separate folder, so that no other test imports it: 160 MB with NVRTC, 400 MB unpacked.
 cupy-wheels: $(VENV)/.dev
 	@[ -d $(OUT)/cupy/cuda/bindings ] || $(PIP) --upgrade --target $(OUT)/cupy --no-deps $(CUPY) || true
 
@@ -162,7 +162,7 @@ clean:
 	@rm -rf $(VENV) out .gpu-bundle build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamps make a second run start at once; a changed pyproject.toml installs again.
+# The stamps let a second run start at once; a change of pyproject.toml installs again.
 $(RUN):
 	@test -n "$(PYTHON)" || { echo "tensord needs Python 3.11 or newer; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== making $(VENV) with $(PYTHON)"
@@ -175,7 +175,7 @@ $(VENV)/.examples: pyproject.toml | $(RUN)
 
 $(VENV)/.dev: pyproject.toml | $(RUN)
 	@echo "== installing tensord with what its checks need"
-	@$(PIP) --no-compile --editable ".[dev]"  # modules are compiled when they are first imported: most of them never are
+	@$(PIP) --no-compile --editable ".[dev]"  # Python compiles modules on first import, and most are never imported
 	@touch $(VENV)/.examples $@
 
 $(VENV)/.docs: pyproject.toml | $(RUN)

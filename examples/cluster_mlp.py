@@ -1,17 +1,18 @@
-"""Two layers on two nodes of two devices each; a node is killed, and training goes on from a file to the same bits.
+"""Two layers on two nodes with two devices each. A node is killed; training continues from a file, with the same bits.
 
-    python examples/cluster_mlp.py                                  # with two daemons of its own, one of which it kills
-    python examples/cluster_mlp.py --address tcp://node0:7700 --keys ~/keys    # on a cluster that is up
+    python examples/cluster_mlp.py                                  # starts two daemons, and kills one of them
+    python examples/cluster_mlp.py --address tcp://node0:7700 --keys ~/keys    # on a running cluster
 
-The devices are a grid: a row for each node. Over the nodes the network is data-parallel, and each has half of a
-minibatch; within a node it is model-parallel, and each device has half of each layer's weights. From that follow an
-all-reduce of the second layer's addends within each node, and one of the gradients over the nodes. The program only
-says how the arrays lie.
+The devices are a grid with a row for each node. Across the nodes the network is data-parallel: each node has half of
+a minibatch. Within a node it is model-parallel: each device has half of each layer's weights. So the machine does an
+all-reduce of the second layer's partial sums within each node, and one of the gradients across the nodes. The
+program only states the layouts of the arrays.
 
-Every few steps the weights are fetched and saved, with the number of the step, to a file on the program's own host:
-daemons write files only for those who come over ipc. When a node is lost, whatever needs it raises `NodeLost`. The
-program waits until all nodes are up again, loads the file, and goes on with the step after it.
-Minibatches depend on the step's number alone, so the weights are in the end those of a run in which nothing happened.
+Every few steps, the weights are fetched and saved, with the number of the step, to a file on the program's own host
+(daemons write files only for clients over ipc). When a node is lost, every operation that needs it raises
+`NodeLost`. The program then waits until all nodes are up again, loads the file, and continues with the step after
+it. Minibatches depend only on the number of the step, so the final weights are the same as in a run without a
+failure.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from tensord.interpreter.whole_file import write_whole
 
 BATCH, SIZES = 32, (32, 64, 16)
 RATE = 0.1
-LAYOUTS = {  # over the nodes, and over the devices of each
+LAYOUTS = {  # across the nodes, and across the devices of each node
     "w1": (td.broadcast, td.split(1)),
     "w2": (td.broadcast, td.split(0)),
 }
 DEVICES = '[{name = "cpu:0", blas_threads = 1}, "sim:0", "sim:1"]'
-PATIENCE = 60.0  # seconds until a lost node has to be up again
+PATIENCE = 60.0  # seconds in which a lost node must be up again
 MOST_LOSSES = 20
 
 
 class Network:
-    """The weights, float32, and the number of steps that they have been trained."""
+    """The weights, float32, and the number of steps for which they have been trained."""
 
     def __init__(self, session: td.ClusterSession, place: td.Placement, weights: Mapping[str, Any], steps: int) -> None:
         self.session, self.place, self.steps = session, place, steps
@@ -59,19 +60,19 @@ class Network:
 
     @classmethod
     def load(cls, session: td.ClusterSession, place: td.Placement, path: Path) -> Network:
-        """As it was saved."""
+        """The network as it was saved."""
         with np.load(path, allow_pickle=False) as found:
             return cls(session, place, found, int(found["steps"]))
 
     def save(self, path: Path) -> None:
-        """Write it to a file of this host, which is there whole or not at all."""
+        """Write the network to a file of this host. The file is complete, or does not exist."""
         arrays: dict[str, Any] = dict(zip(self.weights, self.session.fetch(list(self.weights.values())), strict=True))
         written = BytesIO()
         np.savez(written, steps=self.steps, **arrays)
         write_whole(path, written.getvalue())
 
     def step(self, seed: int) -> td.Tensor:
-        """One step of gradient descent on the mean squared error; the error before it."""
+        """Do one step of gradient descent on the mean squared error. Returns the error before the step."""
         x, target = self.minibatch(seed)
         w1, w2 = self.weights.values()
         hidden = self.session.nn.relu(x @ w1)
@@ -85,7 +86,7 @@ class Network:
         return loss
 
     def minibatch(self, seed: int) -> tuple[Any, Any]:
-        """Inputs and targets of the next step: half of them for each node."""
+        """The inputs and targets of the next step, half of them on each node."""
         inputs = np.random.default_rng([seed, self.steps]).standard_normal((BATCH, SIZES[0])).astype(np.float32)
         targets = np.tanh(inputs[:, : SIZES[-1]])
         layout = (td.split(0), td.broadcast)
@@ -99,7 +100,7 @@ class Network:
 
 
 def train(network: Network, options: argparse.Namespace, path: Path, own: OwnCluster | None = None) -> None:
-    """The steps that are left. Of daemons of its own it kills one after `--kill-after`."""
+    """Do the remaining steps. If the program has started the daemons, it kills one after step `--kill-after`."""
     while network.steps < options.steps:
         loss = network.step(options.seed)
         if network.steps % options.save_every == 0:
@@ -111,17 +112,17 @@ def train(network: Network, options: argparse.Namespace, path: Path, own: OwnClu
 
 
 def train_on(network: Network, options: argparse.Namespace, path: Path, own: OwnCluster | None) -> Network:
-    """Train, and when a node is lost, go on from the file once all nodes are up again."""
+    """Train. When a node is lost, continue from the file as soon as all nodes are up again."""
     network.save(path)
     session, place, killer = network.session, network.place, own
     for losses in range(MOST_LOSSES + 1):
         try:
             if losses:
-                session.wait_for_nodes(timeout=PATIENCE)  # on a cluster that is up a supervisor starts a lost one again
+                session.wait_for_nodes(timeout=PATIENCE)  # on a cluster, a supervisor restarts a lost node
                 network = Network.load(session, place, path)
-                say(f"all nodes are up again; on from step {network.steps}")
+                say(f"all nodes are up again; continuing from step {network.steps}")
             train(network, options, path, killer)
-            network.bits()  # all of it is there
+            network.bits()  # wait for all of it
             break
         except td.NodeLost as error:
             if losses == MOST_LOSSES:
@@ -137,7 +138,9 @@ def grid(session: td.ClusterSession, kind: str) -> td.Placement:
     """Two devices of each of the first two nodes, a row for each node."""
     rows = [[name for name in session.devices_of(node) if f"/{kind}:" in name][:2] for node in session.nodes()]
     if len(rows) < 2 or any(len(row) < 2 for row in rows[:2]):
-        raise td.MetadataError(f"it takes two nodes with two {kind} devices each; there are {session.devices}")
+        raise td.MetadataError(
+            f"this example needs two nodes with two {kind} devices each; there are {session.devices}"
+        )
     return td.placement(rows[:2])
 
 
@@ -147,25 +150,25 @@ def say(text: str) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train on two nodes of two devices each, and survive the loss of one.")
-    parser.add_argument("--address", help="of a daemon of a cluster that is up (default: two daemons of its own)")
+    parser.add_argument("--address", help="address of a daemon of a running cluster (default: start two daemons)")
     parser.add_argument("--keys", help="with --address tcp://...: the directory with your keys")
-    parser.add_argument("--kind", default="sim", help="of the devices: sim, cuda or cpu (default: sim)")
+    parser.add_argument("--kind", default="sim", help="kind of the devices: sim, cuda or cpu (default: sim)")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--save-every", type=int, default=8, metavar="N", help="steps (default: 8)")
     parser.add_argument("--kill-after", type=int, default=21, metavar="N", help="steps (default: 21)")
-    parser.add_argument("--file", type=Path, help="where the weights are saved (default: a temporary file)")
+    parser.add_argument("--file", type=Path, help="file for the weights (default: a temporary file)")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
 
 def run(options: argparse.Namespace, stack: ExitStack) -> int:
-    """1 if the bits differ."""
+    """Run the example. Returns 1 if the bits differ."""
     own = None if options.address else stack.enter_context(OwnCluster(["node0", "node1"], DEVICES))
     path = options.file or Path(stack.enter_context(tempfile.TemporaryDirectory()), "weights.npz")
     session = stack.enter_context(td.connect_cluster(own.address if own else options.address, keys=options.keys))
     place = grid(session, options.kind)
     trained = train_on(Network.new(session, place, options.seed), options, path, own).bits()
-    say("and without a break:")
+    say("and without a failure:")
     whole = Network.new(session, place, options.seed)
     train(whole, options, path)
     same = trained == whole.bits()

@@ -1,24 +1,24 @@
-"""Train a network whose weights are four times the memory of the device; killed, it goes on from its checkpoint.
+"""Train a network whose weights are four times the device's memory; after a kill, continue from its checkpoint.
 
     python examples/larger_than_memory.py --device sim:0
     python examples/larger_than_memory.py --kill-after 9; python examples/larger_than_memory.py --resume
 
-The network is a stack of residual layers, h + tanh(h @ W). The first of them are frozen, the last half is trained: SGD
-with momentum, on vectors from which it is to take the noise. All weights are in a safetensors file, which the first run
-writes, and are loaded deferred: nothing is read before a layer is used.
+The network is a stack of residual layers, h + tanh(h @ W). The first half is frozen, the second half is
+trained to remove noise from vectors, by SGD with momentum. All weights are in a safetensors file, which the first run
+writes. They are loaded lazily: nothing is read before a layer is used.
 
-What moves in each step:
+The transfers in each step:
 
-- A frozen weight is the file's. It is read when its layer's turn comes, and dropped without moving when the memory is
-  needed. So it costs its bytes once per step, one way.
-- A trained weight leaves the file with the first write in place. From then on it and its velocity go to the host
-  when the device's memory is needed, and come back: for the forward pass, the backward pass, and the update.
-- Activations that the backward pass will need go the same way.
+- A frozen weight stays in the file. It is read when its layer is used, and dropped, without a transfer, when the memory
+  is needed. So its bytes are transferred once per step, in one direction.
+- A trained weight is detached from the file by its first in-place write. From then on, it and its velocity are moved to
+  the host when the device's memory is needed, and back for the forward pass, the backward pass, and the update.
+- Activations that the backward pass needs are moved in the same way.
 
-The trained weights, their velocities and the number of the step are published, and a checkpoint is taken each few steps
-while training goes on. It has nothing of the frozen weights, which are in the file as they ever were. `--resume`
-restores the last checkpoint and trains on. The digest printed at the end is of all weights: a run that was killed and
-resumed gives that of one that was not.
+The trained weights, their velocities and the number of the step are published, and a checkpoint is written every few
+steps during training. It does not contain the frozen weights, which are unchanged in the file. `--resume` restores
+the last checkpoint and continues training. The digest that is printed at the end is that of all weights: it is the
+same for a run that was killed and resumed as for a run that was not.
 
 Written to `--out`: the weights, the checkpoints, and `memory.svg`, the device's memory over time.
 """
@@ -47,41 +47,41 @@ from tensord.interpreter.whole_file import write_whole
 from tensord.vm.tracing.analysis.sums.memory import memory
 from tensord.vm.tracing.analysis.sums.memory_picture import to_svg
 
-RANK = 8  # of the vectors, before there is noise on them
+RANK = 8  # of the vectors, before noise is added
 NOISE = 0.5
 RATE = 0.02
 MOMENTUM = 0.9
 MIB = 1 << 20
-PUBLISHED = "larger/"  # what the names begin with
+PUBLISHED = "larger/"  # the prefix of the names
 STEP = f"{PUBLISHED}step"
-BAR = 24  # characters, of the layer that moved most
+BAR = 24  # characters, for the layer with the most transfers
 
-# One thread per BLAS call, as in train_digits.py: so products have the same bits however many cores are free.
+# One thread per BLAS call, as in train_digits.py, so that products have the same bits however many cores are free.
 HOST = {"name": "cpu:0", "blas_threads": 1}
 
 Vectors: TypeAlias = NDArray[np.float32]  # [batch, width]
 
 
 def step_name(number: int) -> str:
-    """Of a step's span. A daemon's trace has the steps of other processes, too."""
+    """The name of a step's span. A daemon's trace has the steps of other processes, too."""
     return f"step {number} of process {os.getpid()}"
 
 
 def layer_name(number: int) -> str:
-    """Of a weight in the file, and of its span in the trace."""
+    """The name of a weight in the file, and of its span in the trace."""
     return f"layer {number:02d}"
 
 
 @dataclass(frozen=True)
 class Task:
-    """Vectors from a small subspace, to be freed from noise. Batch n is the same in every run."""
+    """The task: remove the noise from vectors of a small subspace. Batch n is the same in every run."""
 
     width: int
     batch: int
     seed: int
 
     def minibatch(self, step: int) -> tuple[Vectors, Vectors]:
-        """What goes in, with noise, and what is to come out."""
+        """The inputs, with noise, and the targets, without."""
         basis = np.random.default_rng(self.seed).standard_normal((RANK, self.width), dtype=np.float32)
         rng = np.random.default_rng([self.seed, step])
         clean = rng.standard_normal((self.batch, RANK), dtype=np.float32) @ basis / np.float32(RANK**0.5)
@@ -89,7 +89,10 @@ class Task:
 
 
 class Network:
-    """The layers, homed on one device. `weights` in their order; `velocities` of those that are trained, by number."""
+    """The layers, whose home is one device.
+
+    `weights`: in the order of the layers; `velocities`: of the trained layers, by number.
+    """
 
     def __init__(
         self, session: td.Session, device: str, weights: list[td.Tensor], velocities: dict[int, td.Tensor]
@@ -101,7 +104,7 @@ class Network:
         self.velocities = velocities
 
     def step(self, inputs: Vectors, targets: Vectors) -> td.Tensor:
-        """One step of SGD with momentum; the mean square of what the network was wrong by, before it."""
+        """Do one step of SGD with momentum. Returns the mean squared error before the step."""
         h, target = (self.session.asarray(array, device=self.device) for array in (inputs, targets))
         saved: dict[int, tuple[td.Tensor, td.Tensor]] = {}
         for number, weight in enumerate(self.weights):
@@ -118,7 +121,10 @@ class Network:
         return self.xp.mean(wrong * wrong)
 
     def train_layer(self, number: int, h: td.Tensor, grown: td.Tensor, gradient: td.Tensor) -> td.Tensor:
-        """Update a weight in place, from the gradient of the layer's output; the gradient of its input."""
+        """Update a weight in place, from the gradient of the layer's output.
+
+        Returns the gradient of the layer's input.
+        """
         weight, velocity = self.weights[number], self.velocities[number]
         through = gradient * (1 - grown * grown)
         below = gradient + through @ weight.T
@@ -128,7 +134,7 @@ class Network:
         return below
 
     def digest(self) -> str:
-        """SHA-256 of all weights; one after the other comes to the host."""
+        """SHA-256 of all weights, which are fetched one after another."""
         found = hashlib.sha256()
         for weight in self.weights:
             found.update(weight.numpy().data)
@@ -136,7 +142,7 @@ class Network:
 
 
 def write_weights(session: td.Session, path: Path, options: argparse.Namespace) -> None:
-    """The file of the weights before training, made on the host; small, so that what goes through keeps its scale."""
+    """Write the file of the initial weights. They are so small that activations keep their scale."""
     rng = np.random.default_rng(options.seed)
     scale = np.float32(0.5 / (options.width * options.layers) ** 0.5)
     shape = (options.width, options.width)
@@ -148,23 +154,23 @@ def write_weights(session: td.Session, path: Path, options: argparse.Namespace) 
 
 
 def names_of(number: int) -> tuple[str, str]:
-    """Under which a trained weight and its velocity are published."""
+    """The names under which a trained weight and its velocity are published."""
     return f"{PUBLISHED}weight {number:02d}", f"{PUBLISHED}velocity {number:02d}"
 
 
 def names_of_all(network: Network) -> list[str]:
-    """Everything that is published."""
+    """The names of everything that is published."""
     return [STEP, *(name for number in network.velocities for name in names_of(number))]
 
 
 def checkpoints(options: argparse.Namespace) -> Path:
-    """Where they are."""
+    """The directory of the checkpoints."""
     directory: Path = options.out / "checkpoints"
     return directory
 
 
 def begin(session: td.Session, options: argparse.Namespace) -> tuple[Network, td.Tensor]:
-    """The network as it is in the file, published; and the number of steps it has been trained."""
+    """The network as it is in the file, after publishing it; and the number of steps for which it has been trained."""
     path = options.out / "weights.safetensors"
     write_weights(session, path, options)
     weights = list(session.load(path, device=options.device).values())
@@ -178,13 +184,13 @@ def begin(session: td.Session, options: argparse.Namespace) -> tuple[Network, td
         published |= dict(zip(names_of(number), (weights[number], velocity), strict=True))
     session.publish(published)
     network = Network(session, options.device, weights, velocities)
-    session.checkpoint(checkpoints(options), names_of_all(network)).wait()  # older ones are of another run
+    session.checkpoint(checkpoints(options), names_of_all(network)).wait()  # existing checkpoints are from another run
     return network, step
 
 
 def resume(session: td.Session, options: argparse.Namespace) -> tuple[Network, td.Tensor]:
-    """The network as it is in the last checkpoint; what is frozen, in the file."""
-    # In a daemon names outlive the session that published them: restoring replaces what the killed run left there.
+    """The network as it is in the last checkpoint; its frozen layers are those of the file."""
+    # In a daemon, names outlive the session that published them: restoring replaces those that the killed run has left.
     session.restore(checkpoints(options))
     frozen = session.load(options.out / "weights.safetensors", device=options.device)
     weights, velocities = list(frozen.values()), {}
@@ -195,7 +201,7 @@ def resume(session: td.Session, options: argparse.Namespace) -> tuple[Network, t
 
 
 def train(network: Network, step: td.Tensor, options: argparse.Namespace, console: Console) -> None:
-    """The steps that are left, under a progress bar; a checkpoint each few of them, while training goes on."""
+    """Do the remaining steps, with a progress bar. A checkpoint is written every few steps, during training."""
     task = Task(options.width, options.batch, options.seed)
     session, done, names = network.session, int(step.numpy()), names_of_all(network)
     checkpoint = None
@@ -218,16 +224,17 @@ def train(network: Network, step: td.Tensor, options: argparse.Namespace, consol
 
 
 def print_checkpoint(written: dict[str, Any], console: Console) -> None:
-    """The last one."""
+    """Print the size of the last checkpoint."""
     console.print(
         f"checkpoint {written['generation']}: {written['names']} names, {written['written'] / MIB:.1f} MiB written, "
-        f"{written['kept'] / MIB:.1f} MiB that the one before it had",
+        f"{written['kept'] / MIB:.1f} MiB unchanged since the one before",
         highlight=False,
     )
 
 
 def moved(records: Iterable[Any], step: int) -> dict[str, list[int]]:
-    """Bytes by layer in one step: read from files, brought from the host, sent there to make room."""
+    """The bytes of each layer that were transferred in one step: read from files, moved from the host, moved to the
+    host."""
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for record in records:
         if record.opcode != "Transfer" or record.span[:-1] != (step_name(step),):
@@ -239,7 +246,7 @@ def moved(records: Iterable[Any], step: int) -> dict[str, list[int]]:
 
 
 def print_moved(found: dict[str, list[int]], options: argparse.Namespace, console: Console) -> None:
-    """A line per layer, with a bar."""
+    """Print a line for each layer, with a bar."""
     table = Table(title=f"moved in step {options.steps}, in MiB", title_justify="left")
     for heading in ("", "from files", "from the host", "to the host"):
         table.add_column(heading, justify="right")
@@ -256,7 +263,7 @@ def print_moved(found: dict[str, list[int]], options: argparse.Namespace, consol
 
 
 def run(session: td.Session, options: argparse.Namespace, console: Console) -> None:
-    """The whole job: begin or resume, train, and say what was where."""
+    """The whole job: begin or resume, train, and print what was moved."""
     options.out.mkdir(parents=True, exist_ok=True)
     if options.device not in session.devices:
         raise td.MetadataError(f"there is no device {options.device!r}; the machine has {', '.join(session.devices)}")
@@ -282,7 +289,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
 
 
 def weight_bytes(options: argparse.Namespace) -> int:
-    """Of all layers."""
+    """The bytes of all layers."""
     return int(4 * options.layers * options.width**2)
 
 
@@ -290,34 +297,40 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Train a network that is larger than the device's memory.")
     parser.add_argument("--device", default="sim:0", help="sim:0, cuda:0, ... (default: sim:0)")
-    parser.add_argument("--address", help="of a daemon that has the device (default: a machine in this process)")
-    parser.add_argument("--layers", type=int, default=32, help="of the network (default: 32)")
-    parser.add_argument("--trained", type=int, help="of them, the last ones (default: half)")
-    parser.add_argument("--width", type=int, default=512, help="of a layer; 512 is a MiB of weights (default: 512)")
-    parser.add_argument("--times", type=float, default=4.0, help="the device's memory the weights are (default: 4)")
+    parser.add_argument(
+        "--address", help="address of a daemon that has the device (default: a machine in this process)"
+    )
+    parser.add_argument("--layers", type=int, default=32, help="layers of the network (default: 32)")
+    parser.add_argument("--trained", type=int, help="how many layers are trained, from the end (default: half)")
+    parser.add_argument(
+        "--width", type=int, default=512, help="width of a layer; 512 is a MiB of weights (default: 512)"
+    )
+    parser.add_argument(
+        "--times", type=float, default=4.0, help="how many times the device's memory the weights take (default: 4)"
+    )
     parser.add_argument("--batch", type=int, default=32, help="vectors in a step (default: 32)")
-    parser.add_argument("--steps", type=int, default=20, help="of training in all (default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the vectors")
+    parser.add_argument("--steps", type=int, default=20, help="steps of training in all (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial weights and of the vectors")
     parser.add_argument("--checkpoint-every", type=int, default=4, metavar="N", help="steps (default: 4)")
     parser.add_argument("--kill-after", type=int, metavar="N", help="kill this process (SIGKILL) after step N")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint, with the same sizes")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint, with the same sizes")
     parser.add_argument("--out", type=Path, default=Path("out/larger"), help="folder (default: out/larger)")
     options = parser.parse_args()
     if options.trained is None:
         options.trained = options.layers // 2
     if min(options.layers, options.width, options.batch, options.steps, options.checkpoint_every) < 1:
-        parser.error("layers, width, batch, steps and --checkpoint-every are 1 or more")
+        parser.error("layers, width, batch, steps and --checkpoint-every must be 1 or more")
     if not 0 <= options.trained <= options.layers:
         parser.error(f"{options.trained} of {options.layers} layers cannot be trained")
     if options.times <= 0:
-        parser.error("--times is more than 0")
+        parser.error("--times must be more than 0")
     if options.device.startswith("cpu:"):
-        parser.error("a cpu device has no memory of its own; take sim:0 or cuda:0")
+        parser.error("a cpu device has no memory of its own; use sim:0 or cuda:0")
     return options
 
 
 def main() -> int:
-    """1 if there is nothing to resume, no such device, or no room."""
+    """Run the example. Returns 1 if there is nothing to resume, no such device, or not enough memory."""
     options = parse()
     device = {"name": options.device, "memory": int(weight_bytes(options) / options.times)}
     devices = None if options.address else [HOST, device]

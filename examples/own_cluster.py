@@ -1,8 +1,8 @@
-"""Daemons of one's own that are the nodes of a cluster, all on this host, for as long as a block lasts.
+"""Runs daemons that are the nodes of a cluster, all on this host, for the length of a block.
 
-It does in short what `tensord cluster up` does: starts a daemon for each node, counts its incarnations, and tells the
-daemons of each other with `join`. Clients come over ipc, so nobody needs keys; values go over TCP on loopback, as plain
-text.
+It is a short form of `tensord cluster up`: it starts a daemon for each node, counts the incarnations of the nodes,
+and introduces the daemons to each other with `join`. Clients connect over ipc, so no keys are needed; values are
+sent over TCP on loopback, unencrypted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tensord as td
 
 
 class OwnCluster:
-    """A daemon with these devices for each node. A context manager."""
+    """A daemon with these devices for each node. Use it as a context manager."""
 
     def __init__(self, nodes: Sequence[str], devices: str) -> None:
         self._config = f"devices = {devices}"
@@ -32,12 +32,12 @@ class OwnCluster:
 
     @property
     def address(self) -> str:
-        """Where one of the daemons listens."""
+        """The address of one of the daemons."""
         address: str = next(iter(self._daemons.values())).address
         return address
 
     def start(self, *nodes: str) -> None:
-        """Start daemons, each in its next incarnation, and tell all daemons who the members are now."""
+        """Start daemons, each in its next incarnation, and send the new table of members to all daemons."""
         for node in nodes:
             self._incarnations[node] += 1
             options = ["--node", node, "--incarnation", str(self._incarnations[node])]
@@ -54,7 +54,7 @@ class OwnCluster:
         self.start(*(node for node in self._incarnations if node not in self._daemons))
 
     def kill(self, node: str) -> None:
-        """End a node's daemon with SIGKILL, and tell the others that it is lost."""
+        """Kill a node's daemon with SIGKILL, and tell the other daemons that the node is lost."""
         os.kill(self._daemons.pop(node).pid, signal.SIGKILL)
         self._stacks.pop(node).close()
         self._members[node]["state"] = "lost"

@@ -1,4 +1,4 @@
-"""A `tensord serve` of one's own, for as long as a block lasts."""
+"""Runs `tensord serve` for the length of a block."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 SERVE = (sys.executable, "-m", "tensord.client.cli", "serve")
-READY = 30.0  # seconds that a start may take
-STEP = 0.1  # between two looks whether it has given up
-GRACE = 20.0  # seconds that it may take to end
+READY = 30.0  # the most seconds of a start
+STEP = 0.1  # seconds between two checks whether the process has ended
+GRACE = 20.0  # the most seconds of its end
 
 
 class OwnDaemon(NamedTuple):
-    """A running daemon. `addresses`: where it listens, as it says itself; `command`: how it was started."""
+    """A running daemon.
+
+    `addresses`: the addresses on which it listens, as it reports them; `command`: how it was started.
+    """
 
     addresses: tuple[str, ...]
     pid: int
@@ -33,12 +36,12 @@ class OwnDaemon(NamedTuple):
 
 @contextmanager
 def own_daemon(*options: str, config: str = "", also: Sequence[str] = ()) -> Iterator[OwnDaemon]:
-    """Start one on a private address, and on those in `also`; wait until it is ready; end it at the end of the block.
+    """Start a daemon on a private address, and on the addresses in `also`; wait until it is ready; end it after the
+    block.
 
-    `options` are those of `tensord serve`, `config` is the text of a configuration file, as in deploy/tensord.toml.
-
-    It says that it is ready in the way of systemd's services, sd_notify(3): so nobody has to ask it over and over. Its
-    process group is its own: Ctrl-C in a terminal goes to whoever started it, who decides when the daemon ends.
+    `options`: options of `tensord serve`. `config`: the text of a configuration file, as in deploy/tensord.toml. The
+    daemon reports that it is ready as systemd's services do (sd_notify(3)), so no polling is needed. It has its own
+    process group, so that Ctrl-C in a terminal does not reach it; this process decides when the daemon ends.
     """
     with tempfile.TemporaryDirectory(prefix="tensord-") as directory, notifications(directory) as notified:
         Path(directory, "tensord.toml").write_text(config)
@@ -65,7 +68,7 @@ def own_daemon(*options: str, config: str = "", also: Sequence[str] = ()) -> Ite
 
 @contextmanager
 def notifications(directory: str) -> Iterator[socket.socket]:
-    """The socket on which the daemon tells how it is doing."""
+    """The socket on which the daemon reports its state."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notified:
         notified.bind(f"{directory}/notify")
         notified.settimeout(STEP)
@@ -73,7 +76,7 @@ def notifications(directory: str) -> Iterator[socket.socket]:
 
 
 def await_ready(process: subprocess.Popen[bytes], notified: socket.socket, log: str) -> tuple[str, ...]:
-    """Its addresses, once it serves; RuntimeError with what it said last if it does not."""
+    """The daemon's addresses, as soon as it serves. RuntimeError, with its last output, if it does not start."""
     for _ in range(round(READY / STEP)):
         try:
             lines = notified.recv(1 << 16).decode().splitlines()
@@ -85,4 +88,4 @@ def await_ready(process: subprocess.Popen[bytes], notified: socket.socket, log: 
             status = next(line for line in lines if line.startswith("STATUS="))
             return tuple(status.partition(" on ")[2].split(", "))
     said = Path(log).read_text().strip().splitlines() or ["nothing"]
-    raise RuntimeError(f"the daemon did not start; the last it said was: {said[-1]}")
+    raise RuntimeError(f"the daemon did not start; its last output was: {said[-1]}")

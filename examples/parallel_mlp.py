@@ -1,13 +1,13 @@
-"""Three layers on four devices: two are data-parallel, the third is model-parallel, and nothing is moved by hand.
+"""Three layers on four devices: two are data-parallel, the third is model-parallel, and the program moves no data.
 
     python examples/parallel_mlp.py --devices sim:0,sim:1,sim:2,sim:3
 
-The first two layers lie on two devices, each of which has all of their weights and half of the samples. The weights of
-the third, wide layer are split between the two other devices, each of which has all samples. The step is written as for
-one device; how the arrays lie is said where they are made, and where the samples change devices. From that follow
+The first two layers are on two devices, each of which has all of their weights and half of the samples. The weights
+of the third, wide layer are split between the two other devices, each of which has all samples. The step is written
+as for one device; layouts are stated where arrays are made, and where the samples change devices. They imply
 
-- an all-gather of what enters the third layer, since each half of its weights needs all samples;
-- a reduce-scatter of the gradient on its way back, since each half of the weights gives an addend of it;
+- an all-gather of the third layer's input, since each half of its weights needs all samples;
+- a reduce-scatter of the gradient on its way back, since each half of the weights gives a partial sum of it;
 - an all-reduce of the gradients of the first two layers, since each device has seen half of the samples.
 
 The program prints them (`session.explain`), trains, and compares the losses with those of one device. The graph of a
@@ -31,18 +31,18 @@ from tensord.vm.tracing.analysis.graphs.graph_export import to_dot
 
 SAMPLES, SIZES = 64, (32, 64, 64, 128)
 RATE = 0.02
-HOUSEKEEPING = ("ReleaseTensor", "Barrier")  # left out of the picture of a step
+HOUSEKEEPING = ("ReleaseTensor", "Barrier")  # left out of the graph of a step
 
 
 class Places(NamedTuple):
-    """Where the two parts of the network lie, and how: of one device a part is all."""
+    """The placements and layouts of the two parts of the network. On one device, each array is whole."""
 
     data: td.Placement
     model: td.Placement
 
 
 class Network:
-    """The weights, float32, where they lie."""
+    """The weights, float32, on their devices."""
 
     def __init__(self, session: td.Session, places: Places, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ class Network:
         self.w3 = session.global_tensor(third, places.model, td.split(1))
 
     def step(self, x: td.Tensor, target: Any) -> td.Tensor:
-        """One step of gradient descent on the mean squared error; the error before it."""
+        """Do one step of gradient descent on the mean squared error. Returns the error before the step."""
         session, places = self.session, self.places
         h1 = session.nn.relu(x @ self.w1)
         h2 = session.nn.relu(h1 @ self.w2)
@@ -73,7 +73,7 @@ class Network:
 
 
 def samples(session: td.Session, places: Places, seed: int) -> tuple[Any, Any]:
-    """Inputs, and what a network of one layer makes of them."""
+    """Inputs, and the outputs of a network of one layer for them."""
     rng = np.random.default_rng(seed + 1)
     inputs = rng.standard_normal((SAMPLES, SIZES[0])).astype(np.float32)
     targets = np.tanh(inputs @ rng.standard_normal((SIZES[0], SIZES[-1])) / np.sqrt(SIZES[0])).astype(np.float32)
@@ -84,7 +84,7 @@ def samples(session: td.Session, places: Places, seed: int) -> tuple[Any, Any]:
 
 
 def train(session: td.Session, places: Places, options: argparse.Namespace) -> tuple[list[float], Network]:
-    """The losses, and the network."""
+    """Train a network. Returns the losses, and the network."""
     network = Network(session, places, options.seed)
     batch = samples(session, places, options.seed)
     losses = [network.step(*batch) for _ in range(options.steps)]
@@ -92,7 +92,7 @@ def train(session: td.Session, places: Places, options: argparse.Namespace) -> t
 
 
 def save_graph(network: Network, out: Path, seed: int) -> None:
-    """The graph of one more step, alone on the machine."""
+    """Save the graph of one more step, which runs alone on the machine."""
     session, batch = network.session, samples(network.session, network.places, seed)
     session.sync()
     before = {record.id for record in session.trace().records}
@@ -106,7 +106,7 @@ def save_graph(network: Network, out: Path, seed: int) -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train three layers on four devices with tensord.")
-    parser.add_argument("--devices", default="sim:0,sim:1,sim:2,sim:3", help="four of one kind")
+    parser.add_argument("--devices", default="sim:0,sim:1,sim:2,sim:3", help="four devices of one kind")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the graph (default: ./out)")

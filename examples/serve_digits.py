@@ -1,21 +1,21 @@
-"""Train a network and serve it at the same time, in processes of their own that share it through a daemon.
+"""Train a network and serve it at the same time, in separate processes that share it through a daemon.
 
     python examples/serve_digits.py --device sim:0
 
-One process trains, the way `train_digits.py` does. It publishes, once and by name, a routine that classifies digits
-with the present weights. From then on it updates the weights in place, each step as one group (`session.atomic`). A
-second process looks the routine up and runs it on the test digits while training goes on. It has no code of the
-network: what a run does, and with which weights, came with the routine. Each run is a group, too, so it never sees half
-an update. A third process watches, with what the second has published and with the command line. They know nothing of
-each other but names.
+One process trains, as `train_digits.py` does. It publishes, once and by name, a routine that classifies digits with
+the present weights. From then on it updates the weights in place, each step as one group (`session.atomic`). A
+second process looks up the routine, and runs it on the test digits during training. It has no code of the network:
+the routine contains the computation, and refers to the weights. Each run is a group, too, so it never sees half an
+update. A third process watches, using values that the second one publishes, and the command line. The processes
+share nothing but names.
 
-Each part runs on its own as well, in as many terminals, and as often as you like:
+Each part also runs alone, in a terminal of its own, as often as you like:
 
     tensord serve --device cpu:0 --device sim:0
     python examples/serve_digits.py train --device sim:0
     python examples/serve_digits.py classify
 
-Without a part named, all of it runs: on the daemon at --address, else on the one that runs, else on one of its own.
+Without the name of a part, all parts run: on the daemon at --address, else on the running daemon, else on a new one.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ import tensord as td
 from tensord.interpreter.wire.addresses import find_daemon
 
 PARAMETERS = [f"digits/{kind}{number}" for number in range(1, len(SIZES)) for kind in ("weight", "bias")]
-STEP = "digits/step"  # int64: how many steps the weights have behind them
-GOAL = "digits/goal"  # int64: how many there will be
-FINGERPRINT = "digits/fingerprint"  # float64[parameters]: what `fingerprint` says of these very weights
-CLASSIFY = "digits/classify"  # (images, labels) -> int64[4], an `Answer`: a routine that captures all of these
+STEP = "digits/step"  # int64: the number of steps that the weights have been trained
+GOAL = "digits/goal"  # int64: the number of steps at the end
+FINGERPRINT = "digits/fingerprint"  # float64[parameters]: the `fingerprint` of these weights
+CLASSIFY = "digits/classify"  # (images, labels) -> int64[4], an `Answer`: a routine that captures all of the above
 SERVED = [*PARAMETERS, STEP, GOAL, FINGERPRINT, CLASSIFY]
-REPORT = "digits/report"  # float64[7]: what the classifier has seen, a `Report`
-LOOK = 1.0  # seconds between two looks of the watcher
+REPORT = "digits/report"  # float64[7]: the classifier's `Report`
+LOOK = 1.0  # seconds between two lines of the watcher
 RETELL = 0.25  # seconds between two reports
-GRACE = 20.0  # seconds that a process has to end
+GRACE = 20.0  # the most seconds of a process's end
 
 
 class Answer(NamedTuple):
-    """What a run says: how many digits are right, the step of its weights, the goal, and whether it saw them whole."""
+    """The result of a run: the number of correct digits, the step of the weights, the goal, and whether the weights
+    were whole."""
 
     right: int
     step: int
@@ -62,7 +63,7 @@ class Answer(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What the classifier has seen. `accuracy` is that of the newest run, with the weights of step `step`."""
+    """The classifier's statistics. `accuracy`: of the newest run, with the weights of step `step`."""
 
     step: float
     accuracy: float
@@ -77,17 +78,18 @@ class Report(NamedTuple):
 
 
 def parameters(network: Network) -> list[td.Tensor]:
-    """In the order of their names."""
+    """The parameters, in the order of their names."""
     return [tensor for layer in network.layers for tensor in (layer.weight, layer.bias)]
 
 
 def fingerprint(network: Network) -> list[td.Tensor]:
-    """A number for each parameter that changes whenever the parameter does: float64 scalars on the device."""
+    """A number for each parameter, which changes whenever the parameter changes: float64 scalars on the device."""
     return [network.op("sum", network.op("square", tensor), dtype="float64") for tensor in parameters(network)]
 
 
 def publish(network: Network, goal: int) -> dict[str, td.Tensor]:
-    """Name the parameters, what belongs to them, and the routine that classifies with them, all at once."""
+    """Publish the parameters, the values that belong to them, and the routine that classifies with them, all at
+    once."""
     served = dict(zip(PARAMETERS, parameters(network), strict=True))
     served[STEP], served[GOAL] = network.put(np.array(0)), network.put(np.array(goal))
     served[FINGERPRINT] = network.op("stack", *fingerprint(network))
@@ -100,7 +102,7 @@ def publish(network: Network, goal: int) -> dict[str, td.Tensor]:
 
 
 def classifier(network: Network, served: dict[str, td.Tensor]) -> Any:
-    """The routine: it reads the tensors as they are when it runs."""
+    """The routine, which reads the tensors as they are when it runs."""
 
     def classify(images: td.Tensor, labels: td.Tensor) -> td.Tensor:
         _, logits = network.forward(images)
@@ -134,7 +136,7 @@ def train(session: td.Session, options: argparse.Namespace) -> None:
 def step(
     network: Network, served: dict[str, td.Tensor], images: td.Tensor, labels: td.Tensor, rate: float
 ) -> td.Tensor:
-    """One step of SGD, of which others see all or nothing."""
+    """One step of SGD, of which other sessions see everything or nothing."""
     with network.session.atomic():
         loss: td.Tensor = network.step(images, labels, rate)
         served[STEP] += 1
@@ -146,7 +148,7 @@ def step(
 
 
 def classify(session: td.Session, _options: argparse.Namespace) -> None:
-    """Classify the test digits with whatever the weights are at present, until they are trained."""
+    """Classify the test digits with the present weights, until training has ended."""
     digits = load()
     found = session.lookup([CLASSIFY, STEP], wait=None)
     routine, device = found[CLASSIFY], found[STEP].device
@@ -156,7 +158,7 @@ def classify(session: td.Session, _options: argparse.Namespace) -> None:
     answer = Answer(0, 0, 1, 1)
     started = told = time.perf_counter()
     while answer.step < answer.goal:
-        with session.atomic():  # the ops of a run are one group, as those of a step are: all of the old, or of the new
+        with session.atomic():  # a run is one group, as a step is, so it sees old weights or new ones only
             result = routine(images, labels)
         answer = Answer(*result.tolist())
         versions.add(answer.step)
@@ -172,7 +174,7 @@ def classify(session: td.Session, _options: argparse.Namespace) -> None:
 
 
 def describe(report: Report) -> str:
-    """A report as a sentence."""
+    """The report as a sentence."""
     return (
         f"{report.digits:,.0f} digits classified in {report.seconds:.1f} s with {report.runs:,.0f} runs of {CLASSIFY}; "
         f"{report.versions:,.0f} different versions of the weights, {report.torn:.0f} half an update"
@@ -183,7 +185,7 @@ def describe(report: Report) -> str:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """The daemon, if none runs, the trainer and the classifier as processes of their own, and a look at them."""
+    """Start the trainer and the classifier as processes, and a daemon if none runs, and watch them."""
     with ExitStack() as stack:
         address = options.address or find_daemon()
         if address is None:
@@ -212,9 +214,9 @@ def run_all(options: argparse.Namespace) -> None:
 
 @contextmanager
 def another_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Python with these arguments, for as long as the block lasts, and at most GRACE longer.
+    """A Python process with these arguments, for the length of the block, and at most GRACE longer.
 
-    Ctrl-C in a terminal is ours alone to pass on.
+    It does not get Ctrl-C from the terminal; this process passes that on.
     """
     command = [sys.executable, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as process:  # noqa: S603
@@ -229,7 +231,7 @@ def another_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def watch(session: td.Session, address: str, parts: list[subprocess.Popen[str]]) -> None:
-    """A line now and then, until all parts have ended or one has failed."""
+    """Print a line now and then, until all parts have ended or one has failed."""
     print("  step  accuracy  digits/s  versions | sessions  instructions  memory")
     while any(process.poll() is None for process in parts) and not any(process.poll() for process in parts):
         status = ask_command_line(address, "status")
@@ -247,13 +249,13 @@ def watch(session: td.Session, address: str, parts: list[subprocess.Popen[str]])
 
 
 def ask_command_line(address: str, *words: str) -> Any:
-    """What a tensord command prints with --json."""
+    """The output of a tensord command with --json."""
     with another_process("-m", "tensord.client.cli", *words, "--json", "--address", address) as process:
         return json.loads(process.communicate()[0])
 
 
 def print_commands(address: str) -> None:
-    """What to try meanwhile in another terminal."""
+    """Print commands to try meanwhile in another terminal."""
     command = "tensord" if shutil.which("tensord") else os.path.relpath(Path(sys.executable).with_name("tensord"))
     print("to watch it from another terminal:")
     for words in ("top", "names", "tensors", "sessions", "trace why ID"):
@@ -268,29 +270,33 @@ def as_toml(devices: Sequence[Mapping[str, Any]]) -> str:
 
 # -- the command line --------------------------------------------------------------------------------------------------
 
-PARTS = {"classify": classify, "train": train}  # who waits starts first
+PARTS = {"classify": classify, "train": train}  # the classifier starts first, and waits for the trainer
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a network and serve it at the same time, through a daemon.")
-    parser.add_argument("part", nargs="?", choices=PARTS, help="one part alone; without it, all of them")
-    parser.add_argument("--address", help="of the daemon (default: the one that runs)")
+    parser.add_argument("part", nargs="?", choices=PARTS, help="run only this part (default: all parts)")
+    parser.add_argument("--address", help="address of the daemon (default: the running one)")
     parser.add_argument("--device", default="cpu:0", help="where the weights live: cpu:0, sim:0, ... (default: cpu:0)")
     parser.add_argument("--epochs", type=int, default=200, help="passes over the 1,437 training digits (default: 200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the minibatches")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial weights and of the minibatches")
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # as Ctrl-C: nothing is left behind
+    signal.signal(
+        signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)
+    )  # as Ctrl-C, so that no process is left behind
     try:
         if options.part is None:
             run_all(options)
             return
         address = options.address or find_daemon()
         if address is None:
-            raise SystemExit("serve_digits: no daemon runs; start one with `tensord serve`, or name one with --address")
+            raise SystemExit(
+                "serve_digits: no daemon is running; start one with `tensord serve`, or give its address with --address"
+            )
         with td.connect(address) as session:
             PARTS[options.part](session, options)
     except KeyboardInterrupt:

@@ -1,12 +1,12 @@
-"""One GPU, three processes: a trainer on the daemon, a notebook that looks at the weights, a server that predicts.
+"""One GPU, three processes: a trainer on the daemon, a notebook that reads the weights, and a server that predicts.
 
-    python examples/share_gpu.py                 # all of it, on a daemon of its own unless one runs
+    python examples/share_gpu.py                 # all parts, on a new daemon unless one is running
 
-The trainer fits a linear model with tensord, and updates its weights in place. The notebook looks at the weights with
-PyTorch, or with CuPy where there is no PyTorch, where they lie on the GPU: nothing goes through the host. The server
-has its inputs as arrays of CuPy, hands them over on the GPU, and runs the trainer's routine on them.
+The trainer fits a linear model with tensord, and updates its weights in place. The notebook reads the weights in the
+GPU's memory with PyTorch, or with CuPy if PyTorch is not installed: nothing is copied through the host. The server
+has its inputs as CuPy arrays, passes them on without leaving the GPU, and runs the trainer's routine on them.
 
-Each part runs on its own as well, in as many terminals:
+Each part also runs alone, in a terminal of its own:
 
     tensord serve --device cpu:0 --device cuda:0
     python examples/share_gpu.py train
@@ -32,17 +32,17 @@ from tensord.interpreter.wire.addresses import find_daemon
 
 FEATURES, ROWS, STEPS = 64, 4096, 200
 WEIGHTS, PREDICT, DONE = "share_gpu/weights", "share_gpu/predict", "share_gpu/done"
-LOOKS: Final = 5  # of the notebook
+LOOKS: Final = 5  # how often the notebook reads the weights
 CONFIGURATION: Final = 'devices = ["cpu:0", {{name = "{}"}}]\n'
 
 
 def truth() -> np.ndarray[Any, Any]:
-    """The weights that are to be found."""
+    """The true weights, which training should find."""
     return np.random.default_rng(0).normal(size=(FEATURES, 1)).astype(np.float32)
 
 
 def inputs(seed: int) -> np.ndarray[Any, Any]:
-    """Some rows of features."""
+    """Random rows of features."""
     return np.random.default_rng(seed).normal(size=(ROWS, FEATURES)).astype(np.float32)
 
 
@@ -67,7 +67,7 @@ def train(session: td.Session, device: str) -> str:
 
 
 def notebook(session: td.Session, _device: str) -> str:
-    """Look at the weights where they lie, while they change."""
+    """Read the weights in the GPU's memory, while they change."""
     w, done = session.lookup([WEIGHTS, DONE], wait=None).values()
     seen: list[float] = []
     library = "torch" if importlib.util.find_spec("torch") else "cupy"
@@ -79,7 +79,7 @@ def notebook(session: td.Session, _device: str) -> str:
 
 
 def norm(weights: td.Tensor, library: str) -> float:
-    """Of an array of another library over the weights."""
+    """The norm of the weights, computed by another library on the same memory."""
     if library == "torch":
         import torch
 
@@ -90,7 +90,7 @@ def norm(weights: td.Tensor, library: str) -> float:
 
 
 def server(session: td.Session, device: str) -> str:
-    """Predict for inputs that are on the GPU already."""
+    """Predict for inputs that are already on the GPU."""
     import cupy
 
     found = session.lookup([PREDICT, DONE], wait=None)
@@ -111,7 +111,7 @@ PARTS = {"train": train, "notebook": notebook, "server": server}
 
 
 def lacking(device: str) -> str | None:
-    """What this machine lacks; None if it has all."""
+    """What this machine lacks for the example; None if it has everything."""
     try:
         import cupy
     except ImportError:
@@ -126,7 +126,7 @@ def lacking(device: str) -> str | None:
 
 
 def run_all(address: str | None, device: str) -> None:
-    """The daemon, if none runs, and each part as a process of its own."""
+    """Start each part as a process, and a daemon if none runs."""
     with ExitStack() as stack:
         address = address or find_daemon()
         if address is None:
@@ -150,8 +150,8 @@ def run_all(address: str | None, device: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Share one GPU among a trainer, a notebook and a server.")
-    parser.add_argument("part", nargs="?", choices=PARTS, help="one part alone; without it, all of them")
-    parser.add_argument("--address", help="of the daemon (default: the one that runs)")
+    parser.add_argument("part", nargs="?", choices=PARTS, help="run only this part (default: all parts)")
+    parser.add_argument("--address", help="address of the daemon (default: the running one)")
     parser.add_argument("--device", default="cuda:0", help="where the weights live (default: cuda:0)")
     options = parser.parse_args()
     lack = lacking(options.device)
@@ -162,7 +162,9 @@ def main() -> None:
         return
     address = options.address or find_daemon()
     if address is None:
-        raise SystemExit("share_gpu: no daemon runs; start one with `tensord serve`, or name one with --address")
+        raise SystemExit(
+            "share_gpu: no daemon is running; start one with `tensord serve`, or give its address with --address"
+        )
     with td.connect(address) as session:
         print(PARTS[options.part](session, options.device))
 

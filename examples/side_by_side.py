@@ -1,4 +1,4 @@
-"""A function and the routine made of it, side by side: the same values to the last bit, and how long each takes."""
+"""Compares a function with the routine made from it: the values, to the last bit, and the times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 7
 
 
 def take_turns(session: td.Session, ways: Sequence[Callable[[], object]]) -> list[float]:
-    """Median seconds that each of them takes until all of it is done, without the first round, in which much is new."""
+    """The median seconds of each way until everything is done, without the first round, which is a warm-up."""
     seconds: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS + 1):
         for found, way in zip(seconds, ways, strict=True):
@@ -31,21 +31,21 @@ def take_turns(session: td.Session, ways: Sequence[Callable[[], object]]) -> lis
 
 
 def differing(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The names of what differs in a bit, or is missing on one side."""
+    """The names of arrays that differ in a bit, or are missing on one side."""
     return sorted(name for name in found.keys() | expected.keys() if not same(found.get(name), expected.get(name)))
 
 
 def same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    """Are they the same arrays, NaNs and signs of zeros included?"""
+    """Whether the two arrays are the same, including NaNs and the signs of zeros."""
     if one is None or other is None or one.dtype != other.dtype or one.shape != other.shape:
         return False
     return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
 
 
 def report(routine: Any, arguments: Sequence[Any], seconds: Sequence[float], different: list[str], on: Console) -> None:
-    """What was captured, how the time has changed, what the routine says of itself, and whether the values agree.
+    """Print what was captured, the times, the routine's own report, and whether the values agree.
 
-    `seconds`: per call op by op, and as a routine. SystemExit if something differs: that is a bug of the routine.
+    `seconds`: per call, op by op and as a routine. SystemExit if a value differs, which would be a bug of tensord.
     """
     by_op, as_routine = seconds
     steps = len(routine.program(*arguments).steps)

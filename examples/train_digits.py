@@ -1,16 +1,16 @@
-"""Train a small network on scikit-learn's handwritten digits, every array of it on the tensord virtual machine.
+"""Train a small network on scikit-learn's handwritten digits, with every array on the tensord virtual machine.
 
     python examples/train_digits.py --device sim:0
 
-The network is 64-256-256-10 with ReLU; forward, backward and SGD are written out below as ops of the runtime. What
-comes from the host per step is one minibatch; what goes back is one loss per epoch, the test accuracy, and the
-weights once, at the end. On a device with memory of its own the printed transfers show exactly that.
+The network is 64-256-256-10 with ReLU; forward, backward and SGD are written out below as ops of the runtime. In
+each step, one minibatch is uploaded; one loss per epoch, the test accuracy, and at the end the weights are fetched.
+On a device with memory of its own, the printed transfers show exactly that.
 
 With `--devices sim:0,sim:1` it is trained on several devices: each has all parameters and a part of each minibatch. The
-step is the same; that each device computes its part, and that gradients are summed, follows from where the arrays lie.
+step is the same: each device computes its part, and gradients are summed, because of the layouts of the arrays.
 
-With `--routine` the step is captured once and runs as one program from then on. At the end the same steps are taken
-both ways, op by op and as a routine: the weights have to be the same to the last bit, and the times are printed.
+With `--routine` the step is captured once, and runs as one program from then on. At the end the same steps are done
+both ways, op by op and as a routine: the weights must be the same to the last bit, and the times are printed.
 
 Written to `--out`: the weights, the trace of the run, its timeline (open it in Perfetto, https://ui.perfetto.dev) and
 the graph of one training step, for Graphviz and as Mermaid.
@@ -42,19 +42,19 @@ from tensord.interpreter.whole_file import write_whole
 from tensord.vm.tracing.analysis.graphs.graph_export import to_dot, to_mermaid
 from tensord.vm.tracing.analysis.sums.timeline import to_chrome
 
-DIGITS = "sklearn/datasets/data/digits.csv.gz"  # of 64 pixels each, and a label
+DIGITS = "sklearn/datasets/data/digits.csv.gz"  # each digit is 64 pixels and a label
 SIZES = (64, 256, 256, 10)
 BATCH = 128
 TEST_SAMPLES = 360
 # Standard deviation of the noise on the training images. Without it, some seeds stay below 97 %: 1,437 digits are few.
 NOISE = 0.2
 
-# One thread per BLAS call. These products are small: where other processes keep the cores busy, a call that spreads
-# over all of them waits for the slowest. On 2 such cores 40 epochs took 11.4 s with the library's default, and 1.3 s
-# with one thread. The limit holds for the whole process, so for sim:0 as well.
+# One thread per BLAS call. These products are small: if other processes keep the cores busy, a call that uses all cores
+# waits for the slowest. On 2 such cores, 40 epochs took 11.4 s with the library's default, and 1.3 s with one thread.
+# The limit holds for the whole process, so for sim:0, too.
 HOST = {"name": "cpu:0", "blas_threads": 1}
 
-# Left out of the picture of a step.
+# Left out of the graph of a step.
 HOUSEKEEPING = ("ReleaseTensor", "Barrier")
 
 Images: TypeAlias = NDArray[np.float32]  # [samples, 64], pixels in 0..1
@@ -73,8 +73,8 @@ class Digits:
 
 
 def load() -> Digits:
-    """The 1,797 digits, shuffled the same way every time, 360 of them kept for the test."""
-    # To import scikit-learn takes longer than all other imports together; its file is read at once.
+    """The 1,797 digits, shuffled in the same way every time; 360 of them are for the test."""
+    # Importing scikit-learn takes longer than all other imports together, so its file is read directly.
     rows = np.loadtxt(str(distribution("scikit-learn").locate_file(DIGITS)), delimiter=",")
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
     images, labels = (rows[:, :-1] / 16).astype(np.float32), rows[:, -1].astype(np.int64)
@@ -82,7 +82,7 @@ def load() -> Digits:
 
 
 def minibatches(digits: Digits, rng: np.random.Generator) -> Iterator[tuple[Images, Labels]]:
-    """One epoch in random order with noise on the images; the samples that fill no batch are left out."""
+    """One epoch in random order, with noise on the images. Samples that do not fill a batch are left out."""
     order = rng.permutation(len(digits.train_images))
     for start in range(0, len(order) - BATCH + 1, BATCH):
         chosen = order[start : start + BATCH]
@@ -102,7 +102,8 @@ def initial_parameters(rng: np.random.Generator) -> Parameters:
 
 
 def learning_rate(epoch: int, epochs: int) -> float:
-    """A tenth in the last fifth of the epochs, where plain SGD would otherwise keep jumping around the minimum."""
+    """The learning rate: a tenth in the last fifth of the epochs, in which plain SGD would otherwise jump around the
+    minimum."""
     return 0.5 if epoch <= 0.8 * epochs else 0.05
 
 
@@ -124,7 +125,7 @@ def op(session: td.Session, name: str, *inputs: td.Tensor, **attributes: Any) ->
 
 
 def forward(session: td.Session, layers: list[Layer], images: td.Tensor) -> tuple[list[td.Tensor], td.Tensor]:
-    """What enters each layer (the images first), and the logits float32[samples, 10]."""
+    """The input of each layer (first the images), and the logits float32[samples, 10]."""
     *hidden, last = layers
     activations = [images]
     for layer in hidden:
@@ -135,7 +136,8 @@ def forward(session: td.Session, layers: list[Layer], images: td.Tensor) -> tupl
 def backward(
     session: td.Session, layers: list[Layer], activations: list[td.Tensor], gradient: td.Tensor, rate: float
 ) -> None:
-    """From the gradient of the logits back to the first layer, updating each layer in place on the way."""
+    """The backward pass from the gradient of the logits to the first layer, which updates each layer in place on its
+    way."""
     for index in reversed(range(len(layers))):
         layer, inputs = layers[index], activations[index]
         weight_gradient = inputs.T @ gradient
@@ -147,7 +149,7 @@ def backward(
 
 
 def descend(session: td.Session, layers: list[Layer], images: td.Tensor, labels: td.Tensor, rate: float) -> td.Tensor:
-    """One step of SGD on one minibatch; the loss before the step, a float32 scalar still on the device."""
+    """Do one step of SGD on one minibatch. Returns the loss before the step, a float32 scalar on the device."""
     activations, logits = forward(session, layers, images)
     loss = op(session, "cross_entropy", logits, labels)
     backward(session, layers, activations, op(session, "cross_entropy_grad", logits, labels), rate)
@@ -155,8 +157,11 @@ def descend(session: td.Session, layers: list[Layer], images: td.Tensor, labels:
 
 
 class Network:
-    """The network, its parameters homed on one device of the session, or on each of a placement. `routine`: its step is
-    captured and run whole."""
+    """The network.
+
+    The home of its parameters is one device of the session, or each device of a placement. `routine`: capture its
+    step, and run it as one program.
+    """
 
     def __init__(self, session: td.Session, device: Any, parameters: Parameters, *, routine: bool = False) -> None:
         self.session = session
@@ -170,7 +175,7 @@ class Network:
         return self.session.asarray(array, device=self.device)
 
     def put_rows(self, array: NDArray[Any]) -> td.Tensor:
-        """Samples of the host, on the network's device; of several devices each gets a part."""
+        """Samples of the host, on the network's device, or a part of them on each of its devices."""
         if isinstance(self.device, str):
             return self.put(array)
         return self.session.global_tensor(array, self.device, td.split(0))
@@ -180,22 +185,22 @@ class Network:
         return op(self.session, name, *inputs, **attributes)
 
     def forward(self, images: td.Tensor) -> tuple[list[td.Tensor], td.Tensor]:
-        """What enters each layer (the images first), and the logits float32[samples, 10]."""
+        """The input of each layer (first the images), and the logits float32[samples, 10]."""
         return forward(self.session, self.layers, images)
 
     def step(self, images: td.Tensor, labels: td.Tensor, rate: float) -> td.Tensor:
-        """One step of SGD on one minibatch; the loss before the step, a float32 scalar still on the device."""
+        """Do one step of SGD on one minibatch. Returns the loss before the step, a float32 scalar on the device."""
         loss: td.Tensor = self.descend(self.layers, images, labels, rate)
         return loss
 
     def accuracy(self, images: Images, labels: Labels) -> float:
-        """Share of the images that the network reads correctly; one number comes back from the device."""
+        """The share of the images that the network reads correctly. One number is fetched from the device."""
         _, logits = self.forward(self.put_rows(images))
         right = self.op("sum", self.op("argmax", logits, axis=1) == self.put_rows(labels))
         return float(right.numpy()) / len(labels)
 
     def download(self) -> dict[str, NDArray[np.float32]]:
-        """The parameters, back on the host."""
+        """The parameters, fetched to the host."""
         arrays = {}
         for number, layer in enumerate(self.layers, start=1):
             arrays[f"weight{number}"] = layer.weight.numpy()
@@ -204,7 +209,7 @@ class Network:
 
 
 def train(network: Network, digits: Digits, epochs: int, rng: np.random.Generator) -> None:
-    """Run the epochs under a progress bar; the loss is read once per epoch, everything else stays where it is."""
+    """Run the epochs, with a progress bar. The loss is fetched once per epoch, and nothing else."""
     steps = len(digits.train_images) // BATCH
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("steps {task.description}"), TimeElapsedColumn())
     with Progress(*columns, refresh_per_second=4) as progress:
@@ -218,7 +223,7 @@ def train(network: Network, digits: Digits, epochs: int, rng: np.random.Generato
 
 
 def step_on_record(network: Network, digits: Digits, rng: np.random.Generator) -> set[int]:
-    """One more training step, alone on the machine; the ids of its instructions."""
+    """Do one more training step, alone on the machine. Returns the ids of its instructions."""
     images, labels = next(minibatches(digits, rng))
     network.session.sync()
     before = {record.id for record in network.session.trace().records}
@@ -228,9 +233,10 @@ def step_on_record(network: Network, digits: Digits, rng: np.random.Generator) -
 
 
 def save_trace(session: td.Session, step: set[int], out: Path) -> int:
-    """The graph of one step, without releases, and timeline and trace of everything that the ring still holds.
+    """Save the graph of one step, without releases, and the timeline and the trace of everything that is still
+    recorded.
 
-    Returns the last instruction of the step, to begin with.
+    Returns the last instruction of the step, as a place to start.
     """
     trace = session.trace()
     shown = {r.id for r in trace.records if r.id in step and r.opcode not in HOUSEKEEPING}
@@ -244,7 +250,7 @@ def save_trace(session: td.Session, step: set[int], out: Path) -> int:
 
 
 def print_transfers(device: str, transfers: dict[str, Any], console: Console) -> None:
-    """What crossed the border of the device's memory."""
+    """Print the transfers to and from the device's memory."""
     moved = transfers[device]
     if not moved:
         console.print(f"{device} works in the host's memory: nothing had to be transferred")
@@ -257,7 +263,8 @@ def print_transfers(device: str, transfers: dict[str, Any], console: Console) ->
 
 
 def print_next(out: Path, instruction: int) -> None:
-    """What was written, and the commands that look at it; plain lines, to be copied from a terminal of any width."""
+    """Print what was written, and the commands to look at it: plain lines, which can be copied from a terminal of
+    any width."""
     command = "tensord" if shutil.which("tensord") else os.path.relpath(Path(sys.executable).with_name("tensord"))
     trace = out / "trace.jsonl"
     print(f"weights, trace, timeline and the graph of one step: {out}/")
@@ -269,7 +276,7 @@ def print_next(out: Path, instruction: int) -> None:
 
 
 def run(session: td.Session, options: argparse.Namespace, console: Console) -> None:
-    """The whole job: train, test, bring the weights home, say what moved, write the trace."""
+    """The whole job: train, test, fetch the weights, print the transfers, write the trace."""
     digits = load()
     rng = np.random.default_rng(options.seed)
     started = time.perf_counter()
@@ -292,7 +299,8 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
 
 
 def compare(session: td.Session, options: argparse.Namespace, digits: Digits, console: Console) -> None:
-    """Train two networks from the same start, one op by op and one with the routine, and say what the routine saves."""
+    """Train two networks from the same start, one op by op and one with the routine, and print what the routine
+    saves."""
     from side_by_side import differing, report, take_turns  # late: others import this file as examples.train_digits
 
     networks = [
@@ -325,9 +333,9 @@ def parse() -> argparse.Namespace:
         "--devices", default="", help="several of one kind, such as sim:0,sim:1: each a part of a batch"
     )
     parser.add_argument("--epochs", type=int, default=40, help="passes over the 1,437 training digits (default: 40)")
-    parser.add_argument("--seed", type=int, default=0, help="of the initial weights and of the minibatches")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the initial weights and of the minibatches")
     parser.add_argument("--routine", action="store_true", help="capture the training step, run it whole, and compare")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for what is written (default: ./out)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the output (default: ./out)")
     return parser.parse_args()
 
 
@@ -337,7 +345,7 @@ def devices_of(options: argparse.Namespace) -> list[str]:
 
 
 def place_of(options: argparse.Namespace) -> Any:
-    """Where the parameters are: the device, or the placement on several."""
+    """The home of the parameters: the device, or the placement on several devices."""
     names = devices_of(options)
     return td.placement(names) if options.devices else names[0]
 

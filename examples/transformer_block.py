@@ -1,16 +1,16 @@
-"""A transformer block, forward and backward, on the tensord virtual machine; and the same in NumPy, to compare with.
+"""A transformer block, forward and backward, on the tensord virtual machine, compared with the same block in NumPy.
 
     python examples/transformer_block.py --device sim:0
 
 The block is that of GPT-2: layer norm, causal attention with several heads, residual; layer norm, a gelu MLP, residual.
 `Block` writes it with operators, `session.xp` and `session.nn`, in float32; `Reference` with NumPy alone, in float64.
-Printed: the largest difference of the output and of each gradient, relative to the largest element. The exit status is
-1 if one of them is more than rounding explains.
+The program prints the largest difference of the output and of each gradient, relative to the largest element. The exit
+status is 1 if a difference is larger than rounding explains.
 
-With `--routine` forward and backward pass are captured once and run as one program. The same values are computed op by
-op, too: they have to agree to the last bit, and the times are printed.
+With `--routine`, the forward and backward pass are captured once, and run as one program. The same values are
+computed op by op, too: they must agree to the last bit, and the times are printed.
 
-It runs on a machine of its own, or, with `--address`, on that of a daemon.
+It runs on a machine in this process, or, with `--address`, on that of a daemon.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rich.table import Table
 import tensord as td
 
 EPS = 1e-5
-# What differences may be: some hundred sums of products, rounded to float32.
+# The largest allowed difference: some hundred sums of products, rounded to float32.
 TOLERANCE = 2e-5
 
 Array: TypeAlias = NDArray[Any]
@@ -37,7 +37,7 @@ Tensors: TypeAlias = dict[str, td.Tensor]
 
 
 def parameters(width: int, rng: np.random.Generator) -> Arrays:
-    """The block's parameters, none of them zero or one, so that every gradient has something to say."""
+    """The block's parameters, none of them zero or one, so that a wrong gradient is noticed."""
     shapes = {
         "norm1.weight": (width,),
         "norm1.bias": (width,),
@@ -69,7 +69,7 @@ class Block:
     # -- forward ---------------------------------------------------------------------------------------------------
 
     def forward(self, x: td.Tensor) -> tuple[td.Tensor, Tensors]:
-        """The output, and what the backward pass needs again; it drops out of memory with this dictionary."""
+        """The output, and the values that the backward pass needs again; they are released with this dictionary."""
         normed1 = self.norm("norm1", x)
         q, k, v = self.split(self.linear("qkv", normed1))
         merged = self.merge(self.nn.scaled_dot_product_attention(q, k, v, is_causal=True))
@@ -104,7 +104,7 @@ class Block:
     # -- backward --------------------------------------------------------------------------------------------------
 
     def backward(self, dy: td.Tensor, saved: Tensors) -> Tensors:
-        """Gradients by x and by each parameter, given that by the output."""
+        """The gradients by x and by each parameter, from the gradient by the output (`dy`)."""
         gradients: Tensors = {}
         dactive = self.linear_grad("down", dy, saved["active"], gradients)
         dup = self.nn.gelu_grad(dactive, saved["up"])
@@ -117,20 +117,20 @@ class Block:
         return gradients
 
     def norm_grad(self, name: str, dy: td.Tensor, x: td.Tensor, gradients: Tensors) -> td.Tensor:
-        """Gradient by the operand of `norm`; those by the parameters go to `gradients`."""
+        """The gradient by the operand of `norm`. The gradients by the parameters are added to `gradients`."""
         found = self.nn.layer_norm_grad(dy, x, self.parameters[f"{name}.weight"], eps=EPS)
         gradients[f"{name}.weight"], gradients[f"{name}.bias"] = found.dweight, found.dbias
         return found.dx
 
     def linear_grad(self, name: str, dy: td.Tensor, x: td.Tensor, gradients: Tensors) -> td.Tensor:
-        """Gradient by the operand of `linear`; those by the parameters go to `gradients`."""
+        """The gradient by the operand of `linear`. The gradients by the parameters are added to `gradients`."""
         rows, drows = (self.xp.reshape(t, (-1, t.shape[-1])) for t in (x, dy))
         gradients[f"{name}.weight"] = rows.T @ drows
         gradients[f"{name}.bias"] = self.xp.sum(drows, axis=0)
         return dy @ self.parameters[f"{name}.weight"].T
 
     def attention_grad(self, dmerged: td.Tensor, saved: Tensors) -> td.Tensor:
-        """Gradient by queries, keys and values side by side; the shares of attention are made again on the way."""
+        """The gradient by queries, keys and values, side by side. The weights of attention are computed again."""
         q, k, v = saved["q"], saved["k"], saved["v"]
         batch, count, tokens, size = q.shape
         dheads = self.xp.permute_dims(self.xp.reshape(dmerged, (batch, tokens, count, size)), (0, 2, 1, 3))
@@ -139,7 +139,7 @@ class Block:
 
 
 class Reference:
-    """The same block in NumPy, every derivative by hand: nothing of tensord."""
+    """The same block in NumPy, with every derivative written by hand, and without tensord."""
 
     def __init__(self, parameters: Arrays, heads: int) -> None:
         self.parameters = {name: array.astype(np.float64) for name, array in parameters.items()}
@@ -180,13 +180,13 @@ class Reference:
         return np.concatenate([heads[:, i] for i in range(self.heads)], axis=-1)
 
     def linear_grad(self, name: str, dy: Array, x: Array, gradients: Arrays) -> Array:
-        """Of x @ weight + bias."""
+        """The gradients of x @ weight + bias."""
         gradients[f"{name}.weight"] = np.einsum("bti,bto->io", x, dy)
         gradients[f"{name}.bias"] = dy.sum((0, 1))
         return dy @ self.parameters[f"{name}.weight"].T
 
     def norm_grad(self, name: str, dy: Array, standard: Array, scale: Array, gradients: Arrays) -> Array:
-        """Of layer norm, from what `standardised` gave."""
+        """The gradients of layer norm, from the results of `standardised`."""
         gradients[f"{name}.weight"], gradients[f"{name}.bias"] = (dy * standard).sum((0, 1)), dy.sum((0, 1))
         g = dy * self.parameters[f"{name}.weight"]
         dx: Array = scale * (g - g.mean(-1, keepdims=True) - standard * (g * standard).mean(-1, keepdims=True))
@@ -194,7 +194,7 @@ class Reference:
 
 
 def standardised(x: Array) -> tuple[Array, Array]:
-    """x with mean 0 and variance 1 along the width, and by how much it was scaled."""
+    """x with mean 0 and variance 1 along the width, and the factor by which it was scaled."""
     scale = 1 / np.sqrt(x.var(-1, keepdims=True) + EPS)
     return (x - x.mean(-1, keepdims=True)) * scale, scale
 
@@ -208,7 +208,7 @@ def causal_shares(q: Array, k: Array) -> Array:
 
 
 def attention_grad(dy: Array, q: Array, k: Array, v: Array, shares: Array) -> tuple[Array, Array, Array]:
-    """Of shares @ v, by q, k and v."""
+    """The gradients of shares @ v by q, k and v."""
     dshares = dy @ v.swapaxes(-1, -2)
     dscores = shares * (dshares - (dshares * shares).sum(-1, keepdims=True)) / np.sqrt(q.shape[-1])
     return dscores @ k, dscores.swapaxes(-1, -2) @ q, shares.swapaxes(-1, -2) @ dy
@@ -222,21 +222,21 @@ def gelu_and_slope(x: Array) -> tuple[Array, Array]:
 
 
 def difference(found: Array, expected: Array) -> float:
-    """The largest difference, relative to the largest element; infinite if the shapes differ or one is not a number."""
+    """The largest difference, relative to the largest element; infinite if the shapes differ or an element is not a number."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     return float(np.abs(found - expected).max() / (np.abs(expected).max() or 1))
 
 
 def both_ways(session: td.Session, heads: int, parameters: Tensors, x: td.Tensor, dy: td.Tensor) -> Tensors:
-    """The block's output, and the gradients by x and by each parameter, given that by the output."""
+    """The block's output, and the gradients by x and by each parameter, from the gradient by the output (`dy`)."""
     block = Block(session, parameters, heads)
     y, saved = block.forward(x)
     return {"output": y, **block.backward(dy, saved)}
 
 
 def run(session: td.Session, options: argparse.Namespace, console: Console) -> dict[str, float]:
-    """One pass forward and backward on the device and in NumPy; the differences by name."""
+    """Do one forward and backward pass on the device and in NumPy. Returns the differences by name."""
     rng = np.random.default_rng(options.seed)
     values = parameters(options.width, rng)
     x, dy = rng.standard_normal((2, options.batch, options.tokens, options.width), dtype=np.float32)
@@ -255,7 +255,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> d
 
 
 def compare(session: td.Session, function: Any, routine: Any, arguments: tuple[Any, ...], console: Console) -> None:
-    """The function op by op and as a routine, and what the routine saves."""
+    """Run the function op by op and as a routine, and print what the routine saves."""
     from side_by_side import differing, take_turns
     from side_by_side import report as report_on
 
@@ -268,7 +268,7 @@ def compare(session: td.Session, function: Any, routine: Any, arguments: tuple[A
 
 
 def report(differences: dict[str, float], device: str, console: Console) -> None:
-    """A line each."""
+    """Print a line for each difference."""
     table = Table("", "largest relative difference", title=f"a transformer block on {device}", title_justify="left")
     for name, value in differences.items():
         table.add_row(name, f"{value:.1e}{'' if value <= TOLERANCE else '  too large'}")

@@ -49,7 +49,7 @@ def test_a_node_is_killed_and_the_bits_are_those_of_a_run_without(monkeypatch, t
     printed = capsys.readouterr().out
     assert "step 3: node1 is killed" in printed
     assert re.search(r"^NodeLost: .*node1", printed, re.MULTILINE)
-    assert "all nodes are up again; on from step 2" in printed
+    assert "all nodes are up again; continuing from step 2" in printed
     assert printed.count("step 6: loss") == 2
     assert printed.endswith(f"{SAME}\n")
 
@@ -65,6 +65,6 @@ def test_on_a_cluster_that_is_up_nothing_is_killed(tmp_path):
         few = run(*there, "--kind", "cpu", ends=1)
     assert printed.endswith(f"{SAME}\n")
     assert "killed" not in printed
-    assert few.startswith("cluster_mlp: it takes two nodes with two cpu devices each")
+    assert few.startswith("cluster_mlp: this example needs two nodes with two cpu devices each")
     with np.load(tmp_path / "weights.npz") as saved:
         assert saved["steps"] == 6

@@ -235,7 +235,7 @@ def test_a_classifier_notices_weights_that_are_half_an_update(daemon, session, e
 def test_a_part_alone_needs_a_daemon(start):
     status, _, errors = start("train").end()
     assert status == 1
-    assert "no daemon runs" in errors
+    assert "no daemon is running" in errors
     assert len(errors.splitlines()) == 1
 
 
