@@ -222,7 +222,7 @@ def gelu_and_slope(x: Array) -> tuple[Array, Array]:
 
 
 def difference(found: Array, expected: Array) -> float:
-    """The largest difference, relative to the largest element; infinite if the shapes differ or an element is not a number."""
+    """The largest difference, relative to the largest element; infinite unless shapes agree and all is finite."""
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     return float(np.abs(found - expected).max() / (np.abs(expected).max() or 1))
