@@ -285,7 +285,7 @@ def taken(name: str) -> Generator[list[ProfiledCall], None, None]:
             yield profiler.take(trip.step, trip.prepare)
 
 
-def count(name: str, steady: int = STEADY) -> Counts:
+def count(name: str, steady: int) -> Counts:
     """The smallest counts of a trip, after `steady` runs without a smaller count."""
     with closing(taken(name)) as takes:
         least, since = counted(next(takes)), 0
@@ -308,11 +308,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.rooms", description=__doc__)
     parser.add_argument("--list", choices=TRIPS, help="print the calls of this trip")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    parser.add_argument(
+        "--steady", type=int, default=STEADY, metavar="N", help=f"stop after N runs without a smaller count ({STEADY})"
+    )
     asked = parser.parse_args()
     if asked.list:
         sys.stdout.writelines(f"{line}\n" for line in listed(min(islice(taken(asked.list), STEADY), key=len)))
         return
-    found = {name: count(name)._asdict() for name in TRIPS}
+    found = {name: count(name, asked.steady)._asdict() for name in TRIPS}
     if asked.json:
         sys.stdout.write(json.dumps(found))
         return

@@ -26,20 +26,31 @@ ALONE = ("small op", "run")  # one thread does all of it
 TURNS = 0.04  # of the counts: how often threads wake each other on a busy machine
 
 
-@pytest.fixture(scope="module")
-def counts():
+def measured(*options):
     """The counts of a process of its own, in which nothing else has run."""
-    command = [sys.executable, "-m", "bench.rooms", "--json"]
+    command = [sys.executable, "-m", "bench.rooms", "--json", *options]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)  # noqa: S603
     return json.loads(process.stdout)
 
 
+def growth(counts, trip):
+    """The counts of a trip that are larger than before."""
+    most, share = MOST[trip]._asdict(), 0 if trip in ALONE else TURNS
+    return {name: value for name, value in counts[trip].items() if value > most[name] * (1 + share) + 100 * share}
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts of a few runs, or of many if the few were larger than before: threads do not take turns alike."""
+    few = measured("--steady", "4")
+    return measured() if any(growth(few, trip) for trip in MOST) else few
+
+
 @each_case("trip", MOST)
 def test_a_trip_passes_through_no_more_rooms_than_before(counts, trip):
-    most, share = MOST[trip]._asdict(), 0 if trip in ALONE else TURNS
-    grown = {name: value for name, value in counts[trip].items() if value > most[name] * (1 + share) + 100 * share}
+    grown = growth(counts, trip)
     assert not grown, (
-        f"{trip}: {grown} where {most} was reached; `python -m bench.rooms --list {trip!r}` shows the calls"
+        f"{trip}: {grown} where {MOST[trip]} was reached; `python -m bench.rooms --list {trip!r}` shows the calls"
     )
 
 
