@@ -35,10 +35,10 @@ from ..interpreter.concurrency.background import DOZE, Background
 from ..interpreter.concurrency.bell import Bell
 from ..interpreter.concurrency.interrupts import SHIELD
 from ..interpreter.concurrency.leader_followers import Awaited, LeaderFollowers, Until
+from ..interpreter.concurrency.process_end import AT_END
 from ..interpreter.concurrency.shielded_lock import ShieldedLock
 from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
-from ..interpreter.process_end import AT_END
 from ..streams.links.link import Links
 from ..streams.stream import Task
 from .failures import log_lines

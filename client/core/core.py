@@ -11,6 +11,7 @@ import itertools
 import os
 from contextlib import suppress
 from numbers import Integral
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...interpreter.concurrency.finalisers import redone
@@ -29,7 +30,6 @@ from .scopes import Scopes
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ..array_api.namespace import Namespace
     from ..calls.calls import Calls
     from ..cluster.cluster import Cluster
     from ..global_tensors.calls import GlobalCalls
@@ -107,8 +107,8 @@ class Core:
         """Make coroutine functions run in the event loop in which the session was opened."""
         self.loop = self.outbox.transport.callers.loop = loop
 
-    def xp(self) -> Namespace:
-        """The array API namespace of the session."""
+    def xp(self) -> ModuleType:
+        """The array API namespace of the session, made by a room above."""
         raise NotImplementedError
 
     @property

@@ -21,8 +21,8 @@ from time import monotonic
 from typing import Final, Protocol
 from weakref import WeakSet
 
+from ...interpreter.concurrency.process_end import AT_END
 from ...interpreter.errors import TensordError
-from ...interpreter.process_end import AT_END
 
 
 class Mapped(Protocol):

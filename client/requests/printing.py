@@ -20,8 +20,8 @@ from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from ...interpreter.concurrency.process_end import AT_END
 from ...interpreter.errors import CancelledError, TensordError
-from ...interpreter.process_end import AT_END
 from ..outbox.outbox import Outbox
 from ..process.forks import FORKS
 from ..transport.replies import Reply

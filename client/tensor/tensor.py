@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,7 +205,7 @@ class Tensor(Conversions, Methods):
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Namespace:
         """The namespace of the array API standard that takes this tensor: its session's `xp`."""
-        namespace = self._core.xp()
+        namespace = cast("Namespace", self._core.xp())
         if api_version is not None and api_version not in namespace.versions:
             known = ", ".join(namespace.versions)
             raise located(MetadataError(f"there is no array API {api_version!r} here: {known}"))

@@ -6,4 +6,5 @@
   handlers meanwhile; `thrown`: intercepts thrown exceptions; `blocks`: functions that end blocks
 - `shielded_lock`: a lock with a region; `finalisers`: finalisers that no exception from outside stops
 - `switch_interval`: the interpreter's switch interval, while there is a machine
+- `process_end`: actions at the normal end of this process
 """

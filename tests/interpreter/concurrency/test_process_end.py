@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from tensord.interpreter.process_end import ProcessEnd
+from tensord.interpreter.concurrency.process_end import ProcessEnd
 
 
 def test_the_last_action_is_the_first_and_each_is_done_once() -> None:
