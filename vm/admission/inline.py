@@ -96,23 +96,13 @@ class Inline:
         """
         scheduler, ring = self.scheduler, self.scheduler.ring
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
-        durable = self.durable
         for message in messages:
-            if not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS):
-                if type(message) is tuple and len(message) == 2 and self.release(session, message):
-                    scheduler.latest = clock()
-                    continue
-                return message
-            if message[0] is not CALL:  # not ==: False equals CALL
-                if trusted and message[0] is RELEASE and self.release(session, message):
-                    scheduler.latest = clock()
-                    continue
-                if not trusted or message[0] is not ATOMIC or durable:
-                    return message
-                group = iter(message[1])
-                left = self.run(session, group)
-                if left is not END:
-                    return rest_of_group(left, group)
+            if (
+                not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS)
+            ) or message[0] is not CALL:  # not ==: False equals CALL
+                rest = self.run_other(session, message)
+                if rest is not END:
+                    return rest
                 continue
             _, number, inputs, outputs, released, location = message
             if not trusted and not (
@@ -225,6 +215,20 @@ class Inline:
             if launches is not None and session.flooded:
                 return FULL
         return END
+
+    def run_other(self, session: VmSession, message: Sequence[Any]) -> Any:
+        """Run a RELEASE, or the CALLs of an atomic group; return END, or the first message that cannot run here."""
+        trusted = session.trusted
+        if (message[0] is RELEASE if trusted else type(message) is tuple and len(message) == 2) and self.release(
+            session, message
+        ):
+            self.scheduler.latest = self.scheduler.clock()
+            return END
+        if not trusted or message[0] is not ATOMIC or self.durable:
+            return message
+        group = iter(message[1])
+        rest = self.run(session, group)
+        return rest if rest is END else rest_of_group(rest, group)
 
     def run_and_leave(self, session: VmSession, messages: Iterator[Sequence[Any]]) -> Any:
         """`run` for machines with launching devices; restores the thread's current device, stream and allocator."""
