@@ -131,9 +131,7 @@ class Calls:
                     forget(x)
             else:
                 outbox.ids = id_ = outbox.ids + 1
-                made._id = (
-                    id_  # before the call is appended: an exception from outside then finds no call without a handle
-                )
+                made._id = id_  # set first, so that an exception from outside finds no call without a handle
             messages = outbox.messages
             messages.append([CALL, entry.number, operands, (id_,), 0, location])
             size = len(messages)
