@@ -74,9 +74,8 @@ class Namespace(ModuleType, Main):
         self.linalg = Linalg(core)
         self.fft = Fft(core)
         self.special = Special(core)
-        vars(self)["__getattr__"] = (
-            absent  # T a module calls it for missing names only; a method would slow down every name
-        )
+        # A module calls it for missing names alone; a method would slow down every name.
+        vars(self)["__getattr__"] = absent
 
     def __array_namespace_info__(self) -> NamespaceInfo:
         """The capabilities of the namespace, and its devices."""
