@@ -79,7 +79,7 @@ class Beyond(Functions):
             given.append(self._placed(bins, x, "histogram"))
         if weights is not None:
             given.append(own(self._core, weights))
-        limits = None if number is None else range  # T as NumPy, which ignores `range` then
+        limits = None if number is None else range  # as NumPy, which ignores `range` then
         options = {"bins": number, "range": limits, "density": bool(density), "weighted": weights is not None}
         return HistogramResult(*self._call_all("histogram", x, *given, **options))
 

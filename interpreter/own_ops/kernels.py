@@ -20,7 +20,7 @@ def kernel_of(function: Callable[..., Any], schema: Schema) -> Kernel:
         if schema.fills and outputs:
             named[OUT] = outputs[0] if schema.outputs == 1 else tuple(outputs)
         made = listed(function(*given, **named), schema, filled=OUT in named)
-        if not outputs:  # T their shapes were unknown
+        if not outputs:  # their shapes were unknown
             return [xp.array(each, order="C") for each in made]
         for number, (result, target) in enumerate(zip(made, outputs, strict=True)):
             store(result, target, number)

@@ -24,7 +24,7 @@ Index: TypeAlias = tuple[Entry, ...]
 
 _ALL: Entry = ("slice", None, None, None)
 INT64 = range(-(2**63), 2**63)
-MAX_ENTRIES = 2 * MAX_NDIM  # T as in NumPy: an index of all axes, and as many new axes
+MAX_ENTRIES = 2 * MAX_NDIM  # as in NumPy: an index of all axes, and as many new axes
 
 
 def check_index(value: Any) -> Index:

@@ -78,7 +78,7 @@ Rows: TypeAlias = Callable[[Metas, Attributes], int]
 Compose: TypeAlias = Callable[[Callable[..., list[Any]], Arrays, Attributes], list[Any]]
 
 Fields = ParamSpec("Fields")  # of an op's definition
-MACHINE = "the machine's process"  # T the process that errors name, as far as the machine knows
+MACHINE = "the machine's process"  # the process that errors name, as far as the machine knows
 VARIADIC = -1
 DECIDED = "a shape depends on data"
 # Temporaries of at most this many bytes need no declaration, and no machine counts them: NumPy casts in buffers of 8192

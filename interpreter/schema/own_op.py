@@ -31,7 +31,7 @@ class OwnOp:
         self.kernels: dict[str, Kernel] = {}  # by the kind of device
         self._sources = sources
         self._digest = ""
-        self._used = False  # T a kernel was bound, or the digest was read, so no kernel can be added any more
+        self._used = False  # a kernel was bound, or the digest was read, so no kernel can be added any more
 
     @property
     def digest(self) -> str:

@@ -116,7 +116,7 @@ Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
 _newest: deque[Meta] = deque(maxlen=KEPT)
-_interning: list[threading.RLock] = [threading.RLock()]  # T re-entrant: a finaliser or signal handler may interrupt
+_interning: list[threading.RLock] = [threading.RLock()]  # re-entrant: a finaliser or signal handler may interrupt
 
 
 def _renew_lock() -> None:
