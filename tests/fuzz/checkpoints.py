@@ -1,4 +1,5 @@
-"""Directories of checkpoints: sound ones come back as they were, mangled ones are refused, or hold what can be read."""
+"""Directories of checkpoints: valid ones are read back unchanged; corrupted ones are refused, or their intact part
+is read."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from ..interpreter.checkpoints.mangling import check_manifest, manifest_around, 
 
 
 def try_checkpoints(rnd: random.Random) -> None:
-    """A sound directory, and the same with errors in it."""
+    """Try a valid directory, then the same directory with errors."""
     with tempfile.TemporaryDirectory() as folder:
         try_mangled(Path(folder), rnd)
 
 
 def try_manifest(source: bytes) -> None:
-    """Any bytes, also where a manifest has some."""
+    """Try any bytes as a manifest, and as the payload of a manifest."""
     check_manifest(source)
     check_manifest(manifest_around(source))
     check_manifest(manifest_of([source]))

@@ -1,4 +1,5 @@
-"""Files of tensors: sound ones come back as they were, mangled ones are refused or read as others read them."""
+"""Files of tensors: valid ones are read back unchanged; corrupted ones are refused, or read as NumPy and safetensors
+read them."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ from ..interpreter.files.mangling import check_any, check_sound, mangled
 
 
 def try_file(rnd: random.Random) -> None:
-    """Sound files of each format, and one with errors in it."""
+    """Try valid files of each format, then one with errors."""
     check_sound(rnd)
     check_any(mangled(rnd), raw=rnd.random() < 0.2)
 
 
 def try_content(source: bytes) -> None:
-    """Any bytes, also as the header of each format."""
+    """Try any bytes as a file, and as the header of each format."""
     check_any(source)
     check_any(len(source).to_bytes(8, "little") + source)
     check_any(b"\x93NUMPY\1\0" + source)

@@ -1,7 +1,7 @@
-"""The daemon's receiving path in process, without sockets or threads: frames go in, frames come out.
+"""The daemon's receiving path in this process, without sockets or threads: frames go in, frames come out.
 
-Front, registry and admission are the daemon's own; the listener is a fake one that keeps what is sent, and the engine's
-streams execute when told to. `Harness.check` says whether what an attacker sent has done any harm.
+Front, registry and admission are the daemon's own. The listener is a fake that keeps the messages that are sent, and
+the engine's streams execute on demand. `Harness.check` asserts that an attacker's messages have done no harm.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ LIMITS: dict[str, Any] = {
     "bytes": 1 << 23,
     "iterations": 100,
 }
-PASSES = 100_000  # of the engine, for one message: more means that it does not come to an end
-SUM = 42.0  # what the neighbour computes
+PASSES = 100_000  # passes of the engine for one message: more mean an endless loop
+SUM = 42.0  # the result of the neighbour's computation
 
 
 class FakeFrame:
@@ -66,12 +66,12 @@ class FakeFrame:
         return len(self.buffer)
 
     def get(self, name: Any) -> Any:
-        """What libzmq tells of the connection that a frame came over."""
+        """The properties of the connection over which a frame came, as libzmq reports them."""
         return self.fd if name == zmq.SRCFD else f"localhost:{os.getuid()}:{os.getgid()}:{os.getpid()}"
 
 
 class FakeListener:
-    """Replaces a listener and its socket. `full`: identities that take nothing."""
+    """A fake of a listener and its socket. `full`: identities whose queues are full."""
 
     def __init__(self, *, local: bool = True) -> None:
         self.local = local
@@ -83,13 +83,13 @@ class FakeListener:
         self.addressee = b""
 
     def credentials(self, frame: FakeFrame) -> PeerCredentials:
-        """Whose frame it is."""
+        """The sender of a frame."""
         return PeerCredentials(
             os.getuid(), os.getpid() if self.local else 0, frame.fd, self.connections.get(frame.fd, 0)
         )
 
     def send(self, part: Any, flags: int) -> None:
-        """Keep whom a message is for, or a message of one part."""
+        """Keep the identity to which a message is sent, or a message of one part."""
         if flags & zmq.SNDMORE:
             if part in self.full:
                 raise zmq.Again
@@ -108,7 +108,7 @@ class Harness:
     def __init__(self, *, local: bool = True, **limits: int) -> None:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
-        self.engine.join(pair()[0], self.bare.sink)  # the other node never says anything
+        self.engine.join(pair()[0], self.bare.sink)  # the other node never sends anything
         self.places = LocationTexts(self.engine)
         about = MachineFacts(self.places, MachineProcess())
         self.engine.admission.answer = lambda session, what, arguments: answer(
@@ -129,21 +129,21 @@ class Harness:
     # -- what a client does ----------------------------------------------------------------------------------------
 
     def send(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
-        """A message arrives, and everything that it leads to happens."""
+        """Receive a message, and do everything that follows from it."""
         self.receive(identity, *frames, fd=fd)
         self.turn()
 
     def receive(self, identity: bytes, *frames: bytes, fd: int = 7) -> None:
-        """A message arrives."""
+        """Receive a message."""
         with patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             self.front.receive(self.listener, identity, [FakeFrame(frame, fd) for frame in frames])
 
     def say(self, identity: bytes, header: Any, *payloads: bytes) -> None:
-        """A header that is encoded first."""
+        """Encode a header, and send it."""
         self.send(identity, self.encoder.encode(header), *payloads)
 
     def hello(self, identity: bytes, *, token: bytes | None = None, received: int = 0) -> tuple[Any, ...]:
-        """Open a session; WELCOME."""
+        """Open a session. Returns the WELCOME."""
         self.listener.sent[identity].clear()
         self.say(identity, [HELLO, VERSION, "fuzz", 1, host_identity(), False, token, received])
         welcome = decode(self.listener.sent[identity].pop(0)[0], LARGEST_HEADER)
@@ -151,24 +151,24 @@ class Harness:
         return welcome
 
     def headers(self, identity: bytes) -> Iterator[tuple[Any, ...]]:
-        """What it was told since it last asked, decoded."""
+        """The headers that a client was sent since the last call, decoded."""
         sent, self.listener.sent[identity] = self.listener.sent[identity], []
         for frames in sent:
             yield decode(frames[0], LARGEST_HEADER)
 
     def answers(self, identity: bytes) -> dict[int, tuple[int, Any]]:
-        """The answers in what it was told, by request."""
+        """The answers among the headers that a client was sent, by request."""
         found = [header for header in self.headers(identity) if header[0] == REPLIES]
         return {request: (kind, body) for header in found for request, kind, body in header[4]}
 
     def refusal(self, identity: bytes) -> tuple[Any, ...] | None:
-        """The REFUSED that it was told, if any."""
+        """The REFUSED that a client was sent, if any."""
         return next((header for header in self.headers(identity) if header[0] == REFUSED), None)
 
     # -- what the daemon does --------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Turn until there is nothing left to do."""
+        """Run the daemon until there is nothing left to do."""
         front = self.front
         with np.errstate(all="ignore"), patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             for _ in range(PASSES):
@@ -185,20 +185,20 @@ class Harness:
         raise AssertionError("the daemon does not come to rest")
 
     def disconnect(self, fd: int = 7) -> None:
-        """The monitor says that a connection is gone."""
+        """The monitor reports that a connection has ended."""
         self.registry.disconnected(self.listener, fd)
         self.see_off()
         self.turn()
 
     def see_off(self) -> None:
-        """The socket holds no more messages of the connections that are gone."""
+        """The socket has no more messages of the connections that have ended."""
         for peer in list(self.registry.gone):
             self.registry.see_off(peer)
 
     # -- what has to be true ---------------------------------------------------------------------------------------
 
     def compute_beside(self) -> None:
-        """Another session computes the right thing, whatever the others have done."""
+        """Check that another session gets the correct result, whatever the others have done."""
         self.neighbours += 1
         identity = b"neighbour %d" % self.neighbours
         self.say(identity, [HELLO, VERSION, "neighbour", 1, "", False, None, 0])
@@ -219,7 +219,8 @@ class Harness:
         self.say(identity, [5])
 
     def check(self) -> None:
-        """A neighbour is served; after everybody has left nothing is kept, and the trace has no contradiction."""
+        """Check that a neighbour is served, that no state is left after all clients have gone, and that the trace
+        does not contradict itself."""
         for session in self.engine.directory.sessions.values():
             assert not session.answering
             assert session.unfolding is None
@@ -247,7 +248,7 @@ class Harness:
 
 
 def steps_of(session: VmSession) -> int:
-    """What all programs and routines count for, added up anew."""
+    """The steps of all programs and routines of a session, counted from scratch."""
     linked = [routine for routine in session.routines.values() if isinstance(routine, SessionProgram)]
     programs = [one for one in session.programs.values() if isinstance(one, Program | RecordsReader)]
     known = (*(routine.program for routine in linked), *programs)
@@ -256,12 +257,12 @@ def steps_of(session: VmSession) -> int:
 
 
 def fail(error: Exception) -> NoReturn:
-    """What the daemon would survive, since it expects the unexpected, is found here."""
+    """Fail on an unexpected error, which the daemon itself would survive."""
     raise error
 
 
 def play(writer: Writer) -> Harness:
-    """Everything of a program happens to a new daemon, and has done no harm."""
+    """Play a whole program against a new daemon, and check that it has done no harm."""
     harness = Harness(**LIMITS)
     for stream in harness.bare.device.streams:
         stream.may_inline = stream.inline = writer.inline
@@ -288,7 +289,7 @@ def play(writer: Writer) -> Harness:
 
 
 def try_decoding(frame: bytes) -> None:
-    """The decoder takes any bytes: a header comes out, or a ProtocolError."""
+    """Check that the decoder turns any bytes into a header or a ProtocolError."""
     message = ""
     try:
         header = decode(frame, 1 << 16)

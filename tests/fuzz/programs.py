@@ -1,8 +1,8 @@
-"""What hostile clients send, drawn from any source of randomness: mostly sensible, and wrong in a place or two.
+"""Messages of hostile clients, drawn from any source of randomness: mostly sensible, with one or two errors.
 
-A program is a list of steps: messages of several clients as frames, disconnects, clients that stop to read. The writer
-keeps track of ids and numbers, so that most of what it draws gets past the first check, and then breaks some of it: a
-field becomes something strange, a header loses bytes or gets others.
+A program is a list of steps: messages of several clients as frames, disconnects, clients that stop reading. The
+writer keeps track of ids and numbers, so that most messages pass the first checks, and then corrupts some of them: a
+field gets a strange value, a header loses bytes or gets wrong ones.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CLIENTS: Final = (b"a", b"b")
 STEPS: Final = 24
 BREAK_MESSAGE: Final = 0.08
 BREAK_HEADER: Final = 0.01
-BREAK_BYTES: Final = 0.02  # of a header
+BREAK_BYTES: Final = 0.02  # the probability that a header's bytes are corrupted
 DTYPES: Final = ("float64", "float32", "int64", "uint8", "bool", "complex128")
 
 USUAL: Final = ("add", "add", "multiply", "negative", "sum", "matmul", "ones", "transpose", "unique_values")
@@ -94,14 +94,17 @@ STRANGE: Final[tuple[Any, ...]] = (
     list(range(100)),
 )
 
-DEEP: Final = b"\x91" * 990 + b"\x90"  # beyond what Python can show, within what msgpack can decode
+DEEP: Final = b"\x91" * 990 + b"\x90"  # too deep for Python's repr, but not for msgpack
 
 Message = list[Any]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens. `what`: "send", "begin" (to send without waiting), "leave", "deaf" or "hears"."""
+    """One event. `what`:
+
+    "send", "begin" (send without waiting), "leave", "deaf" (stop reading) or "hears" (read again).
+    """
 
     what: str
     client: bytes
@@ -110,7 +113,7 @@ class Step:
 
 @dataclass
 class Client:
-    """What a client knows of itself."""
+    """The state of a client, as the client knows it."""
 
     identity: bytes
     number: int = 0
@@ -120,7 +123,7 @@ class Client:
     signatures: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)  # metas, results, in place
     chains: list[int] = field(default_factory=list)
     programs: dict[int, Any] = field(default_factory=dict)  # id -> program
-    parts: dict[int, list[Any]] = field(default_factory=dict)  # id -> records that were not sent
+    parts: dict[int, list[Any]] = field(default_factory=dict)  # id -> records that have not been sent
     routines: dict[int, Any] = field(default_factory=dict)  # id -> program
     greeted: bool = False
 
@@ -130,7 +133,7 @@ class Writer:
 
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
-        self.inline = rnd.random() < 0.7  # do kernels run at once?
+        self.inline = rnd.random() < 0.7  # whether kernels run at once
         self.clients = {identity: Client(identity) for identity in CLIENTS}
         self.runs = runs = Runs(self)
         self.kinds: list[Callable[[Client], NamedMessage]] = [
@@ -168,7 +171,8 @@ class Writer:
         ]
 
     def steps(self) -> Iterator[Step]:
-        """A program, made while it is played: who has no session any more says HELLO again, mostly."""
+        """The steps of a program, drawn while it is played: a client that has lost its session mostly sends HELLO
+        again."""
         for _ in range(self.rnd.randint(2, STEPS)):
             client = self.clients[self.rnd.choice(CLIENTS)]
             if not client.greeted and self.rnd.random() < 0.95:
@@ -177,7 +181,7 @@ class Writer:
             yield self.step(client)
 
     def lost(self, identity: bytes) -> None:
-        """Its session is over."""
+        """The session of a client has ended."""
         self.clients[identity] = Client(identity)
 
     def step(self, client: Client) -> Step:
@@ -201,7 +205,7 @@ class Writer:
         return Step("send", client.identity, (pack([0, 1, "fuzz", 1, host, False, None, 0]),))
 
     def opening(self, client: Client) -> Step:
-        """A batch in which nothing is wrong, so that there is something to work with."""
+        """A valid batch, which makes tensors for later messages."""
         client.number += 1
         made = [self.upload(client) for _ in range(3)]
         uploads = [[position, -1, bytes(nbytes_of(upload))] for position, upload in enumerate(made)]
@@ -210,7 +214,7 @@ class Writer:
         return Step("send", client.identity, (pack([1, client.number, messages, uploads]),))
 
     def other(self, client: Client) -> Step:
-        """A header that is no batch."""
+        """A header that is not a batch."""
         rnd = self.rnd
         header = rnd.choice(
             (
@@ -248,7 +252,7 @@ class Writer:
         return Step("send", client.identity, (self.bytes_of(header), *payloads))
 
     def place(self, upload: Upload, payloads: list[bytes]) -> Any:
-        """Where an upload's bytes are."""
+        """The place of an upload's bytes."""
         rnd = self.rnd
         count = nbytes_of(upload) + (rnd.random() < 0.01)
         content = bytes(rnd.getrandbits(8) for _ in range(min(count, 64))).ljust(count, b"\0")
@@ -267,7 +271,7 @@ class Writer:
         return encode_message(self.rnd.choice(self.kinds)(client))
 
     def signature(self, client: Client) -> Signature:
-        """An op that exists, on metas that are often right."""
+        """A signature of an existing op, on metas that are often correct."""
         rnd = self.rnd
         number = rnd.randint(1, 8)
         op = REGISTRY[rnd.choice(USUAL if rnd.random() < 0.6 else tuple(REGISTRY))]
@@ -302,7 +306,7 @@ class Writer:
         return rnd.choice((0, 1, 2, 5, -1, True, False, None, 1.5, "ij,jk->ik"))
 
     def call(self, client: Client) -> Call:
-        """A call of a signature that there may be."""
+        """A call of a signature, which may exist."""
         rnd = self.rnd
         number = rnd.choice((*client.signatures, 9))
         metas, results, targets = client.signatures.get(number, ([None], [None], None))
@@ -312,7 +316,7 @@ class Writer:
         return Call(number, inputs, outputs, released, rnd.randint(0, 2))
 
     def upload(self, client: Client) -> Upload:
-        """Bytes, which `batch` puts somewhere."""
+        """An upload, whose bytes `batch` places."""
         meta = self.meta(client)
         payload: Any = None
         return Upload(self.new(client, meta), meta[0], meta[1], "cpu:0", payload, self.rnd.randint(0, 2))
@@ -323,11 +327,11 @@ class Writer:
         return Fetch(self.known(client), self.request(client), 0, export)
 
     def share(self, client: Client) -> Share:
-        """A value in the memory of a GPU, which there is not."""
+        """A value in the memory of a GPU, although there is no GPU."""
         return Share(self.known(client), self.request(client), 0, self.new(client, None))
 
     def collective(self, client: Client) -> Collective:
-        """A collective on what is there, mostly with something wrong."""
+        """A collective on existing tensors, mostly with an error."""
         rnd, ids = self.rnd, [self.known(client) for _ in range(self.rnd.choice((1, 1, 1, 2)))]
         kind = rnd.choice(("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "gossip"))
         attributes = {rnd.choice(("axis", "reduction", "merge", "timeout")): rnd.choice((0, "sum", "copy", -1, 2**62))}
@@ -336,11 +340,11 @@ class Writer:
         return Collective(kind, ids, made, devices, rnd.choice(({}, attributes)), rnd.randint(0, 2))
 
     def sending(self, client: Client) -> Send:
-        """A value for another node, or the own one, where that may be received or not."""
+        """A value for another node or this one, which may or may not receive it."""
         return Send(self.known(client), self.node(), self.transfer(), self.rnd.randint(0, 2))
 
     def receiving(self, client: Client) -> Recv:
-        """A value from another node, or the own one."""
+        """A value from another node or this one."""
         shape, dtype = self.rnd.choice(((1,), (2, 3), (2**62, 2))), self.rnd.choice(("float64", "int8", "float1"))
         return Recv(self.new(client, None), shape, dtype, "cpu:0", self.node(), self.transfer(), self.rnd.randint(0, 2))
 
@@ -351,15 +355,15 @@ class Writer:
         return bytes([self.rnd.randrange(4)]) * 16
 
     def wait(self, client: Client) -> Wait:
-        """A wait for some."""
+        """A wait for some tensors."""
         return Wait([self.known(client) for _ in range(self.rnd.randint(1, 3))], self.request(client), 0)
 
     def sync(self, client: Client) -> Sync:
-        """A wait for all."""
+        """A wait for everything."""
         return Sync(self.request(client), 0)
 
     def release(self, client: Client) -> Release:
-        """Some go, perhaps twice."""
+        """A release of some tensors, perhaps twice."""
         ids = [self.known(client) for _ in range(self.rnd.randint(0, 3))]
         for id_ in ids:
             if self.rnd.random() < 0.8:
@@ -369,7 +373,7 @@ class Writer:
         return Release(ids)
 
     def effect(self, client: Client) -> Effect:
-        """A side effect in a chain that there may be."""
+        """A side effect in a chain, which may exist."""
         chain = self.rnd.choice(client.chains or [1])
         return Effect([self.known(client) for _ in range(self.rnd.randint(0, 2))], chain, None, self.request(client), 0)
 
@@ -395,68 +399,68 @@ class Writer:
         return Publish(names, ids, self.request(client))
 
     def lookup(self, client: Client) -> Lookup:
-        """Tensors by name, and those that routines capture."""
+        """A lookup of tensors by name, and of those that routines capture."""
         names = [self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))]
         count = len(names) if self.rnd.random() < 0.7 else self.rnd.randint(0, 3)
         ids = [self.new(client, None) for _ in range(count)]
         return Lookup(names, ids, self.request(client), self.rnd.random() < 0.5)
 
     def unpublish(self, client: Client) -> Unpublish:
-        """Names go."""
+        """A removal of names."""
         return Unpublish([self.rnd.choice(NAMES) for _ in range(self.rnd.randint(0, 2))], self.request(client))
 
     def to_device(self, client: Client) -> ToDevice:
-        """An alias on the only device there is."""
+        """An alias on the only device."""
         return ToDevice(self.known(client), self.new(client, None), "cpu:0", 0)
 
     def hint(self, client: Client) -> Hint:
-        """A placement hint, mostly a sound one."""
+        """A placement hint, mostly a valid one."""
         what = self.rnd.choice((*HINTS, *HINTS, "evict it"))
         return Hint(
             self.known(client), what, self.rnd.choice(("", "", "", "cpu:0", "cpu:7", "host")), self.rnd.randint(0, 2)
         )
 
     def restart(self, client: Client) -> Restart:  # noqa: ARG002 - as the others
-        """Go on after a cancel."""
+        """A restart after a cancel."""
         return Restart(self.rnd.randint(0, 3))
 
     def group(self, client: Client) -> Atomic:
-        """A group of messages that mostly may be in one."""
+        """A group of messages, most of which are allowed in a group."""
         return Atomic([self.message(client) for _ in range(self.rnd.randint(0, 3))])
 
     def names(self, client: Client) -> ListNames:
-        """What is published."""
+        """A request for the published names."""
         return ListNames(self.request(client))
 
     def query(self, client: Client) -> Query:
-        """A question."""
+        """A query."""
         arguments = [self.rnd.choice((0, 1, 5, *STRANGE)) for _ in range(self.rnd.choice((0, 0, 1, 2, 3)))]
         return Query(self.rnd.choice(QUESTIONS), arguments, self.request(client))
 
     # -- fields ----------------------------------------------------------------------------------------------------
 
     def shape(self) -> list[int]:
-        """A small shape, or one that is beyond all memory."""
+        """A small shape, or one that is larger than any memory."""
         if self.rnd.random() < 0.02:
             return self.rnd.choice(([0, 2**62, 2**62], [2**62], [1] * 65, [2**31, 2**31]))
         return [self.rnd.choice((0, 1, 2, 3, 3, 3, 8, 200)) for _ in range(self.rnd.choice((0, 1, 1, 2, 2, 3)))]
 
     def meta(self, client: Client) -> Any:
-        """The meta of a tensor that there is, or a new one."""
+        """The meta of an existing tensor, or a new one."""
         known = [meta for meta in client.tensors.values() if meta is not None]
         if known and self.rnd.random() < 0.7:
             return self.rnd.choice(known)
         return [self.shape(), self.rnd.choice(DTYPES)]
 
     def known(self, client: Client, meta: Any = None) -> int:
-        """An id that there may be, of that meta if possible."""
+        """An id that may exist, of that meta if possible."""
         fitting = [id_ for id_, found in client.tensors.items() if meta is None or found == meta]
         if fitting and self.rnd.random() < 0.95:
             return self.rnd.choice(fitting)
         return self.rnd.choice((*range(1, 20), *INTEGERS))
 
     def new(self, client: Client, meta: Any) -> int:
-        """A new id, mostly."""
+        """An id that is mostly new."""
         if self.rnd.random() < 0.03:
             return self.rnd.choice((*range(1, 20), *INTEGERS))
         client.newest += self.rnd.choice((0, 0, 0, 4))
@@ -476,7 +480,7 @@ class Writer:
     # -- breaking --------------------------------------------------------------------------------------------------
 
     def strange(self) -> Any:
-        """Anything that msgpack can carry."""
+        """Any value that msgpack can encode."""
         if self.rnd.random() < 0.1:
             value: Any = self.rnd.choice(STRANGE)
             for _ in range(self.rnd.choice((3, 10, 300))):
@@ -485,7 +489,7 @@ class Writer:
         return self.rnd.choice(STRANGE + INTEGERS)
 
     def broken(self, value: Sequence[Any], chance: float) -> Any:
-        """The message, or with something wrong in it, at any depth."""
+        """The message, or the message with an error at any depth."""
         if self.rnd.random() >= chance:
             return value
         found = list(value)
@@ -504,7 +508,7 @@ class Writer:
         return found
 
     def bytes_of(self, header: Any) -> bytes:
-        """The bytes of a header, perhaps not all of them, perhaps not these."""
+        """The bytes of a header, perhaps with some missing or changed."""
         packed = pack(header)
         if self.rnd.random() >= BREAK_BYTES:
             return packed
@@ -512,7 +516,7 @@ class Writer:
 
 
 def nbytes_of(upload: Upload) -> int:
-    """Bytes of an upload; not all of those that are beyond all memory."""
+    """The size of an upload; reduced if it is larger than any memory."""
     count = np.dtype(upload.dtype).itemsize
     for size in upload.shape:
         count *= size
@@ -520,7 +524,7 @@ def nbytes_of(upload: Upload) -> int:
 
 
 def results_of(op: OpDef, metas: Sequence[Any], attributes: Any) -> list[Any]:
-    """What the op makes of these; something if it makes nothing."""
+    """The metas of the op's results, or arbitrary ones if the op refuses the operands."""
     try:
         decoded = tuple(decode_meta(meta) for meta in metas)
         if None in decoded:
@@ -532,7 +536,7 @@ def results_of(op: OpDef, metas: Sequence[Any], attributes: Any) -> list[Any]:
 
 
 def plain(meta: Any) -> Any:
-    """A meta as `Writer` has them."""
+    """A meta in the form that `Writer` uses."""
     return None if meta is None else [list(meta[0]), meta[1]]
 
 
@@ -556,6 +560,6 @@ def mangled(packed: bytes, rnd: random.Random) -> bytes:
 
 
 def pack(value: Any) -> bytes:
-    """msgpack of anything that it can carry."""
+    """The value in msgpack."""
     packed: bytes = msgpack.packb(value)
     return packed

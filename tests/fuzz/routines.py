@@ -1,4 +1,4 @@
-"""Programs of steps, as text and as records: sound ones come back as they were, mangled ones do no harm."""
+"""Programs of steps, as text and as records: valid ones are read back unchanged; corrupted ones do no harm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..interpreter.programs.programs import random_program
 
 
 def try_program(rnd: random.Random) -> None:
-    """A random program, and what is left of it with errors in it."""
+    """Try a random program, then the same program with errors."""
     program = random_program(rnd, rnd.randrange(16))
     assert parse(str(program)) == program
     assert built(wire_records(program)) == program
@@ -21,5 +21,5 @@ def try_program(rnd: random.Random) -> None:
 
 
 def try_text(source: bytes) -> None:
-    """Any characters, behind the first line of a text."""
+    """Try any characters, after the first line of a text."""
     check_text("tensord program 1\n" + source.decode("utf-8", "surrogateescape"))

@@ -3,10 +3,10 @@
     python -m tests.fuzz.run --seconds 600
     python -m tests.fuzz.run --seconds 600 --atheris
 
-Each program is what several hostile clients send to a daemon in this process (`programs`, `harness`). Without atheris
-they come from seeds, and a failure is printed with the command that runs it again. With it, what libFuzzer finds to
-reach new lines leads on to more; it keeps its findings in `--corpus`, and writes a failing input to a file of
-which it says the name, to be given to it again with `--input`.
+Each program is the messages of several hostile clients to a daemon in this process (`programs`, `harness`). Without
+atheris, programs come from seeds, and a failure is printed with the command that runs it again. With atheris,
+libFuzzer varies inputs that reach new lines; it keeps them in `--corpus`, and writes a failing input to a file,
+whose name it prints, to be run again with `--input`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-HANGS = 60.0  # seconds that one program may take before every stack is shown
+HANGS = 60.0  # the most seconds of one program; after that, every stack is printed
 REPLAY = "python -m tests.fuzz.run --seed {seed} --programs 1"
-LONGEST = 4096  # bytes that atheris draws from
-BEGINNINGS = 50  # inputs that an empty corpus begins with
-SHOWN = 10  # different failures
+LONGEST = 4096  # the most bytes of an input of atheris
+BEGINNINGS = 50  # inputs with which an empty corpus begins
+SHOWN = 10  # the most different failures that are printed
 
 
 class Drawn(random.Random):
-    """Randomness that is a string of bytes; zeros behind it."""
+    """A source of randomness that reads a string of bytes, followed by zeros."""
 
     def __init__(self, source: bytes) -> None:
         super().__init__(0)
@@ -48,12 +48,13 @@ class Drawn(random.Random):
         return int.from_bytes(taken.ljust(count, b"\0"), "little") >> (8 * count - k)
 
     def random(self) -> float:
-        """The next 16 of them as a fraction."""
+        """The next 16 bits as a fraction."""
         return self.getrandbits(16) / (1 << 16)
 
 
 def play_one(rnd: random.Random) -> None:
-    """Mangled headers, a program of steps, mangled as text and as records, a file, and a directory of checkpoints."""
+    """Try corrupted headers, a program of steps (corrupted as text and as records), a file, and a directory of
+    checkpoints."""
     from .checkpoints import try_checkpoints
     from .files import try_file
     from .harness import play, try_decoding
@@ -72,7 +73,7 @@ def play_one(rnd: random.Random) -> None:
 
 
 def failure_of(seed: int) -> str:
-    """What goes wrong with the program of a seed; "" for nothing."""
+    """The failure of the program of a seed; "" if there is none."""
     faulthandler.dump_traceback_later(HANGS, exit=True)
     try:
         play_one(random.Random(seed))
@@ -85,7 +86,10 @@ def failure_of(seed: int) -> str:
 
 
 def run_seeds(seed: int, programs: int, seconds: float) -> int:
-    """Programs of one seed after the other, until there were so many or time is over; how many went wrong."""
+    """Run the programs of one seed after another, until there were `programs` or the time is over.
+
+    Returns the number of failures.
+    """
     console = Console()
     failures: dict[str, int] = {}
     started, number, failed = time.monotonic(), 0, 0
@@ -106,7 +110,7 @@ def run_seeds(seed: int, programs: int, seconds: float) -> int:
 
 
 def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
-    """Hand over to libFuzzer, which does not come back."""
+    """Hand over to libFuzzer, which does not return."""
     try:
         import atheris
     except ImportError:
@@ -140,14 +144,14 @@ def run_atheris(seconds: float, corpus: Path, given: Path | None) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="hostile clients against the daemon's receiving path")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (60)")
-    parser.add_argument("--seed", type=int, default=None, help="the first seed; without it, one of this moment")
-    parser.add_argument("--programs", type=int, default=1 << 62, help="no more than so many")
+    parser.add_argument("--seed", type=int, default=None, help="the first seed (default: from the clock)")
+    parser.add_argument("--programs", type=int, default=1 << 62, help="the most programs")
     parser.add_argument("--atheris", action="store_true", help="guided by coverage; needs atheris")
     parser.add_argument("--corpus", type=Path, default=Path("out/fuzz"), help="with --atheris: where findings are kept")
-    parser.add_argument("--input", type=Path, default=None, help="with --atheris: run this one alone")
+    parser.add_argument("--input", type=Path, default=None, help="with --atheris: run only this input")
     arguments = parser.parse_args()
     logging.getLogger("tensord").setLevel(logging.CRITICAL)
     if arguments.atheris:

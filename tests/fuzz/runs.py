@@ -1,4 +1,7 @@
-"""Draws programs, links and runs, for a writer of hostile programs: mostly sensible, what is broken is the writer's."""
+"""Draws programs, links and runs for a writer of hostile programs.
+
+They are mostly sensible; the writer corrupts them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Runs:
         self.rnd: random.Random = writer.rnd
 
     def opening(self, client: Client) -> list[ProgramPart | Link]:
-        """A program and a link in which nothing is wrong."""
+        """A valid program, and a valid link."""
         program, id_, routine = self.draw(client), self.writer.next_id(client), self.writer.next_id(client)
         client.programs[id_] = client.routines[routine] = program
         captured = [self.writer.known(client, wire_of(source.meta)) for source in program.captured]
@@ -40,7 +43,7 @@ class Runs:
         return [parts, Link(routine, id_, ["cpu:0"] * program.devices, captured, 1)]
 
     def program(self, client: Client) -> ProgramPart:
-        """A part of a program that is under way, or of a new one."""
+        """The next part of a program that is being sent, or of a new one."""
         rnd = self.rnd
         if not client.parts or rnd.random() < 0.7:
             program = self.draw(client)
@@ -56,7 +59,7 @@ class Runs:
         return ProgramPart(id_, records[:size])
 
     def link(self, client: Client) -> Link:
-        """A link of a program that there may be."""
+        """A link of a program, which may exist."""
         id_ = self.rnd.choice(tuple(client.programs)) if client.programs else 1
         program = client.programs.get(id_, NOTHING)
         captured = [self.writer.known(client, wire_of(source.meta)) for source in program.captured]
@@ -66,7 +69,7 @@ class Runs:
         return Link(routine, id_, [device] * program.devices, captured, self.rnd.randint(0, 2))
 
     def run(self, client: Client) -> Run:
-        """A run of a routine that there may be."""
+        """A run of a routine, which may exist."""
         rnd, writer = self.rnd, self.writer
         id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
         program = client.routines.get(id_, NOTHING)
@@ -79,7 +82,7 @@ class Runs:
         return Run(id_, inputs, numbers, outputs, effects, rnd.randint(0, 2))
 
     def convention(self, client: Client) -> Convention:
-        """How a routine that there may be is called: mostly well, sometimes with a number too many."""
+        """The calling convention of a routine, which may exist: mostly correct, sometimes with one number too many."""
         rnd = self.rnd
         id_ = rnd.choice(tuple(client.routines)) if client.routines and rnd.random() < 0.97 else 1
         program = client.routines.get(id_, NOTHING)
@@ -112,11 +115,11 @@ class Runs:
             try:
                 self.add_step(builder, values, made, numbers)
             except TensordError:
-                continue  # the builder took nothing of it
+                continue  # the builder has refused the step
         return builder.finish(made[-rnd.randint(0, 3) :] if made else [])
 
     def add_construct(self, builder: Builder, values: list[int], made: list[int]) -> None:
-        """A step of control flow that decides by whatever there is; a loop has a bound."""
+        """Add a step of control flow, whose condition is any value; a loop has a bound."""
         rnd = self.rnd
         op = rnd.choice(tuple(FORMS))
         known = [value for value in values if builder.metas[value] is not None]
@@ -150,7 +153,7 @@ class Runs:
         return inner.finish([inner.move(value, inner.homes[value]) for value in found])
 
     def add_step(self, builder: Builder, values: list[int], made: list[int], numbers: Sequence[int]) -> None:
-        """One step; `values` are what can be read, `made` those of them that steps have made."""
+        """Add one step. `values`: those that can be read; `made`: those of them that steps have made."""
         rnd = self.rnd
         drawn = rnd.random()
         if builder.depth < DEEPEST and rnd.random() > 0.93 and values:
@@ -175,23 +178,23 @@ class Runs:
 
 
 def sources(inner: Builder, arguments: Sequence[int], captured: Sequence[int]) -> Iterator[tuple[Any, int]]:
-    """How each tensor comes into a block, in their order."""
+    """The source of each tensor of a block, in order."""
     yield from ((inner.parameter, value) for value in arguments)
     yield from ((inner.captured, value) for value in captured)
 
 
 def replace(values: list[int], old: int, new: int) -> None:
-    """A write in place: the old value can be read no more."""
+    """Replace a value after an in-place write: the old value can no longer be read."""
     values[:] = [new if value == old else value for value in values]
 
 
 def wire_of(meta: Meta | None) -> Any:
-    """A meta as the writer keeps it."""
+    """A meta in the form that the writer keeps."""
     return None if meta is None else [list(meta.shape), meta.dtype.name]
 
 
 def meta_of(wire: Any) -> Meta | None:
-    """The meta that the writer keeps; None if it is no good."""
+    """The meta, from the form that the writer keeps; None if it is invalid."""
     try:
         meta = decode_meta(wire)
     except (TensordError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What tests of ops share: running one by its definition alone, and arrays that are worth running it on."""
+"""Fixtures for tests of ops: they run an op from its definition alone, and make arrays with special values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def made(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def assert_same() -> Callable[[Any, Any], None]:
-    """Equal in shape, dtype and every bit that counts; all NaNs are one."""
+    """Assert equality of shape, dtype and bits; all NaNs are equal."""
 
     def check(actual: np.ndarray, expected: Any) -> None:
         expected = np.asarray(expected)

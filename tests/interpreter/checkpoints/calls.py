@@ -1,4 +1,5 @@
-"""The system calls by which something comes to a disk, watched: counted, failing, fatal, or written down."""
+"""Intercepts the system calls that write to a disk: to count them, to make them fail, to end the process, or to log
+them."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from unittest.mock import patch
 
 CALLS: Final = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink", "mkdir")
 Real = Callable[..., Any]
-# What happens in place of a call: its name, the real one, its arguments.
+# Called in place of a system call, with its name, the real function, and the arguments.
 Watch = Callable[[str, Real, tuple[Any, ...], dict[str, Any]], Any]
 
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """Every such call goes through `watch`; of `open`, those that may make a file."""
+    """Every such call goes through `watch`; of the calls of `open`, only those that may create a file."""
     with ExitStack() as stack:
         for name in CALLS:
             stack.enter_context(patch.object(os, name, _watched(name, getattr(os, name), watch)))
@@ -33,7 +34,7 @@ def _watched(name: str, real: Real, watch: Watch) -> Real:
 
 
 class Nth:
-    """A watch that does something at the n-th call, counted from 1, and counts the calls."""
+    """A watch that counts the calls, and calls `then` at the n-th one, counted from 1."""
 
     def __init__(self, n: int, then: Watch) -> None:
         self.count = 0
@@ -50,7 +51,7 @@ class Nth:
 
 
 def half(name: str, real: Real, arguments: tuple[Any, ...]) -> None:
-    """Write half of what was to be written; nothing for other calls."""
+    """Write half of the bytes, for a call that writes; do nothing for other calls."""
     if name == "write":
         fd, view = arguments
         real(fd, memoryview(view)[: len(view) // 2])

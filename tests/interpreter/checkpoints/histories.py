@@ -1,4 +1,4 @@
-"""What happens to a directory of checkpoints, step by step, beside a model of it: content by number of generation."""
+"""Histories of a directory of checkpoints, step by step, with a model of it: the content by number of generation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tensord.interpreter.errors import FileError
 from tensord.interpreter.types.meta import Meta
 
 Content = dict[str, Any]  # an array, or the text of a routine, by name
-PIECE: Final = 48  # bytes of an array that are given at a time; of a large one an eighth
-SMALL: Final[dict[str, Any]] = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that a few bytes take every way
+PIECE: Final = 48  # bytes of an array that are written at a time; of a large array, an eighth
+SMALL: Final[dict[str, Any]] = {"LARGE": 64, "FULL": 300, "TOGETHER": 2}  # so that few bytes reach every branch
 
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """Values are large, and packs full and many, with a few bytes."""
+    """A few bytes make a value large, and a pack full."""
     with (
         patch.multiple(values_writer, **SMALL),
         patch.multiple(repacking, LARGE=SMALL["LARGE"] * 3, MANY=1, MOST=400),
@@ -45,7 +45,7 @@ def array(count: int, seed: int = 0, dtype: str = "float32") -> Any:
 
 
 def write(writer: GenerationWriter, name: str, value: Any) -> ValueRecord:
-    """Write a value in pieces, with a field that says which one it is."""
+    """Write a value in pieces, with a field that identifies it."""
     if isinstance(value, str):
         return writer.routine(name, value, {"name": name})
     writer.start(name, Meta.of(value.shape, value.dtype), {"name": name})
@@ -57,7 +57,7 @@ def write(writer: GenerationWriter, name: str, value: Any) -> ValueRecord:
 
 
 def content_of(reader: CheckpointReader, generation: Generation) -> Content:
-    """All values of a generation, read whole, so that their checksums are compared."""
+    """All values of a generation, read completely, so that their checksums are checked."""
     content: Content = {name: reader.read_text(record) for name, record in generation.routines.items()}
     content.update((name, reader.read(name, record)) for name, record in generation.tensors.items())
     assert all(record.fields in ({"name": name}, {}) for name, record in generation.records())
@@ -65,14 +65,14 @@ def content_of(reader: CheckpointReader, generation: Generation) -> Content:
 
 
 def last(reader: CheckpointReader) -> Generation:
-    """The last generation, which there is."""
+    """The last generation, which must exist."""
     found = reader.latest().generation
     assert found is not None
     return found
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Are they equal, bit for bit?"""
+    """Whether they are equal, bit for bit."""
     return one.keys() == other.keys() and all(_plain(one[name]) == _plain(other[name]) for name in one)
 
 
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A generation: values that are written, names that are kept, and more names for values."""
+    """A new generation: values to write, names to keep, and further names for values."""
 
     written: Content
     kept: Iterable[str] = ()
@@ -95,7 +95,7 @@ class Generate:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Old generations go."""
+    """Old generations are removed."""
 
     keep: int
 
@@ -106,14 +106,14 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies while it writes these values; the next one finds what had come to the disk."""
+    """The process dies while it writes these values; the next process finds what has reached the disk."""
 
     written: Content
 
 
 Step = Generate | Collect | Reopen | Crash
 
-# Every way that a value can take: large and small, kept, moved, under two names, gone; and one that is given up.
+# All that can happen to a value: large or small, kept, moved, under two names, removed; and an aborted generation.
 STEPS: Final[tuple[Step, ...]] = (
     Generate({"a": array(3), "w": array(40), "r": "def r", "e": array(0)}, aliases={"w2": "w"}),
     Generate({"a": array(3, 1), "c": array(5), "d": array(5, 2)}, ("w", "r", "e")),
@@ -127,23 +127,24 @@ STEPS: Final[tuple[Step, ...]] = (
 
 
 class Play:
-    """A history: the directory, and what has to be in it. `acknowledged` is told of each generation that has to last.
+    """A history: the directory, and its expected content.
 
-    `expected`: content of each generation that was ever begun to be committed, by its number.
+    `acknowledged`: called with the number of each generation that must last. `expected`: the content of each generation
+    whose commit was begun, by its number.
     """
 
     def __init__(self, path: Path, acknowledged: Callable[[int], None] = lambda _: None) -> None:
         self.path = path
         self.acknowledged = acknowledged
         self.expected: dict[int, Content] = {}
-        self.last = 0  # generation that was committed
+        self.last = 0  # the last committed generation
         self.errors: list[FileError] = []
         self.records: dict[str, ValueRecord] = {}
         self.content: Content = {}
         self.directory: CheckpointDirectory | None = None
 
     def play(self, steps: Iterable[Step], *, faults: bool = False) -> None:
-        """All steps; with `faults` they may raise FileErrors, which are kept."""
+        """Play all steps. With `faults` they may raise FileErrors, which are kept."""
         try:
             for step in itertools.chain((Reopen(),), steps):
                 try:
@@ -162,7 +163,7 @@ class Play:
             self.directory = None
 
     def take(self, step: Step) -> None:
-        """One step."""
+        """Play one step."""
         if isinstance(step, Reopen):
             self.close()
         if self.directory is None:
@@ -176,7 +177,8 @@ class Play:
             self.crash(self.directory, step)
 
     def resume(self, directory: CheckpointDirectory) -> None:
-        """Go on from what is there: the generation that was committed last, or one that was about to be."""
+        """Continue from the directory's content: the generation that was committed last, or one that was being
+        committed."""
         found = directory.latest().generation
         number = found.number if found else 0
         assert number in self.allowed
@@ -185,11 +187,11 @@ class Play:
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """The generations of which the last one has to be one."""
+        """The generations that the last one may be."""
         return (self.last, *(number for number in self.expected if number > self.last))
 
     def crash(self, directory: CheckpointDirectory, step: Crash) -> None:
-        """Go on with a copy of the directory, as it is in the middle of a generation."""
+        """Continue with a copy of the directory that was taken in the middle of a generation."""
         writer = directory.begin()
         for name, value in step.written.items():
             write(writer, name, value)
@@ -201,7 +203,7 @@ class Play:
         self.path = after
 
     def generate(self, directory: CheckpointDirectory, step: Generate) -> None:
-        """Write a generation; names that are not there cannot be kept, and are left out."""
+        """Write a generation. Names that do not exist cannot be kept, and are left out."""
         content = dict(step.written)
         kept = {name for name in step.kept if name in self.records and name not in content}
         writer = directory.begin()
@@ -228,7 +230,8 @@ class Play:
 
 
 def check_whole(path: Path, expected: Mapping[int, Content], allowed: Iterable[int]) -> int:
-    """The last generation is one of those, 0 for none, and each that is there is whole, bit for bit."""
+    """Check that the last generation (0 if there is none) is one of `allowed`, and that each existing one is
+    complete, bit for bit."""
     with CheckpointReader.open(path) as reader:
         generation, damaged = reader.latest()
         assert not damaged
@@ -242,7 +245,8 @@ def check_whole(path: Path, expected: Mapping[int, Content], allowed: Iterable[i
 
 
 def check_goes_on(path: Path, expected: Mapping[int, Content], number: int) -> None:
-    """Nothing holds the directory, leftovers are found and swept, and the next generation keeps what is there."""
+    """Check that the directory is not locked, that leftovers are removed, and that the next generation can keep all
+    values."""
     with CheckpointDirectory.open(path, create=True) as directory:
         assert not any(map(layout.is_unfinished, names_of(path)))
         orphans = {orphan.name for orphan in directory.orphans()}
@@ -259,12 +263,12 @@ def check_goes_on(path: Path, expected: Mapping[int, Content], number: int) -> N
 
 
 def names_of(path: Path) -> set[str]:
-    """What lies in a directory."""
+    """The names in a directory."""
     return {entry.name for entry in path.iterdir()}
 
 
 def needed_of(reader: CheckpointReader) -> set[str]:
-    """What has to lie in a directory."""
+    """The names that a directory must have."""
     numbers = reader.generations()
     values = {id_ for number in numbers for id_ in reader.generation(number).files}
     names = {layout.FORMAT_FILE, layout.LOCK_FILE}

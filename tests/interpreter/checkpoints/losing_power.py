@@ -1,8 +1,8 @@
-"""A disk that loses its power: what calls have done is written down, and played back as a file system may keep it.
+"""A disk that loses its power: calls are logged, and replayed as a file system may have stored them.
 
-What was flushed is there. Of the rest, each change of a directory may be there or not, whatever came before it or after
-it, and of a file's bytes that were not flushed any beginning, all, or zeros in their place. File systems that keep the
-order of things keep one of these states; those that POSIX allows keep any.
+Flushed data are there. Of the rest, each change of a directory may be there or not, independently of others; and of a
+file's bytes that were not flushed, there may be any prefix, all, or zeros in their place. A file system that keeps the
+order of changes has one of these states afterwards; POSIX allows all of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-MOST: Final = 6  # changes of which every subset is tried; of more, some
+MOST: Final = 6  # up to so many changes, every subset is tried; of more changes, some subsets
 SOME: Final = 64  # subsets
 
 State = tuple[tuple[str, bytes], ...]  # files by name
 
 
 class Change(NamedTuple):
-    """A change of a directory: `name` is that of a file, or, with None, nobody's any more; `gone` neither."""
+    """A change of a directory: `name` becomes the name of a file, or, with None, is removed, as is the name `gone`."""
 
     name: str
     file: int | None
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 @dataclass
 class File:
-    """Bytes that were flushed, and as they are."""
+    """A file: its flushed bytes, and its present bytes."""
 
     flushed: bytes = b""
     now: bytes = b""
@@ -40,12 +40,12 @@ class File:
 
 @dataclass
 class Disk:
-    """A directory below another one. `made`: was it, and is its name flushed?"""
+    """A directory within another one. `made`: whether it was made, and whether its name is flushed."""
 
     path: Path
     files: dict[int, File] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)  # that were not flushed
+    changes: list[Change] = field(default_factory=list)  # the changes that are not flushed
     made: tuple[bool, bool] = (False, False)
     present: dict[int, int] = field(default_factory=dict)  # the file that has an inode
 
@@ -105,7 +105,7 @@ class Disk:
     # -- what may be there afterwards ------------------------------------------------------------------------------
 
     def after(self, rnd: random.Random) -> Iterator[State | None]:
-        """What may lie in the directory if the power is lost now; None: the directory itself is lost."""
+        """The states that the directory may have if the power is lost now. None: the directory itself is lost."""
         if not all(self.made):
             yield None
         if not self.made[0]:
@@ -126,7 +126,7 @@ class Disk:
 
 
 def applied(names: dict[str, int], changes: list[Change]) -> dict[str, int]:
-    """Names after these changes."""
+    """The names after these changes."""
     names = dict(names)
     for name, file, gone in changes:
         names.pop(gone, None)
@@ -138,7 +138,7 @@ def applied(names: dict[str, int], changes: list[Change]) -> dict[str, int]:
 
 
 def subsets(count: int, rnd: random.Random) -> Iterator[tuple[bool, ...]]:
-    """Which of so many changes are there: every subset, or of too many the beginnings, the ends and some more."""
+    """Subsets of `count` changes: all of them; if there are too many, the prefixes, the suffixes and some others."""
     if count <= MOST:
         yield from itertools.product((False, True), repeat=count)
         return

@@ -1,4 +1,4 @@
-"""Directories of checkpoints that are wrong in a place or two, and what has to come of them."""
+"""Directories of checkpoints with one or two errors, and checks of how they are read."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def manifest_of(frames: Iterable[Any]) -> bytes:
 
 
 def pack(value: Any) -> bytes:
-    """A value in msgpack; what has no place in it as a text."""
+    """A value in msgpack, with objects that it cannot encode as texts."""
     packed: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
     return packed
 
 
 def manifest_around(payload: bytes) -> bytes:
-    """A manifest of any bytes behind a header that fits."""
+    """A manifest of any bytes after a matching header."""
     return HEADER.pack(MAGIC, zlib.crc32(payload), len(payload)) + payload
 
 
 def frames_of(content: bytes) -> list[Any]:
-    """The frames of a sound manifest, as lists."""
+    """The frames of a valid manifest, as lists."""
     frames, at = [], HEADER.size
     while at < len(content):
         (length,) = LENGTH.unpack_from(content, at)
@@ -62,7 +62,7 @@ def frames_of(content: bytes) -> list[Any]:
 
 
 def random_play(path: Path, rnd: random.Random) -> Play:
-    """A sound directory of one or two generations."""
+    """A valid directory of one or two generations."""
     play = Play(path)
     for _ in range(rnd.choice((1, 2))):
         written: dict[str, Any] = {
@@ -79,7 +79,7 @@ def random_play(path: Path, rnd: random.Random) -> Play:
 
 
 def mangle(path: Path, rnd: random.Random) -> None:
-    """Something happens to a directory: to what a manifest says, to the bytes of a file, or to a file."""
+    """Corrupt a directory: the contents of a manifest, the bytes of a file, or a whole file."""
     manifests = sorted(path.glob("generation-*"))
     if rnd.random() < 0.6:
         manifest = rnd.choice(manifests)
@@ -95,7 +95,7 @@ def mangle(path: Path, rnd: random.Random) -> None:
 
 
 def mangle_frames(frames: list[Any], rnd: random.Random) -> None:
-    """Frames are gone, there twice, elsewhere, or say something strange."""
+    """Remove, repeat or move frames, or give them strange values."""
     way, at = rnd.random(), rnd.randrange(len(frames) + 1)
     if way < 0.1 and frames:
         del frames[at % len(frames)]
@@ -113,7 +113,7 @@ def mangle_frames(frames: list[Any], rnd: random.Random) -> None:
 
 
 def mangle_file(file: Path, rnd: random.Random) -> None:
-    """A file is damaged, gone, of another kind, or one of another name."""
+    """Damage a file, remove it, rename it, or replace it by another kind of file."""
     way = rnd.randrange(8)
     if not file.is_file() or file.is_symlink() or file.stat().st_size > LARGEST:
         return
@@ -139,7 +139,7 @@ def mangle_file(file: Path, rnd: random.Random) -> None:
 
 
 def check_directory(path: Path) -> None:
-    """Readers and writers get sound generations or tensord's own errors, and nothing else in there is touched."""
+    """Check that readers and writers get valid generations or tensord's own errors, and do not touch other files."""
     outside = path.with_name("outside")
     outside.write_text("mine")
     theirs = [entry for entry in path.iterdir() if not is_ours(entry.name)]
@@ -155,12 +155,12 @@ def check_directory(path: Path) -> None:
 
 
 def is_ours(name: str) -> bool:
-    """May a file of that name be removed?"""
+    """Whether a file of that name may be removed."""
     return bool(layout.generation_of(name) or layout.values_of(name) is not None or layout.is_unfinished(name))
 
 
 def check_reader(reader: CheckpointReader) -> None:
-    """Reading all that there is."""
+    """Read everything."""
     found = reader.latest()
     for why in found.damaged.values():
         check_error(MetadataError(why), reader.path)
@@ -175,7 +175,7 @@ def check_reader(reader: CheckpointReader) -> None:
 
 
 def check_generation(reader: CheckpointReader, generation: Generation) -> None:
-    """What can be read of it is what it says, and what cannot is damaged."""
+    """Check that each value is as its manifest says, or is reported as damaged."""
     check_sound(generation)
     small = all(size <= LARGEST for size in generation.files.values())
     damaged = reader.verify(generation, deep=small)
@@ -201,7 +201,7 @@ def check_generation(reader: CheckpointReader, generation: Generation) -> None:
 
 
 def check_sound(generation: Generation) -> None:
-    """What a manifest says has a meaning."""
+    """Check that the contents of a manifest are valid."""
     for name, record in generation.records():
         assert name.isprintable()
         assert len(name) <= LIMITS.name
@@ -215,7 +215,7 @@ def check_sound(generation: Generation) -> None:
 
 
 def check_writer(directory: CheckpointDirectory) -> None:
-    """A new generation of what can be kept, and collecting the others."""
+    """Write a new generation with the values that can be kept, and collect the others."""
     before = directory.latest().generation
     kept = {}
     with directory.begin() as writer:
@@ -234,7 +234,8 @@ def check_writer(directory: CheckpointDirectory) -> None:
 
 
 def check_manifest(content: bytes) -> None:
-    """Any bytes are a generation or one of tensord's own errors, without much memory."""
+    """Check that any bytes are a generation or one of tensord's own errors, and that reading them takes little
+    memory."""
     with opened(content) as file:
         tracemalloc.start()
         try:
@@ -248,20 +249,20 @@ def check_manifest(content: bytes) -> None:
 
 
 def check_error(error: TensordError, path: Path | None) -> None:
-    """An error of ours, about the directory, fit to be shown."""
+    """Check that the error is tensord's own, names the directory, and is short."""
     assert path is None or str(path) in error.message, error.message
     assert len(error.message) < LONGEST, "the message repeats what was in the file"
     assert error.message.isprintable(), error.message
 
 
 def try_mangled(folder: Path, rnd: random.Random) -> None:
-    """A sound directory, and then with errors in it."""
-    with patch.object(os, "fsync"):  # these are not to last
+    """Try a valid directory, then the same with errors."""
+    with patch.object(os, "fsync"):  # these need not be durable
         try_directory(folder / "checkpoints", rnd)
 
 
 def try_directory(path: Path, rnd: random.Random) -> None:
-    """The same, at a path where there is nothing yet."""
+    """As `try_mangled`, at a path that does not exist yet."""
     try:
         with small_files():
             play = random_play(path, rnd)

@@ -1,4 +1,4 @@
-"""Files of tensors that are wrong in a place or two, and what has to come of them."""
+"""Files of tensors with one or two errors, and checks of how they are read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def as_npz(arrays: Arrays, rnd: random.Random) -> bytes:
 
 
 def check_sound(rnd: random.Random) -> None:
-    """What was written comes back as it was."""
+    """Check that a written file is read back unchanged."""
     arrays = random_arrays(rnd)
     check_same(as_safetensors(arrays, rnd), arrays)
     check_same(as_npz(arrays, rnd), arrays)
@@ -93,7 +93,7 @@ def check_sound(rnd: random.Random) -> None:
 
 
 def check_same(content: bytes, arrays: Mapping[str, Any]) -> None:
-    """A file holds these arrays, bit for bit."""
+    """Check that a file has these arrays, bit for bit."""
     with opened(content) as file:
         header = describe(file, limits=LIMITS)
         assert header.entries.keys() == arrays.keys()
@@ -106,7 +106,7 @@ def check_same(content: bytes, arrays: Mapping[str, Any]) -> None:
 
 
 def mangled(rnd: random.Random) -> bytes:
-    """A file that was sound before something happened to its fields, to its bytes, or to both."""
+    """A valid file whose fields, bytes, or both have been corrupted."""
     arrays = random_arrays(rnd)
     content = rnd.choice((mangled_safetensors, mangled_npy, mangled_npz))(arrays, rnd)
     while rnd.random() < 0.3:
@@ -155,7 +155,7 @@ def mangled_npy(arrays: Arrays, rnd: random.Random) -> bytes:
 
 
 def mangled_npz(arrays: Arrays, rnd: random.Random) -> bytes:
-    """An archive with strange members, or with numbers that are equally wrong wherever they stand."""
+    """An archive with strange members, or with numbers that are wrong consistently, wherever they occur."""
     if rnd.random() < 0.5:
         members = {f"{name}{rnd.choice(('.npy', '', '/'))}": mangled_npy({name: a}, rnd) for name, a in arrays.items()}
         return archive(members, rnd.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
@@ -170,7 +170,7 @@ def mangled_npz(arrays: Arrays, rnd: random.Random) -> bytes:
 
 
 def with_wrong_bytes(content: bytes, rnd: random.Random) -> bytes:
-    """Some bytes are others, gone, there twice, or numbers that mean something."""
+    """The content with some bytes changed, removed, repeated, or replaced by numbers that have a meaning."""
     at = rnd.randrange(len(content) + 1)
     count = rnd.choice((1, 1, 2, 4, 8, 30))
     width = rnd.choice((1, 2, 4, 8))
@@ -191,7 +191,8 @@ def with_wrong_bytes(content: bytes, rnd: random.Random) -> bytes:
 
 
 def check_any(content: bytes, *, raw: bool = False) -> None:
-    """Any bytes are a file whose entries lie within it, or one of tensord's own errors, without much memory."""
+    """Check that any bytes are a file whose entries are within it, or one of tensord's own errors, and that this
+    takes little memory."""
     with opened(content) as file:
         tracemalloc.start()
         try:
@@ -209,14 +210,14 @@ def check_any(content: bytes, *, raw: bool = False) -> None:
 
 
 def check_error(error: TensordError) -> None:
-    """An error of ours, about the file, fit to be shown."""
+    """Check that the error is tensord's own, is about the file, and is short."""
     assert error.message.startswith("x.bin: "), error.message
     assert len(error.message) < LONGEST, "the message repeats what was in the file"
     assert error.message.isprintable(), error.message
 
 
 def read_entries(file: TensorFile, header: FileHeader) -> Arrays | None:
-    """The arrays that there are; None if one is damaged."""
+    """The arrays of the file; None if one is damaged."""
     arrays: Arrays = {}
     for name, entry in header.entries.items():
         piece = entry.piece
@@ -248,7 +249,7 @@ def read_entries(file: TensorFile, header: FileHeader) -> Arrays | None:
 
 
 def check_reference(content: bytes, kind: Format, arrays: Arrays) -> None:
-    """Those who wrote the formats read the same of what we read."""
+    """Check that NumPy and safetensors read the same arrays."""
     if kind is Format.SAFETENSORS:
         theirs = dict(reference.load(content))
     else:

@@ -1,4 +1,4 @@
-"""Files of tensors in memory: sound ones of every format, and their parts, to be put together wrongly."""
+"""Files of tensors in memory: valid ones of every format, and their parts, which tests combine wrongly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensord.interpreter.files.tensor_file import TensorFile
 
 @contextmanager
 def opened(content: bytes, name: str = "x.bin") -> Iterator[TensorFile]:
-    """A file of that content, open while entered."""
+    """A file with that content, open for the length of the block."""
     fd = os.memfd_create("test")
     try:
         os.truncate(fd, len(content))
@@ -28,13 +28,13 @@ def opened(content: bytes, name: str = "x.bin") -> Iterator[TensorFile]:
 
 
 def safetensors(header: Any, data: bytes = b"") -> bytes:
-    """A safetensors file; the header is a text, or what JSON makes of anything else."""
+    """A safetensors file. The header is a text, or any other value, which is encoded as JSON."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
 
 
 def tensor(dtype: str, shape: Any, *offsets: Any) -> dict[str, Any]:
-    """What a safetensors header says of a tensor."""
+    """The entry of a tensor in a safetensors header."""
     return {"dtype": dtype, "shape": shape, "data_offsets": list(offsets)}
 
 
@@ -68,6 +68,6 @@ def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED, file
 
 
 def patched(content: bytes, at: int, with_: bytes) -> bytes:
-    """The content with other bytes at a place; negative places count from the end."""
+    """The content with the bytes at a position replaced; negative positions count from the end."""
     at %= len(content)
     return content[:at] + with_ + content[at + len(with_) :]

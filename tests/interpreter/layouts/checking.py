@@ -1,7 +1,8 @@
-"""Whether a signature of an op's rule holds, without any machine: the op on shares, put together, against the whole.
+"""Checks the signatures of an op's layout rule without a machine: the results on parts, assembled, against the whole.
 
-Each part of the operands is what `shares` says of its layout; of partial operands the parts are drawn, and the whole is
-their sum, or extreme. Results are put together as their layouts say: joined, any one of equal ones, or combined.
+The parts of operands are those of `shares`. For partial operands, the parts are drawn, and the whole is their sum,
+maximum or minimum. Results are assembled by their layouts: parts are joined, copies are compared, partial results
+are combined.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def call_of(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -
 
 
 def run(op: OpDef, call: OpCall, operands: Sequence[Any]) -> list[np.ndarray]:
-    """The results, in memory that was full of other values."""
+    """The results, in memory that had other values before."""
     results = [np.full(meta.shape, 1, meta.dtype) for meta in call.outputs if meta is not None]
     kernel = op.bind(np, len(operands), call.attributes)
     with np.errstate(all="ignore"):
@@ -58,7 +59,7 @@ def parts_of(operand: Any, atoms: Sequence[Atom | None], grid: Sequence[int]) ->
 
 
 def assembled(results: Sequence[np.ndarray], atoms: Sequence[Atom], grid: Sequence[int]) -> np.ndarray:
-    """The value of a result's parts."""
+    """The whole value of a result, from its parts."""
     if not atoms:
         return results[0]
     each = len(results) // grid[0]
@@ -74,7 +75,7 @@ def assembled(results: Sequence[np.ndarray], atoms: Sequence[Atom], grid: Sequen
 
 
 def bits(array: np.ndarray) -> bytes:
-    """Any NaN alike."""
+    """The bits of an array, with all NaNs made equal."""
     parts = np.array(array)
     for part in (parts.real, parts.imag) if parts.dtype.kind == "c" else (parts,):
         if part.dtype.kind == "f":
@@ -83,7 +84,10 @@ def bits(array: np.ndarray) -> bytes:
 
 
 def check(name: str, operands: Sequence[Any], attributes: Mapping[str, Any], parts: int) -> int:
-    """Check all signatures of a call on so many devices; how many there are besides that of the whole."""
+    """Check all signatures of a call on `parts` devices.
+
+    Returns their number, without the one whose operands are all whole.
+    """
     op, call = find(name), call_of(name, operands, attributes)
     offered = signatures(op, [call], parts)
     for signature in offered[:-1]:
@@ -94,7 +98,7 @@ def check(name: str, operands: Sequence[Any], attributes: Mapping[str, Any], par
 def check_on_grid(
     name: str, operands: Sequence[Any], attributes: Mapping[str, Any], grid: Sequence[int], rng: random.Random
 ) -> None:
-    """Check a call on a grid, with some signature in each of its dimensions."""
+    """Check a call on a grid, with a signature in each of its dimensions."""
     op, call = find(name), call_of(name, operands, attributes)
     chosen: list[LayoutSignature] = []
     calls = [call]
@@ -114,7 +118,8 @@ def _reductions(one: LayoutSignature) -> set[Partial]:
 def check_one(
     op: OpDef, call: OpCall, operands: Sequence[Any], chosen: Sequence[LayoutSignature], grid: Sequence[int]
 ) -> None:
-    """Metas and values of a call with one signature for each dimension of the grid, but of data that the op refuses."""
+    """Check metas and values of a call with one signature for each dimension of the grid, unless the op refuses the
+    data."""
     inputs = list(zip(*[one.inputs for one in chosen], strict=True))
     pairs = [parts_of(operand, atoms, grid) for operand, atoms in zip(operands, inputs, strict=True)]
     try:
@@ -138,7 +143,7 @@ def check_one(
 def on_shares(
     op: OpDef, call: OpCall, given: Sequence[Sequence[Any]], chosen: Sequence[LayoutSignature], grid: Sequence[int]
 ) -> list[list[np.ndarray]]:
-    """The results of each device, whose metas are what the divided calls say."""
+    """The results of each device, after a check that their metas are those of the divided calls."""
     calls = [call]
     for signature, parts in zip(chosen, grid, strict=True):
         calls = divided(calls, signature, parts)
@@ -154,18 +159,19 @@ def on_shares(
 
 
 def coarsest(arrays: Sequence[Any]) -> float:
-    """The epsilon of the least precise of them; 0 if none is of floats."""
+    """The epsilon of the least precise array; 0 if there are no floats."""
     floats = [x.dtype for x in arrays if getattr(x, "dtype", np.dtype(bool)).kind in "fc"]
     return max([float(np.finfo(dtype).eps) for dtype in floats], default=0.0)
 
 
 def absolute(op: OpDef, call: OpCall, operands: Sequence[Any]) -> list[np.ndarray]:
-    """The op on absolute values: of a sum of products, how large its terms are together."""
+    """The op on absolute values: for a sum of products, the sum of its terms' magnitudes."""
     return run(op, call, [np.abs(x).astype(x.dtype) if isinstance(x, np.ndarray) else x for x in operands])
 
 
 def assert_as_declared(found: np.ndarray, whole: np.ndarray, eps: float, sizes: Sequence[np.ndarray]) -> None:
-    """Equal in all bits if `eps` is 0, else close relative to the largest of `sizes`, where both are finite."""
+    """Assert that the results are equal in all bits if `eps` is 0, else close, relative to the largest of `sizes`,
+    where both are finite."""
     if eps == 0:
         assert bits(found) == bits(whole), f"{found} instead of {whole}"
         return

@@ -1,4 +1,4 @@
-"""Gradients by central differences, to compare those of the ops with; and how close results have to be."""
+"""Gradients by central differences, with which gradients of ops are compared, and the required precision of results."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ TOLERANCE = {"float16": 4e-3, "float32": 3e-6, "float64": 1e-12}
 
 
 def normal(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> np.ndarray:
-    """Normally distributed, three wide."""
+    """Normally distributed numbers with standard deviation three."""
     return np.asarray(np.random.default_rng(seed).normal(size=shape) * 3).astype(dtype)
 
 
 def close(actual: np.ndarray, expected: Any, dtype: str) -> None:
-    """Of that dtype and the expected shape, and equal up to its precision."""
+    """Assert that the array has that dtype and the expected shape, and equals `expected` within its precision."""
     assert (actual.dtype.name, actual.shape) == (dtype, np.shape(expected))
     np.testing.assert_allclose(actual, expected, rtol=TOLERANCE[dtype] * 10, atol=TOLERANCE[dtype])
 
 
 def numeric_gradient(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, dy: Any) -> np.ndarray:
-    """Gradient of sum(dy * function(x)) by x in float64."""
+    """The gradient of sum(dy * function(x)) by x, in float64."""
     gradient = np.empty_like(x)
     for i in np.ndindex(x.shape):
         step = np.zeros_like(x)
@@ -36,9 +36,9 @@ def numeric_gradient(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray
 
 
 def check_gradients(name: str, operands: list[np.ndarray], varied: int, count: int = 1, **attributes: Any) -> None:
-    """The gradient op `name`_grad(dy, *operands[:count]) agrees with differences in the first `varied` operands.
+    """Check that the op `name`_grad(dy, *operands[:count]) agrees with differences in the first `varied` operands.
 
-    `count` is how many operands it takes, if not all: a bias has no part in any gradient.
+    `count`: the number of operands that the gradient op takes, if not all (no gradient depends on a bias).
     """
     dy = normal(evaluate_all(name, *operands, **attributes)[0].shape, seed=99)
     found = evaluate_all(f"{name}_grad", dy, *operands[:count], **attributes)

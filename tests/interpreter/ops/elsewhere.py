@@ -1,4 +1,4 @@
-"""Runs a kernel as a device does whose array module is CuPy, on values that behave as CuPy's: `fake_cuda.values`."""
+"""Runs a kernel as a device with CuPy does, on values that behave like CuPy's (`fake_cuda.values`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..conftest import meta_of
 
 
 class Elsewhere:
-    """NumPy's functions, which give what CuPy's would."""
+    """NumPy's functions, with the results that CuPy's would have."""
 
     def __init__(self, module: ModuleType = np) -> None:
         self._module = module
@@ -30,7 +30,7 @@ class Elsewhere:
 
 
 class Function:
-    """One of them, with the methods of a ufunc."""
+    """One of these functions, with the methods of a ufunc."""
 
     def __init__(self, function: Any, path: str) -> None:
         self._function = function
@@ -57,5 +57,5 @@ def run_on(xp: Any, name: str, *operands: Any, **attributes: Any) -> list[np.nda
 
 
 def evaluate_elsewhere(name: str, *operands: Any, **attributes: Any) -> np.ndarray:
-    """The first result of an op there."""
+    """The first result of an op's kernel with `Elsewhere`."""
     return run_on(Elsewhere(), name, *operands, **attributes)[0]

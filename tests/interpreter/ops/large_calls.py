@@ -1,4 +1,4 @@
-"""A call or some of every op, on tensors so large that its temporaries count."""
+"""One or more calls of every op, on tensors so large that its temporaries matter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(0)
 
 
 class Case(NamedTuple):
-    """One call. `traced`: does NumPy allocate all its temporaries itself, so that they can be seen?"""
+    """One call. `traced`: whether NumPy allocates all its temporaries, so that tracemalloc sees them."""
 
     op: str
     operands: tuple[Any, ...]
@@ -26,13 +26,13 @@ class Case(NamedTuple):
 
 
 def some(dtype: str, *shape: int) -> np.ndarray:
-    """Ordinary numbers: those of floats in (0, 1), integers below 100."""
+    """Ordinary numbers: floats in (0, 1), integers below 100."""
     return drawn(dtype, shape or (SIDE, SIDE))
 
 
 @cache
 def drawn(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The same array for the same dtype and shape: no call writes to its operands, and to draw them takes time."""
+    """A cached array of that dtype and shape: no call writes to its operands, and drawing them takes time."""
     if np.dtype(dtype).kind in "biu":
         return RANDOM.integers(0, 2 if dtype == B else 100, shape).astype(dtype)
     values = RANDOM.random(shape) * 0.8 + 0.1
@@ -40,7 +40,7 @@ def drawn(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def strided(operand: Any) -> Any:
-    """The same values, not packed."""
+    """The same values in an array that is not packed."""
     if not isinstance(operand, np.ndarray) or operand.ndim == 0:
         return operand
     spread = np.empty((*operand.shape[:-1], 2 * operand.shape[-1]), operand.dtype)[..., ::2]
@@ -170,7 +170,7 @@ def of_networks(dtype: str) -> Iterator[Case]:
 
 
 def of_matrices(dtype: str) -> Iterator[Case]:
-    """LAPACK's own work is invisible here."""
+    """Ops on matrices. LAPACK's workspace cannot be traced."""
     x, tall = well(dtype, 128), some(dtype, 1024, 48)
     stack = np.stack([well(dtype, 48)] * 64)
     for each in (x, stack):
@@ -198,7 +198,7 @@ def spd(x: np.ndarray) -> np.ndarray:
 
 
 def every_case() -> list[Case]:
-    """All of these, and for ops that they lack, calls on tensors of one shape, of two dtypes."""
+    """All of these calls, and for other ops, calls on tensors of one shape in two dtypes."""
     found = [*of_one_tensor(I1), *of_one_tensor(D), *of_several(), *of_none()]
     for dtype in (H, F):
         found += of_networks(dtype)

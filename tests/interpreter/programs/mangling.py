@@ -1,4 +1,4 @@
-"""Texts and records of programs that are wrong in a place or two, and what has to come of them."""
+"""Texts and records of programs with one or two errors, and checks of how they are read."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def pick(among: Sequence[Any], rnd: random.Random) -> Any:
 
 
 def mangled_text(text: str, rnd: random.Random) -> str:
-    """A text with a few changes: pieces of its own, or others, put in, taken out, or in another place."""
+    """A text with a few changes: pieces of it, or others, are inserted, removed or moved."""
     for _ in range(rnd.randrange(1, 4)):
         at = rnd.randrange(len(text) + 1)
         end = min(len(text), at + rnd.randrange(12))
@@ -132,7 +132,7 @@ def mangled_record(record: Sequence[Any], rnd: random.Random) -> Any:
 
 
 def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
-    """Records of which one is wrong, missing, or in another place."""
+    """Records, one of which is wrong, missing or moved."""
     at = rnd.randrange(len(records))
     change = rnd.randrange(8)
     if change == 0:
@@ -148,13 +148,13 @@ def mangled_records(records: list[Any], rnd: random.Random) -> list[Any]:
 
 
 def built(records: Iterable[Any]) -> Program | None:
-    """The program of these records; None if they end before it is there."""
+    """The program of these records; None if they end before it is complete."""
     reader = RecordsReader()
     return next((found for record in records if (found := reader.add(record))), None)
 
 
 def check_text(text: str) -> None:
-    """A program whose text says the same, or an error of ours."""
+    """Check that the text is a program with an equivalent text, or one of tensord's own errors."""
     try:
         program = parse(text)
     except TensordError:
@@ -163,7 +163,8 @@ def check_text(text: str) -> None:
 
 
 def check_records(records: Iterable[Any]) -> None:
-    """A program whose records say the same, no program yet, or an error of ours."""
+    """Check that the records are a program with equivalent records, an incomplete program, or one of tensord's own
+    errors."""
     try:
         program = built(records)
     except TensordError:

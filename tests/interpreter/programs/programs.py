@@ -4,7 +4,7 @@
     @given(PROGRAMS)                        # by hypothesis
     @given(SOURCES)                         # a source for hypothesis, to draw from further
 
-A writer draws a step, and drops it if the builder refuses it; it remembers what can be read.
+A writer draws steps, and drops those that the builder refuses. It remembers the values that can be read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LOCATIONS: Final = (
     "\n",
 )
 INTEGERS: Final = (0, 1, -1, 2, 100, 127, 128, 2**31, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
-# Ops with attributes: their number of tensors, and values that each attribute may have, if it is there.
+# Ops with attributes: the number of tensors, and the values that each attribute may have, if given.
 WITH_ATTRIBUTES: Final[dict[str, tuple[int, dict[str, Sequence[Any]]]]] = {
     "sum": (1, {"axis": (None, 0, -1, (0, 1), ()), "keepdims": (True, False), "dtype": (None, "float64", "int64")}),
     "var": (1, {"axis": (None, 1), "correction": (0.0, 1.0, 0.5, 1e-300, -0.0)}),
@@ -144,7 +144,7 @@ class Writer:
         ]
 
     def program(self, steps: int) -> Program:
-        """A program of about so many steps."""
+        """A program of about `steps` steps."""
         for _ in range(self.rnd.randrange(4)):
             self.number()
         for _ in range(self.rnd.randrange(1, 4)):
@@ -154,7 +154,7 @@ class Writer:
         return self.builder.finish(self.results())
 
     def steps(self, count: int) -> None:
-        """About so many steps."""
+        """Draw about `count` steps."""
         for _ in range(count):
             try:
                 self.pick(self.kinds)()
@@ -208,7 +208,7 @@ class Writer:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def number(self) -> int:
-        """A number of any sort; its slot."""
+        """A number of any type. Returns its slot."""
         slots = len(self.builder.numbers)
         sorts = ("parameter", "constant", "draw", "seed", "arithmetic", "arithmetic")
         sort = self.pick(sorts[: 6 if self.builder.depth == 1 else 3])
@@ -258,7 +258,7 @@ class Writer:
         self.op("setitem", [target, given], {"index": self.index()}, self.pick((None, [target], [value])))
 
     def select(self) -> None:
-        """Tensors as an index."""
+        """Indexing with tensors."""
         target, index = self.values(2)
         name = self.pick(("advanced_getitem", "dynamic_getitem", "masked_select", "advanced_setitem"))
         if name == "masked_select":
@@ -295,11 +295,11 @@ class Writer:
         self.made += self.builder.host_call(self.rnd.randrange(3), values, metas, self.device(), self.pick(LOCATIONS))
 
     def capture(self) -> None:
-        """A captured tensor, as a capture meets it: in the middle."""
+        """A captured tensor, in the middle of a program, as in a real capture."""
         self.builder.captured(self.meta(), self.device(), self.pick(NAMES))
 
     def construct(self) -> None:
-        """A step of control flow, whose blocks return what they take, some of it written in place before."""
+        """A step of control flow, whose blocks return their arguments, some of them after an in-place write."""
         builder, op = self.builder, self.pick(sorted(FORMS))
         if builder.depth > 2:
             return
@@ -315,7 +315,7 @@ class Writer:
         self.made += builder.construct(op, operands, blocks, attributes, self.pick(LOCATIONS))
 
     def head(self, op: str) -> list[int]:
-        """What a construct decides by."""
+        """The condition of a construct."""
         if not FORMS[op].head:
             return []
         if op == "repeat_loop" and self.rnd.randrange(2):
@@ -324,11 +324,11 @@ class Writer:
         return [*self.builder.op(name, self.values(1), {}, self.device())]
 
     def fitting(self, source: Source) -> int:
-        """A value for what a block captures."""
+        """A value for a tensor that a block captures."""
         return self.builder.captured(source.meta, source.device)
 
     def block(self, arguments: Sequence[int], test: bool) -> Program:
-        """A block that takes these values; the test of a loop, perhaps."""
+        """A block that takes these values. `test`: it is the test of a loop."""
         around, writer = self.builder, Writer(self.rnd, self.builder.block())
         for value in arguments:
             meta = around.metas[value]
@@ -345,7 +345,7 @@ class Writer:
 
 
 def random_program(rnd: random.Random, steps: int = 24) -> Program:
-    """A program of about so many steps; some of those drawn are refused and left out."""
+    """A program of about `steps` steps; some of the drawn steps are refused and left out."""
     return Writer(rnd).program(steps)
 
 

@@ -1,4 +1,4 @@
-"""What tests of passes share: a builder with some tensors, and the steps of a program at a glance."""
+"""Fixtures for tests of passes: a builder with some tensors, and short forms of a program's steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Writer(Builder):
             self.parameter(meta)
 
     def call(self, name: str, *operands: int, device: int = 0, into: int | None = None, **attributes: Any) -> int:
-        """Add an op with one result; its value. The location is the number of the step."""
+        """Add an op with one result. Returns its value. The location is the number of the step."""
         targets = None if into is None else [into]
         return self.op(name, operands, attributes, device, targets, location=len(self.steps))[0]
 

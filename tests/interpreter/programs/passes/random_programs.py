@@ -79,7 +79,7 @@ class Maker:
         return self.builder.newest[variable] == value
 
     def tensor(self) -> int:
-        """A value that can be read, rather a late one."""
+        """A value that can be read, preferably a late one."""
         values = self.newest()
         return self.random.choice(values[-8:] if self.random.random() < 0.6 else values)
 
@@ -123,7 +123,7 @@ class Maker:
         self.issue("op", name, operands, attributes, self.builder.homes[target], [target])
 
     def again(self) -> None:
-        """A step that there was, or one that is like it but for its operands."""
+        """Repeat a step, or repeat it with other operands."""
         self.issue(*self.random.choice(self.issued[-10:]) if self.issued else ("move", 0, 0))
 
     def move(self) -> None:

@@ -1,7 +1,6 @@
-"""Programs run step by step with NumPy: what a run gives, bit for bit, to compare programs before and after a pass.
+"""Runs programs step by step with NumPy, to compare the results of a program before and after a pass, bit for bit.
 
-Views are views: a value is a layout over a block of bytes, so that packed and strided operands reach the kernels as
-such.
+Views are views: a value is a layout over a block of bytes, so that kernels get packed and strided operands as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Error = tuple[Any, ...]  # location, op, type, text
 
 
 class Placed(NamedTuple):
-    """A value: bytes, and how it lies in them."""
+    """A value: a block of bytes, and its layout in them."""
 
     memory: np.ndarray
     meta: Meta
@@ -42,7 +41,7 @@ class Failed(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run leaves behind: results, the written tensors from outside, effects and errors, in their order."""
+    """The outcome of a run: results, the tensors from outside that were written, effects and errors, in order."""
 
     results: list[Any]
     written: dict[int, Any]
@@ -68,7 +67,7 @@ def strided(array: np.ndarray) -> Placed:
 
 
 def seen(value: Any) -> Any:
-    """A value as it can be compared: bits, not numbers; but all NaNs are one."""
+    """A value in a form that can be compared: bits, not numbers; but all NaNs are equal."""
     return value if isinstance(value, Failed) else (value.meta, bits(value.array))
 
 
@@ -88,9 +87,9 @@ def run(
     seed: int = 0,
     fusions: Mapping[Fusion, Callable[..., None]] = MappingProxyType({}),
 ) -> Run:
-    """Run the program on tensors, those of its parameters and captures, and on the values of its parameter numbers.
+    """Run the program on the tensors of its parameters and captures, and on the values of its parameter numbers.
 
-    Fusions run as such, where none of their operands has failed.
+    Fusions run as fusions if none of their operands has failed.
     """
     numbers = evaluate(program.numbers, parameters, seed, range(7, 7 + program.draws))
     values: Values = dict(enumerate(inputs))
@@ -115,7 +114,7 @@ def run(
 def run_fusion(
     program: Program, fusion: Fusion, kernel: Callable[..., None], values: Values, numbers: Sequence[Any]
 ) -> None:
-    """Run a fusion, in place where it may, if the operand is packed."""
+    """Run a fusion, in place if that is allowed and the operand is packed."""
     operands = [values[n].array if n >= 0 else numbers[~n] for n in fusion.inputs]
     outputs = []
     for value, over in zip(fusion.outputs, fusion.over, strict=True):
@@ -167,7 +166,7 @@ def computed(program: Program, step: Step, operands: Sequence[Any]) -> Sequence[
             return [Placed(x.memory, step.results[0], *layout)]
     arrays = [operand.array if isinstance(operand, Placed) else operand for operand in operands]
     metas = step.results
-    if None in metas and not op.dynamic:  # of operands that were pending
+    if None in metas and not op.dynamic:  # the operands were pending at the call
         known = tuple(n.meta if isinstance(n, Placed) else type(n) for n in operands)
         metas = infer_once(op, known, step.attributes)
     outputs = [np.zeros(meta.shape, meta.dtype) for meta in metas if meta is not None]
