@@ -251,7 +251,7 @@ def serving(devices: list[str | Mapping[str, object]]) -> Iterator[str]:
         try:
             yield address
         finally:
-            heard.to_end("the end of the trips", again=True)
+            heard.request_end("the end of the trips", again=True)
             thread.join()
             service.close()
 

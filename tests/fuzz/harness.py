@@ -172,14 +172,14 @@ class Harness:
         front = self.front
         with np.errstate(all="ignore"), patch.object(front_module.Front, "unexpected", staticmethod(fail)):
             for _ in range(PASSES):
-                fed = front.feed()
+                fed = front.admit_next()
                 self.bare.drain()
                 if self.engine.scheduler.dispatcher.batches:
                     self.engine.scheduler.dispatcher.flush()
-                front.grant(everybody=True)
+                front.report_credit(everybody=True)
                 front.flush()
-                front.unstick()
-                front.go_on()
+                front.retry_sending()
+                front.resume_waiting()
                 if not (fed or front.fresh or front.busy or front.dirty or self.engine.live):
                     return
         raise AssertionError("the daemon does not come to rest")
@@ -187,13 +187,13 @@ class Harness:
     def disconnect(self, fd: int = 7) -> None:
         """The monitor reports that a connection has ended."""
         self.registry.disconnected(self.listener, fd)
-        self.see_off()
+        self.end_lost_connections()
         self.turn()
 
-    def see_off(self) -> None:
+    def end_lost_connections(self) -> None:
         """The socket has no more messages of the connections that have ended."""
         for peer in list(self.registry.gone):
-            self.registry.see_off(peer)
+            self.registry.connection_ended(peer)
 
     # -- what has to be true ---------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Harness:
         self.bare.drain()
         front, engine = self.front, self.engine
         kept = (
-            *(front.fresh, front.busy, front.dirty, front.stuck, front.owing, front.asking),
+            *(front.fresh, front.busy, front.dirty, front.not_reading, front.credit_due, front.waiting),
             *(self.registry.sessions, self.registry.resumable, self.registry.peers),
             *(engine.live, engine.pending, engine.directory.sessions, engine.residency.releasing.exports),
         )
@@ -272,7 +272,7 @@ def play(writer: Writer) -> Harness:
             harness.send(step.client, *step.frames, fd=fds[step.client])
         elif step.what == "begin":
             harness.receive(step.client, *step.frames, fd=fds[step.client])
-            harness.front.feed()
+            harness.front.admit_next()
         elif step.what == "leave":
             harness.disconnect(fds[step.client])
         elif step.what == "deaf":

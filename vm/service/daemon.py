@@ -37,7 +37,7 @@ from .access import zap
 from .access.guard import PERIOD, MemoryGuard
 from .access.listen_address import ListenGuards, guards
 from .connections.front import Front
-from .connections.inbound import waiting
+from .connections.inbound import unadmitted
 from .connections.listener import Listener, PeerCredentials
 from .connections.outbound import encode, try_send
 from .connections.registry import INHERITED, ConnectionRegistry
@@ -69,14 +69,14 @@ def run(config: Config) -> int:
     raise_descriptor_limit()
     require_least()
     with ExitStack() as stack:
-        heard = stack.enter_context(signals())
+        received = stack.enter_context(signals())
         stack.enter_context(logging_to(config.log.file, level=config.log.level, form=config.log.format))
         keepers = guards(config.listen, config.security.server_secret, config.security.allow)
         for address in config.listen:
             stack.enter_context(Instance(address))
         notifier = Notifier()
         stack.callback(notifier.close)
-        service = Service(config, keepers, notifier, heard)
+        service = Service(config, keepers, notifier, received)
         stack.callback(service.close)
         stack.enter_context(descriptor_budget(service.shares.segments))
         service.run()
@@ -86,9 +86,9 @@ def run(config: Config) -> int:
 class Service:
     """The parts of one daemon."""
 
-    def __init__(self, config: Config, keepers: ListenGuards, notifier: Notifier, heard: Signals) -> None:
+    def __init__(self, config: Config, keepers: ListenGuards, notifier: Notifier, received: Signals) -> None:
         self.config = config
-        self.heard = heard
+        self.signals = received
         self.notifier = notifier
         self.gatekeeper = keepers.gatekeeper
         self.ended_well = True
@@ -139,7 +139,7 @@ class Service:
         self.loop = Loop(self.runtime.engine, self.front, self.listeners, busy_poll=config.busy_poll)
         self.loop.watch_socket(self.zap, self.authenticate)
         self.guard = MemoryGuard(config.memory)
-        self.front.heard = self.guard.heard
+        self.front.message_completed = self.guard.message_completed
         for listener in self.listeners:
             listener.accepted.append(self.guard.accepted)
             listener.disconnected += [self.guard.closed, partial(registry.disconnected, listener)]
@@ -171,12 +171,12 @@ class Service:
         self.loop.every(LEASES, self.registry.end_leases)
         self.loop.every(LAST_WORDS, self.cut_connections)
         self.loop.every(INHERITED, self.registry.end_inherited)
-        self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.look)
+        self.loop.every(UNAUTHENTICATED_PERIOD, self.unauthenticated.check)
         self.loop.every(UNAUTHENTICATED_PERIOD, self.gatekeeper.tell_overdue)
         self.loop.every(self.runtime.watch_period, self.watch)
         self.loop.every(PERIOD, self.check_memory)
         if self.exporter is not None:
-            self.loop.every(EXPORTER_PERIOD, self.exporter.look)
+            self.loop.every(EXPORTER_PERIOD, self.exporter.check)
         if self.notifier.watchdog_period is not None:
             self.loop.every(self.notifier.watchdog_period, self.notifier.watchdog)
 
@@ -185,7 +185,7 @@ class Service:
         about = self.runtime.about
         about.address = " ".join(listener.bound for listener in self.listeners)
         about.client = self.client
-        about.looks = self.is_look
+        about.looks = self.is_internal
         about.grace = self.config.grace
         about.drain = self.drain
         about.kernels = self.kernels
@@ -212,15 +212,15 @@ class Service:
             "ipc" if peer.listener.local else "tcp",
             self.registry.clock() - peer.since,
             peer.state.value,
-            waiting(peer),
+            unadmitted(peer),
             peer.consumed(),
         )
 
-    def is_look(self, session: int) -> bool:
+    def is_internal(self, session: int) -> bool:
         """Whether the session belongs to the command line, or to the warming of kernels."""
         peer = self.registry.sessions.get(session)
         ours = self.warming.session
-        return (peer is not None and peer.look) or (ours is not None and ours.id == session)
+        return (peer is not None and peer.is_command_line) or (ours is not None and ours.id == session)
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Service:
         log.info("serving", address=addresses, pid=os.getpid(), devices=list(self.runtime.devices))
         self.notifier.ready(f"serving on {addresses}")
         self.warming.start()
-        self.heard.serve(self.loop.end)
+        self.signals.serve(self.loop.end)
         try:
             self.loop.run()
             self.finish()
@@ -255,9 +255,9 @@ class Service:
 
     def watch(self) -> None:
         """Do the periodic checks."""
-        self.heard.tell()
+        self.signals.log_ignored()
         self.runtime.watch()
-        self.warming.look()
+        self.warming.close_when_done()
 
     # -- cutting connections ---------------------------------------------------------------------------------------
 
@@ -293,13 +293,13 @@ class Service:
 
     def finish(self) -> None:
         """Let admitted instructions finish, send GOODBYE, then cancel the rest: waits raise the end, not the cancel."""
-        why = self.heard.asked[0]
-        clients = sum(not peer.look for peer in self.registry.sessions.values())
+        why = self.signals.end_requests[0]
+        clients = sum(not peer.is_command_line for peer in self.registry.sessions.values())
         log.info("stopping", why=why, grace=self.config.grace, sessions=clients)
         self.notifier.stopping(f"asked by {why}")
         self.warming.stop()
         self.registry.closing = True  # refuses HELLO; the sockets stay bound, since unbinding would end every session
-        self.turn_until(lambda: self.is_idle() or len(self.heard.asked) > 1, self.config.grace)
+        self.turn_until(lambda: self.is_idle() or len(self.signals.end_requests) > 1, self.config.grace)
         self.front.flush()
         for peer in list(self.registry.sessions.values()):
             try_send(peer, [encode([GOODBYE, f"it was stopped by {why}"])])
@@ -326,7 +326,7 @@ class Service:
         self.close_sockets()
         self.ended_well = self.runtime.close(CANCELLED) and self.ended_well
         self.ended_well = self.close_peers() and self.ended_well
-        self.heard.closed()
+        self.signals.ignore_all()
         self.loop.close()
         log.info("stopped", well=self.ended_well)
 

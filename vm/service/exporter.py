@@ -29,7 +29,7 @@ from ..log import log
 from .process.errors import StartError
 from .settings.config import Config
 
-PERIOD: Final = 1.0  # seconds between two looks at the child
+PERIOD: Final = 1.0  # seconds between two checks of the child
 LONGEST_PAUSE: Final = 60.0
 WELL: Final = 60.0  # seconds after which a child counts as healthy
 ENDING: Final = 2.0  # seconds for the child to end
@@ -80,7 +80,7 @@ class Exporter:
         self._due = 0.0
         self._pause = PERIOD
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Start the child if due, log the lines that it has written, and note its end."""
         child = self._child
         if child is None:

@@ -37,15 +37,17 @@ from .connections.listener import QUEUE, Listener
 from .connections.peer import Peer
 
 FAULTS = 20
-STUCK_RETRY = 0.005
+SEND_RETRY = 0.005
 SLEEP = 1.0
-LOOK_NS = 500_000  # for which the loop polls for a fence before it sleeps
+FENCE_POLL_NS = 500_000  # for which the loop polls for a fence before it sleeps
 
 
 class LoopTimer:
-    def __init__(self, period: float, what: Callable[[], None], now: float) -> None:
+    """An action that the loop repeats every `period` seconds."""
+
+    def __init__(self, period: float, action: Callable[[], None], now: float) -> None:
         self.period = period
-        self.what = what
+        self.action = action
         self.due = now + period
 
 
@@ -77,7 +79,7 @@ class Loop:
             self.watch_socket(listener.monitor, listener.watch)
         registry.watch_process, registry.unwatch_process = self.watch_process, self.unwatch_process
         registry.before_hello = self.watch_listeners
-        front.happened = self.has_news
+        front.has_news = self.has_news
 
     # -- other threads ---------------------------------------------------------------------------------------------
 
@@ -94,15 +96,16 @@ class Loop:
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
-    def every(self, period: float, what: Callable[[], None]) -> None:
-        self.timers.append(LoopTimer(period, what, time.monotonic()))
+    def every(self, period: float, action: Callable[[], None]) -> None:
+        """Repeat an action every `period` seconds, between turns."""
+        self.timers.append(LoopTimer(period, action, time.monotonic()))
         self.due = 0.0
 
-    def watch_socket(self, socket: Any, what: Callable[[], None]) -> None:
-        """Call `what` when another ZeroMQ socket may be readable. `what` must drain the socket to be called again."""
+    def watch_socket(self, socket: Any, drain: Callable[[], None]) -> None:
+        """Call `drain` when another ZeroMQ socket may be readable; only a socket that was found empty signals again."""
         fd = int(socket.get(zmq.FD))
         self.others.register(fd, select.EPOLLIN)
-        self.watched[fd] = what
+        self.watched[fd] = drain
 
     def run(self) -> None:
         for drain in self.watched.values():
@@ -127,22 +130,22 @@ class Loop:
     def _turn(self) -> None:
         """Poll the sockets, blocking if there is no other work, and do all the work that is due."""
         for socket, _ in self.poll():
-            self.look(socket)
+            self.handle_socket(socket)
         engine, front = self.engine, self.front
-        if front.stuck or time.monotonic() >= self.due:
+        if front.not_reading or time.monotonic() >= self.due:
             self.run_timers()
         if self.registry.gone:
-            self.see_off()
-        front.feed()
+            self.end_lost_connections()
+        front.admit_next()
         if front.dirty:  # answers first, since clients wait for them
             front.flush()
         retired = going = engine.schedule()
         while going and not (engine.directory.leaving or engine.running):  # these do one piece per turn
             going = engine.schedule()
-        if front.asking:
-            front.go_on()
-        if front.owing:
-            front.grant(everybody=retired or not (front.fresh or front.busy))
+        if front.waiting:
+            front.resume_waiting()
+        if front.credit_due:
+            front.report_credit(everybody=retired or not (front.fresh or front.busy))
         if front.dirty or front.freed:
             front.flush()
 
@@ -155,7 +158,7 @@ class Loop:
         polling, began = self.polling, time.monotonic_ns()
         budget = polling.budget()
         if engine.unwatched:
-            budget = max(budget, LOOK_NS)
+            budget = max(budget, FENCE_POLL_NS)
         while budget and time.monotonic_ns() - began < budget:
             ready = zmq.zmq_poll(self.polled, 0)
             if engine.unwatched:
@@ -166,7 +169,7 @@ class Loop:
         engine.watch()
         self.asleep = True
         try:
-            rest = STUCK_RETRY if front.stuck else self.due - time.monotonic()
+            rest = SEND_RETRY if front.not_reading else self.due - time.monotonic()
             return zmq.zmq_poll(self.polled, 0 if self.engine.finished else ceil(max(rest, 0) * 1000))
         finally:
             self.asleep = False
@@ -176,12 +179,13 @@ class Loop:
         """Whether anything has arrived or finished since the last poll."""
         return bool(self.engine.finished or zmq.zmq_poll(self.polled, 0))
 
-    def look(self, socket: Any) -> None:
+    def handle_socket(self, socket: Any) -> None:
+        """Receive from a readable socket, or handle the descriptors that are rarely readable."""
         for listener in self.listeners:
             if socket is listener.socket:
                 self.receive(listener)
                 return
-        self.look_at_others()
+        self.handle_other_descriptors()
 
     def receive(self, listener: Listener) -> bool:
         """Receive one message, if there is one. A next poll finds more at a lower cost than a second receive here."""
@@ -192,7 +196,7 @@ class Loop:
         self.front.receive(listener, identity, frames)
         return True
 
-    def see_off(self) -> None:
+    def end_lost_connections(self) -> None:
         """End the sessions of ended connections, after receiving all messages that had arrived from them.
 
         A monitor's event overtakes the messages in the socket, among which may be a BYE.
@@ -204,7 +208,7 @@ class Loop:
                 self.drain(listener)
             for peer in ended:
                 if peer in registry.gone:  # not if it has sent BYE, or has come back
-                    registry.see_off(peer)
+                    registry.connection_ended(peer)
 
     def drain(self, listener: Listener) -> None:
         """Receive all messages in the socket, but no more than ZeroMQ can queue, since other peers go on sending."""
@@ -230,7 +234,7 @@ class Loop:
         if self.processes.pop(peer.pidfd, None) is not None:
             self.others.unregister(peer.pidfd)
 
-    def look_at_others(self) -> None:
+    def handle_other_descriptors(self) -> None:
         """Handle the eventfd, watched sockets, and ended processes."""
         for fd, _ in self.others.poll(0):
             if fd == self.wakeup:
@@ -252,15 +256,15 @@ class Loop:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def run_timers(self) -> None:
-        if self.front.stuck:
-            self.front.unstick()
+        if self.front.not_reading:
+            self.front.retry_sending()
         now = time.monotonic()
         if now < self.due:
             return
         for timer in self.timers:
             if now >= timer.due:
                 timer.due = now + timer.period
-                timer.what()
+                timer.action()
         self.due = min([timer.due for timer in self.timers], default=now + SLEEP)
 
     def close(self) -> None:

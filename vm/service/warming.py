@@ -95,7 +95,7 @@ class DaemonWarming:
         self.session = self.runtime.engine.open_session(self.answered, NAME)
         self.send([Location(LOCATION, f"the configuration's {NAME}")])
         log.info("compiling kernels", calls=len(self.planned))
-        self.go_on()
+        self.send_next()
 
     def samples_of(self, entry: WarmingEntry) -> Iterator[SampleCall]:
         """The calls of an entry. An op without a kernel is logged, unless it only matches a pattern."""
@@ -109,7 +109,7 @@ class DaemonWarming:
             except TensordError:  # a match of a pattern; names were checked when the configuration was read
                 continue
 
-    def go_on(self) -> None:
+    def send_next(self) -> None:
         """Send the next call; after the last one, note the end."""
         if not self.planned:
             self.ended = True
@@ -155,13 +155,14 @@ class DaemonWarming:
         if self.under_way is None or self.ended:
             return
         try:
-            self.note(*self.under_way, error)
-            self.go_on()
+            self.call_ended(*self.under_way, error)
+            self.send_next()
         except Exception as fault:
             self.ended = True
             log.exception("no more kernels are compiled", error=repr(fault))
 
-    def note(self, entry: WarmingEntry, sample: SampleCall, error: TensordError | None) -> None:
+    def call_ended(self, entry: WarmingEntry, sample: SampleCall, error: TensordError | None) -> None:
+        """Count a call that has ended, and log its error, and the end of its entry."""
         entry.calls += 1
         entry.left -= 1
         entry.seconds += monotonic() - self.call_began
@@ -179,7 +180,7 @@ class DaemonWarming:
                 seconds=round(entry.seconds, 3),
             )
 
-    def look(self) -> None:
+    def close_when_done(self) -> None:
         """Close the session once its last call has ended. Called periodically, between two passes."""
         if self.ended and self.session is not None:
             self.stop()

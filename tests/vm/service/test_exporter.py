@@ -60,7 +60,7 @@ class Kept:
         before = sum(line["event"] == event for line in log.lines)
 
         def found() -> bool:
-            self.exporter.look()
+            self.exporter.check()
             return sum(line["event"] == event for line in log.lines) > before
 
         eventually(found)
@@ -81,7 +81,7 @@ def test_what_it_says_is_logged_and_it_ends_with_the_daemon(kept: Kept, log: Log
     child = kept.child
     kept.exporter.close()
     assert child.poll() is not None
-    kept.exporter.look()
+    kept.exporter.check()
     assert kept.child is None, "it is not started again"
 
 
@@ -98,7 +98,7 @@ def test_one_that_ends_is_started_again_after_pauses_that_grow(kept: Kept, log: 
     for _ in range(8):
         told = kept.look_until("no metrics are exported", log)
         pauses.append(told["again_in"])
-        kept.exporter.look()
+        kept.exporter.check()
         assert kept.child is None, "it is too early"
         kept.now += told["again_in"]
     assert told["level"] == "error"
@@ -116,7 +116,7 @@ def test_one_that_was_well_for_long_is_started_again_soon(kept: Kept, log: Log) 
 
 def test_a_program_that_is_not_there_is_told(log: Log) -> None:
     missing = Exporter(["/no/such/program"], lambda: 1.0)
-    missing.look()
+    missing.check()
     assert log.lines[-1]["why"] == "it cannot be started: No such file or directory"
     missing.close()
 

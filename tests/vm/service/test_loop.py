@@ -110,7 +110,7 @@ def test_the_messages_that_wait_are_taken_once_for_all_connections_that_have_end
 
     class Watched(Loop):
         def __init__(self) -> None:
-            self.registry: Any = SimpleNamespace(gone=dict.fromkeys(peers), see_off=self.ends)
+            self.registry: Any = SimpleNamespace(gone=dict.fromkeys(peers), connection_ended=self.ends)
 
         def ends(self, peer: Any) -> None:
             del self.registry.gone[peer]
@@ -119,7 +119,7 @@ def test_the_messages_that_wait_are_taken_once_for_all_connections_that_have_end
         def drain(self, listener: Any) -> None:
             steps.append(listener)
 
-    Watched().see_off()
+    Watched().end_lost_connections()
     assert steps == ["the listener", *peers]
 
 

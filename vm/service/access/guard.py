@@ -54,21 +54,22 @@ CLOSED: Final = -1  # in place of an inode, if the descriptor is closed already
 class WatchedConnection:
     """A watched connection.
 
-    `looks`: checks since its last complete message; `busy`: those that found unread bytes. A `silent` connection has
-    never completed a message.
+    `checks`: how often it was checked since its last complete message; `busy`: how often unread bytes were found then.
+    A `silent` connection has never completed a message.
     """
 
-    __slots__ = ("busy", "inode", "looks", "silent")
+    __slots__ = ("busy", "checks", "inode", "silent")
 
     def __init__(self, inode: int) -> None:
         self.inode = inode
-        self.looks = 0
+        self.checks = 0
         self.busy = 0
         self.silent = True
 
 
 class MemoryGuard:
-    """Cuts suspects. Call `accepted` and `closed` on monitor events, `heard` per message, `check` once per `PERIOD`.
+    """Cuts suspects. Call `accepted` and `closed` on monitor events, `message_completed` for each message, and `check`
+    once per `PERIOD`.
 
     `limit`: bytes. The other arguments are the system calls, which tests replace.
     """
@@ -93,9 +94,9 @@ class MemoryGuard:
         self._last: int | None = None
         self._watched: dict[int, WatchedConnection] = {}
         self._ending: dict[int, int] = {}  # ended connections that libzmq has not closed yet: descriptor -> inode
-        self._heard: set[int] = set()
-        # `heard(fd)` is called for every message, so it is a method of the set itself.
-        self.heard: Callable[[int], None] = self._heard.add
+        self._completed: set[int] = set()
+        # `message_completed(fd)` is called for every message, so it is a method of the set itself.
+        self.message_completed: Callable[[int], None] = self._completed.add
 
     def accepted(self, fd: int) -> None:
         if inode := self._inode(fd):
@@ -117,7 +118,7 @@ class MemoryGuard:
         self._forget(everybody=memory < self.limit * WATCHED_FROM)
         if memory < self.limit * WATCHED_FROM:
             return []
-        self._look()
+        self._count_unread()
         if _expected(memory, before) < self.limit * SHORT_FROM:
             return []
         self._trim()  # freed memory counts as resident until it is trimmed
@@ -141,20 +142,20 @@ class MemoryGuard:
 
     def _forget(self, *, everybody: bool) -> None:
         """Reset the counts of connections that completed a message, and of all while memory is not short."""
-        for fd in self._heard & self._watched.keys():
+        for fd in self._completed & self._watched.keys():
             watched = self._watched[fd]
-            watched.looks = watched.busy = 0
+            watched.checks = watched.busy = 0
             watched.silent = False
-        self._heard.clear()
+        self._completed.clear()
         for watched in self._watched.values() if everybody else ():
-            watched.looks = watched.busy = 0
+            watched.checks = watched.busy = 0
 
-    def _look(self) -> None:
+    def _count_unread(self) -> None:
         for fd, watched in list(self._watched.items()):
             if self._inode(fd) != watched.inode:
                 self.closed(fd)  # the monitor will report it, too
                 continue
-            watched.looks += 1
+            watched.checks += 1
             watched.busy += self._unread(fd) > 0
 
     def _suspects(self, *, urgent: bool) -> list[int]:
@@ -165,7 +166,7 @@ class MemoryGuard:
         """
         watched = self._watched.items()
         found = [
-            fd for fd, w in watched if 2 * w.busy >= w.looks and w.busy >= (1 if urgent and w.silent else PATIENCE)
+            fd for fd, w in watched if 2 * w.busy >= w.checks and w.busy >= (1 if urgent and w.silent else PATIENCE)
         ]
         if urgent and not found:
             most = max((w.busy for _, w in watched), default=0)

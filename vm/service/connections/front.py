@@ -55,9 +55,9 @@ class Front:
         self.fresh: deque[Peer] = deque()  # peers whose inbox was empty until now
         self.busy: deque[Peer] = deque()  # peers with messages left after their quantum
         self.dirty: dict[Peer, None] = {}  # peers to which something must be sent
-        self.owing: deque[Peer] = deque()  # peers that have sent much since they were last granted credit
-        self.stuck: dict[Peer, bool] = {}  # peers that do not read; True if therefore removed from `fresh` and `busy`
-        self.asking: dict[Peer, None] = {}  # peers that wait (`Peer.waits`), removed from `fresh` and `busy`
+        self.credit_due: deque[Peer] = deque()  # peers that have sent much since their credit was last reported
+        self.not_reading: dict[Peer, bool] = {}  # by peer: whether it was removed from `fresh` and `busy`
+        self.waiting: dict[Peer, None] = {}  # peers whose messages must wait, removed from `fresh` and `busy`
         self.freed: deque[tuple[weakref.ref[Any], int]] = deque()  # (peer, upload segment); appended by any thread
         # The least credit that a peer is told of at once, since each time wakes a waiting client.
         self.step, self.step_bytes = max(limits.window // 2, 1), max(limits.window_bytes // 8, 1)
@@ -71,8 +71,8 @@ class Front:
             RETURN: self.returned,
         }
         self.refusals = RefusalLog()
-        self.heard: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
-        self.happened: Callable[[], bool] = lambda: True  # whether the loop has other work
+        self.message_completed: Callable[[int], None] = lambda _fd: None  # a connection has completed a message
+        self.has_news: Callable[[], bool] = lambda: True  # whether the loop has other work
         registry.sink, registry.tell = self.sink, self.tell
         registry.changed, registry.forget = self.changed, self.forget
 
@@ -97,7 +97,7 @@ class Front:
 
     def receive_from(self, peer: Peer, frames: Sequence[Any]) -> None:
         """Handle header and payloads of a peer that has sent HELLO."""
-        self.heard(peer.credentials.fd)
+        self.message_completed(peer.credentials.fd)
         if self.registry.closing and kind_of(frames[0], self.limits) in QUEUED:
             return  # earlier messages still finish; GOODBYE ends the rest
         if not peer.has_more:
@@ -185,8 +185,8 @@ class Front:
         peer.inbox.extend(found)
         peer.taken += len(found)
         if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
-            if peer not in self.owing:
-                self.owing.append(peer)
+            if peer not in self.credit_due:
+                self.credit_due.append(peer)
             self.check_patience(peer, before)
 
     def check_patience(self, peer: Peer, before: int) -> None:
@@ -245,12 +245,12 @@ class Front:
         Earlier messages are admitted first, since others may hold the tensors that they write; but not messages behind
         a run, which may be an endless loop, and not if the peer does not read its answers.
         """
-        if peer.has_more and not peer.unfolding and peer not in self.stuck:
+        if peer.has_more and not peer.unfolding and peer not in self.not_reading:
             peer.leaving = True
         else:
-            self.part(peer)
+            self.disconnect(peer)
 
-    def part(self, peer: Peer) -> None:
+    def disconnect(self, peer: Peer) -> None:
         """End the session and the connection of a peer that has sent BYE."""
         self.registry.end(peer, LEAVES)
         self.end_connection(peer.listener, peer.credentials)
@@ -262,24 +262,24 @@ class Front:
     def tell(self, peer: Peer, header: list[Any]) -> None:
         """Send a message that consists of one header."""
         if not send(peer, [encode(header)]):
-            self.stuck.setdefault(peer, False)
+            self.not_reading.setdefault(peer, False)
 
     # -- admission -------------------------------------------------------------------------------------------------
 
-    def feed(self) -> bool:
+    def admit_next(self) -> bool:
         """Admit a quantum of one peer's messages; False if no peer has messages that may be admitted."""
         while self.fresh or self.busy:
             peer = (self.fresh or self.busy).popleft()
             if not peer.has_more:
                 continue
-            if peer.leaving and (peer.unfolding or not peer.may_go_on()):
-                self.part(peer)
+            if peer.leaving and (peer.unfolding or not peer.may_be_served()):
+                self.disconnect(peer)
                 continue
-            if not peer.may_go_on():
-                self.stuck[peer] = True  # `unstick` puts the peer back once it reads its answers
+            if not peer.may_be_served():
+                self.not_reading[peer] = True  # `retry_sending` puts the peer back once it reads its answers
                 continue
             if peer.waits:
-                self.asking[peer] = None  # `go_on` puts the peer back
+                self.waiting[peer] = None  # `resume_waiting` puts the peer back
                 continue
             if not (peer.inbox or peer.unfolding):
                 self.unpack(peer)
@@ -288,14 +288,14 @@ class Front:
             if peer.has_more:
                 self.busy.append(peer)
             elif peer.leaving:
-                self.part(peer)
+                self.disconnect(peer)
             return True
         return False
 
-    def go_on(self) -> None:
+    def resume_waiting(self) -> None:
         """Serve peers again whose runs have got their values, or whose devices have caught up."""
-        for peer in [peer for peer in self.asking if not peer.waits]:
-            del self.asking[peer]
+        for peer in [peer for peer in self.waiting if not peer.waits]:
+            del self.waiting[peer]
             if peer.has_more:
                 self.busy.append(peer)
 
@@ -313,7 +313,7 @@ class Front:
             if peer.waits or session.answering > most:
                 return
             if scheduler.latest > until:
-                if self.fresh or scheduler.latest > last or self.happened():
+                if self.fresh or scheduler.latest > last or self.has_news():
                     return
                 until = scheduler.latest + QUANTUM_NS
 
@@ -343,10 +343,10 @@ class Front:
     def forget(self, peer: Peer) -> None:
         """Drop everything kept for an ended connection."""
         self.dirty.pop(peer, None)
-        self.stuck.pop(peer, None)
-        self.asking.pop(peer, None)
+        self.not_reading.pop(peer, None)
+        self.waiting.pop(peer, None)
         with suppress(ValueError):
-            self.owing.remove(peer)
+            self.credit_due.remove(peer)
         peer.inbox.clear()
         peer.drop_packed()
         peer.answers.clear()
@@ -382,8 +382,8 @@ class Front:
             return
         if peer.answers or free or not peer.parts:
             send_answers(peer, free)
-        if peer.unsent or (peer.parts and not peer.may_go_on()):
-            self.stuck.setdefault(peer, False)
+        if peer.unsent or (peer.parts and not peer.may_be_served()):
+            self.not_reading.setdefault(peer, False)
         elif peer.parts:
             self.send_slice(peer)
             self.dirty[peer] = None
@@ -404,25 +404,25 @@ class Front:
         else:
             send_part(peer, request, part)
 
-    def grant(self, *, everybody: bool) -> None:
+    def report_credit(self, *, everybody: bool) -> None:
         """Mark peers whose credit has grown by a `step`, so that they are told: all of them, or the next in turn."""
-        owing = self.owing
-        for _ in range(len(owing) if everybody else 1):
-            peer = owing.popleft()
+        due = self.credit_due
+        for _ in range(len(due) if everybody else 1):
+            peer = due.popleft()
             if (
                 peer.consumed() - peer.reported >= self.step
                 or peer.consumed_bytes() - peer.reported_bytes >= self.step_bytes
             ):
                 self.dirty[peer] = None
             if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
-                owing.append(peer)
+                due.append(peer)
 
-    def unstick(self) -> None:
+    def retry_sending(self) -> None:
         """Retry sending to peers that did not read, and serve those again that do."""
-        for peer in list(self.stuck):
+        for peer in list(self.not_reading):
             resend(peer)
-            if peer.may_go_on() or peer.state is ConnectionState.CLOSED:
-                if self.stuck.pop(peer) and peer.has_more:
+            if peer.may_be_served() or peer.state is ConnectionState.CLOSED:
+                if self.not_reading.pop(peer) and peer.has_more:
                     self.busy.append(peer)
                 if peer.parts:
                     self.dirty[peer] = None

@@ -42,7 +42,7 @@ def kind_of(frame: Any, limits: Limits) -> int:
     return int(decode_header(frame, limits)[0])
 
 
-def waiting(peer: Peer) -> int:
+def unadmitted(peer: Peer) -> int:
     """The number of a peer's messages that are received but not admitted."""
     return len(peer.inbox) + sum(messages_in(frames[0]) for frames in peer.packed)
 

@@ -115,20 +115,21 @@ class Listener:
         """Process the monitor's events."""
         for event in read_events(self.monitor):
             if event.kind == zmq.EVENT_ACCEPTED:
-                self.take_in(event.value)
+                self.connection_accepted(event.value)
             elif event.kind == zmq.EVENT_DISCONNECTED:
-                self.see_off(event.value)
+                self.connection_closed(event.value)
             else:
                 self._failure = event
 
-    def take_in(self, fd: int) -> None:
+    def connection_accepted(self, fd: int) -> None:
+        """Number a new connection, and note the address of its peer."""
         self.connections[fd] = next(_numbers)
         self.origins[fd] = origin_of(fd)
         for callback in self.accepted:
             callback(fd)
 
-    def see_off(self, fd: int) -> None:
-        """A connection has ended; log why, if its handshake failed."""
+    def connection_closed(self, fd: int) -> None:
+        """Forget a connection that has ended; log the reason if its handshake failed."""
         self.connections.pop(fd, None)
         peer = self.origins.pop(fd, "")
         failure, self._failure = self._failure, None

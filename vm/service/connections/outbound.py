@@ -100,7 +100,7 @@ def deliver(peer: Peer, header: list[Any], payloads: list[Any]) -> None:
     frames = [first, *payloads]
     if peer.resumable:
         peer.unacknowledged.append((peer.number, frames))
-        peer.owed += len(first)
+        peer.outstanding += len(first)
     if peer.state is ConnectionState.OPEN:
         send(peer, frames)
 
@@ -117,7 +117,7 @@ def encodable(answer: list[Any]) -> list[Any]:
 def acknowledge(peer: Peer, number: int) -> None:
     """Drop the kept REPLIES up to a number, which the peer has received."""
     while peer.unacknowledged and peer.unacknowledged[0][0] <= number:
-        peer.owed -= len(peer.unacknowledged.popleft()[1][0])
+        peer.outstanding -= len(peer.unacknowledged.popleft()[1][0])
 
 
 def encode_answer(peer: Peer, answer: PendingAnswer, payloads: list[Any]) -> list[Any]:
@@ -154,13 +154,13 @@ def encode_array(peer: Peer, array: NDArray[Any], payloads: list[Any]) -> list[A
         if segment.fd >= 0 and (not segment.owner or segment in peer.mappings):
             return [name, shape, strides_of(array), (segment.number, segment.fd, segment.size, offset)]
     packed = np.ascontiguousarray(array)
-    payloads.append(owed_frame(peer, packed))
+    payloads.append(counted_frame(peer, packed))
     return [name, shape, None, len(payloads) - 1]
 
 
-def owed_frame(peer: Peer, array: NDArray[Any]) -> NDArray[Any]:
-    """The array as a zero-copy frame, counted in `owed` until libzmq releases it, which may happen on any thread."""
+def counted_frame(peer: Peer, array: NDArray[Any]) -> NDArray[Any]:
+    """The array as a zero-copy frame. It counts in `outstanding` until libzmq releases it, on whatever thread."""
     frame = array.reshape(-1).view(np.uint8)
-    peer.owed += frame.nbytes
-    weakref.finalize(frame, peer.settled.append, frame.nbytes).atexit = False
+    peer.outstanding += frame.nbytes
+    weakref.finalize(frame, peer.released.append, frame.nbytes).atexit = False
     return frame

@@ -77,8 +77,8 @@ class Peer:
 
     For sending: `answers` go into the next REPLIES. `unsent` are frames for which the socket's queue had no room.
     `unacknowledged`: REPLIES that a resumable session may have missed. `parts` are long answers, sent slice by slice.
-    `owed` counts the bytes kept for the peer, because libzmq has not sent them, or the client has not acknowledged
-    them.
+    `outstanding` counts the bytes that libzmq has not sent, or the client has not acknowledged; `released` holds the
+    sizes of frames that libzmq has sent since.
     """
 
     listener: Listener
@@ -89,7 +89,7 @@ class Peer:
     state: ConnectionState = ConnectionState.HANDSHAKE
     session: VmSession | None = None
     name: str = ""
-    look: bool = False  # a session of the command line
+    is_command_line: bool = False  # a session of the command line
     leaving: bool = False  # the peer has sent BYE, after messages that are not admitted yet
     token: bytes | None = None
     shared: bool = False
@@ -111,8 +111,8 @@ class Peer:
     parts: deque[tuple[int, Iterator[list[Any]]]] = field(default_factory=deque)
     unsent: deque[list[Any]] = field(default_factory=deque)
     unacknowledged: deque[tuple[int, list[Any]]] = field(default_factory=deque)
-    owed: int = 0
-    settled: deque[int] = field(default_factory=deque)
+    outstanding: int = 0
+    released: deque[int] = field(default_factory=deque)
     segments: dict[int, MemorySegment] = field(default_factory=dict)
     mappings: WeakSet[MemorySegment] = field(default_factory=WeakSet)  # including closed segments in which arrays lie
 
@@ -156,20 +156,20 @@ class Peer:
         """Whether the peer has messages that are not admitted yet."""
         return bool(self.inbox or self.packed or self.unfolding)
 
-    def may_go_on(self) -> bool:
+    def may_be_served(self) -> bool:
         """Whether the peer's messages may be admitted.
 
-        They may not while the peer does not read its answers, so that `owed` stays bounded, nor while a window of ops
-        of its run is unfinished, since a run may have any number of ops.
+        They may not while the peer does not read its answers, so that `outstanding` stays bounded, nor while a window
+        of ops of its run is unfinished, since a run may have any number of ops.
         """
-        while self.settled:
-            self.owed -= self.settled.popleft()
+        while self.released:
+            self.outstanding -= self.released.popleft()
         making = self.session.answering if self.session is not None else 0
         if self.session is not None and self.unfolding and len(self.session.live) > self.limits.window:
             return False
         return (
             not self.unsent
-            and self.owed + making <= self.limits.window_bytes
+            and self.outstanding + making <= self.limits.window_bytes
             and self.state is not ConnectionState.CLOSED
         )
 

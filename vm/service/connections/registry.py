@@ -123,7 +123,7 @@ class ConnectionRegistry:
             raise ConnectionLost("the daemon is being drained and takes no new sessions: connect to another node")
         name, host = hello.name, hello.host
         peer = Peer(listener, identity, credentials, self.limits, self.clock())
-        peer.look, peer.name = name is None, LOOK if name is None else clean(name)
+        peer.is_command_line, peer.name = name is None, LOOK if name is None else clean(name)
         peer.shared = bool(listener.local and credentials.pid and self.host and host == self.host)
         self.watch_process(peer)
         if not credentials.pid:
@@ -224,12 +224,12 @@ class ConnectionRegistry:
         return {name: one.backend.bus_id for name, one in self.engine.devices.items() if one.backend.bus_id}
 
     def disconnected(self, listener: Listener, fd: int) -> None:
-        """Note that the connection with this fd has ended. `see_off` follows once its messages are received."""
+        """Note that a connection has ended. `connection_ended` follows once its messages are received."""
         for peer in self.peers.values():
             if peer.listener is listener and peer.credentials.fd == fd:
                 self.gone[peer] = None
 
-    def see_off(self, peer: Peer) -> None:
+    def connection_ended(self, peer: Peer) -> None:
         """Handle the end of a connection: on ipc the session ends, on tcp its lease begins.
 
         The session of a peer that has sent BYE ends once its earlier messages are admitted.
@@ -311,7 +311,7 @@ class ConnectionRegistry:
 
 def tell(peer: Peer, event: str, **about: Any) -> None:
     """Log an event of a session with its owner; at level debug for a session of the command line."""
-    write = log.debug if peer.look else log.info
+    write = log.debug if peer.is_command_line else log.info
     credentials = peer.credentials
     who = {"uid": credentials.uid} if credentials.uid >= 0 else {"key": credentials.key} if credentials.key else {}
     write(event, session=session_of(peer).id, name=peer.name, **who, **about)

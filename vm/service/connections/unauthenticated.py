@@ -14,7 +14,7 @@ PERIOD: Final = 5.0  # seconds between two checks; a peer that is unauthenticate
 
 
 class UnauthenticatedPeers:
-    """Cuts peers that stay unauthenticated, and the oldest ones beyond `most`. Call `look` once per `PERIOD`."""
+    """Cuts peers that stay unauthenticated, and the oldest ones beyond `most`. Call `check` once per `PERIOD`."""
 
     def __init__(self, registry: ConnectionRegistry, listeners: Sequence[Listener], most: int) -> None:
         self.registry = registry
@@ -33,7 +33,7 @@ class UnauthenticatedPeers:
         for number, listener, fd in found[: max(len(found) - self.most, 0)]:
             self.cut(number, listener, fd, f"the oldest of more than {self.most} connections without a HELLO")
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Cut the peers that were unauthenticated at the last check, too."""
         before, self._seen = self._seen, set()
         for number, listener, fd in self.all():

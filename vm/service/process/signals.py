@@ -35,47 +35,47 @@ class Signals:
     """The signals that have arrived."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []  # names of signals that end the daemon
-        self.passed: deque[str] = deque()  # names of other signals, until they are logged
+        self.end_requests: list[str] = []  # names of signals that end the daemon
+        self.ignored: deque[str] = deque()  # names of other signals, until they are logged
         self.end: Callable[[], None] | None = None  # called in the handler; set once the daemon serves
         self.had_terminal = has_terminal()
 
-    def heard(self, number: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, _frame: FrameType | None) -> None:
         """Note a signal: the handler of all signals."""
         name = signal.Signals(number).name
         if number in ENDING or (number == signal.SIGHUP and self.had_terminal):
-            self.to_end(name, again=number in ENDING)
+            self.request_end(name, again=number in ENDING)
         else:
-            self.passed.append(name)
+            self.ignored.append(name)
 
-    def to_end(self, name: str, *, again: bool) -> None:
+    def request_end(self, name: str, *, again: bool) -> None:
         """Note that the daemon must end.
 
         `again`: another signal counts as a second request; not so for the end of a terminal, which both the kernel and
         the shell report.
         """
-        if self.asked and not again:
+        if self.end_requests and not again:
             return
-        self.asked.append(name)
+        self.end_requests.append(name)
         if self.end is not None:
             self.end()
-        elif len(self.asked) > 1:
+        elif len(self.end_requests) > 1:
             raise KeyboardInterrupt
 
     def serve(self, end: Callable[[], None]) -> None:
         """Call `end` for each later signal that ends the daemon, or now if one has arrived already."""
         self.end = end
-        if self.asked:
+        if self.end_requests:
             end()
 
-    def closed(self) -> None:
+    def ignore_all(self) -> None:
         """Ignore further signals, since the daemon has ended."""
         self.end = lambda: None
 
-    def tell(self) -> None:
+    def log_ignored(self) -> None:
         """Log the signals after which the daemon went on."""
-        while self.passed:
-            log.info("a signal is passed over", signal=self.passed.popleft())
+        while self.ignored:
+            log.info("a signal is passed over", signal=self.ignored.popleft())
 
 
 def has_terminal() -> bool:
@@ -90,11 +90,11 @@ def has_terminal() -> bool:
 @contextmanager
 def signals() -> Iterator[Signals]:
     """A block in which signals are noted. Ignored signals, such as SIGHUP under nohup, stay ignored."""
-    heard = Signals()
+    received = Signals()
     taken = (*ENDING, *(number for number in OTHERS if signal.getsignal(number) is not signal.SIG_IGN))
-    before = {number: signal.signal(number, heard.heard) for number in taken}
+    before = {number: signal.signal(number, received.handle) for number in taken}
     try:
-        yield heard
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

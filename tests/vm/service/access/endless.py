@@ -63,7 +63,7 @@ class Receiver:
             tell(event["value"])
             return
         frames = self.router.recv_multipart(copy=False)
-        self.guard.heard(frames[0].get(zmq.SRCFD))
+        self.guard.message_completed(frames[0].get(zmq.SRCFD))
         self.router.send_multipart([frame.bytes for frame in frames])
 
     def close(self) -> None:

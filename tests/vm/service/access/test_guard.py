@@ -70,7 +70,7 @@ def test_nobody_is_cut_while_memory_is_not_short(world):
 def test_who_has_bytes_to_read_and_completes_nothing_is_cut_once_memory_is_short(world):
     world.memory, world.unread = 700, {1: 10, 2: 10}
     for step in range(PATIENCE + 1):
-        world.guard.heard(2)  # sends as much, in messages that end
+        world.guard.message_completed(2)  # sends as much, in messages that end
         world.guard.check()
         world.memory = 700 + step
     world.memory = 850

@@ -11,7 +11,7 @@ import pytest
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.frames import REFUSED, VERSION, WELCOME
 from tensord.vm.service.connections.front import QUANTUM_NS
-from tensord.vm.service.connections.inbound import waiting
+from tensord.vm.service.connections.inbound import unadmitted
 
 from ....fuzz.harness import Harness
 from ....fuzz.programs import pack
@@ -41,10 +41,10 @@ def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness)
         harness.say(ME, sync(number))
         number += 1
         harness.receive(ME, pack([1, number, [[SYNC, 2, 0]] * 3, []]))
-        harness.front.feed()
-        assert harness.front.stuck
+        harness.front.admit_next()
+        assert harness.front.not_reading
         harness.listener.full.clear()
-        harness.front.unstick()
+        harness.front.retry_sending()
         assert len(harness.front.fresh) + len(harness.front.busy) == 1
         harness.turn()
     harness.check()
@@ -107,7 +107,7 @@ def test_a_goodbye_that_arrived_before_the_end_is_heard(local: bool, caplog: pyt
     harness.listener.connections[7] = 2
     with caplog.at_level("INFO", "tensord"):
         harness.say(ME, [5])
-        harness.see_off()
+        harness.end_lost_connections()
     assert "closed by its client" in caplog.text
     assert [who.number for _, who in harness.cut] == [1]
     harness.check()
@@ -144,7 +144,7 @@ def test_what_a_lost_session_has_sent_goes_on() -> None:
     harness.receive(ME, pack(sync(1)))
     harness.disconnect(7)
     assert not harness.front.busy
-    assert not harness.front.stuck
+    assert not harness.front.not_reading
     assert harness.hello(OTHER, token=token)[6] == 1
     assert harness.answers(OTHER) == {1: (0, 0)}
     harness.check()
@@ -157,12 +157,12 @@ def test_replies_that_nobody_acknowledges_hold_up_their_client() -> None:
     harness.say(ME, [1, 1, [upload], [[0, -1, bytes(4096)]]])
     for number in range(2, 42):
         harness.receive(ME, pack([1, number, [[FETCH, 1, number, 0, 0]], []]))
-        harness.front.feed()
+        harness.front.admit_next()
         harness.bare.drain()
         harness.front.flush()
     told = harness.answers(ME)
     assert 10 < len(told) < 20
-    assert harness.front.stuck
+    assert harness.front.not_reading
     harness.say(ME, [4, 100])
     assert len(harness.answers(ME)) > 10
     harness.say(ME, [5])
@@ -178,7 +178,7 @@ def test_what_is_decoded_of_one_client_is_bounded() -> None:
         harness.receive(ME, pack([1, number, [*filler, [SYNC, number, 0]], []]))
     peer = harness.registry.peers[harness.listener, ME]
     assert (peer.batch, len(peer.packed)) == (1, 7)
-    assert waiting(peer) == 8 * 4
+    assert unadmitted(peer) == 8 * 4
     harness.turn()
     assert list(harness.answers(ME)) == list(range(1, 9))
     assert (len(peer.packed), peer.packed_bytes, peer.packed_payload) == (0, 0, 0)
@@ -192,7 +192,7 @@ def test_a_batch_in_more_bytes_than_it_takes_keeps_its_place(harness: Harness, s
     for header in (usual[0], usual[1], start + usual[2][2:]):
         harness.receive(ME, header)
     peer = harness.registry.peers[harness.listener, ME]
-    assert (len(peer.inbox), len(peer.packed), waiting(peer)) == (1, 2, 3)
+    assert (len(peer.inbox), len(peer.packed), unadmitted(peer)) == (1, 2, 3)
     harness.turn()
     assert list(harness.answers(ME)) == [1, 2, 3]
     harness.check()
@@ -204,7 +204,7 @@ def test_a_batch_in_more_bytes_than_it_takes_keeps_its_place(harness: Harness, s
 def test_what_waits_in_a_damaged_batch_counts_for_little(harness: Harness, damaged: bytes, counted: int) -> None:
     harness.receive(ME, pack(sync(1)))
     harness.receive(ME, damaged)
-    assert waiting(harness.registry.peers[harness.listener, ME]) == 1 + counted
+    assert unadmitted(harness.registry.peers[harness.listener, ME]) == 1 + counted
     harness.turn()
     assert harness.refusal(ME) is not None
     harness.check()
@@ -243,7 +243,7 @@ def test_what_is_sent_again_is_decoded_one_batch_a_turn() -> None:
     harness.receive(ME, pack(sync(5, 5)))
     peer = harness.registry.peers[harness.listener, ME]
     left = []
-    while harness.front.feed():
+    while harness.front.admit_next():
         left.append(len(peer.packed))
     assert left == [4, 3, 2, 1, 0]
     harness.turn()
@@ -269,7 +269,7 @@ def test_who_has_more_to_say_lets_others_go_first(harness: Harness) -> None:
     me, other = (harness.registry.peers[harness.listener, who] for who in (ME, OTHER))
     for number in (1, 2, 3):
         harness.receive(ME, pack(sync(number, number)))
-    harness.front.feed()
+    harness.front.admit_next()
     assert (list(harness.front.fresh), list(harness.front.busy)) == ([], [me])
     harness.receive(OTHER, pack(sync(1)))
     assert (list(harness.front.fresh), list(harness.front.busy)) == ([other], [me])
@@ -298,12 +298,12 @@ def test_a_turn_is_longer_while_nothing_else_happens(monkeypatch: pytest.MonkeyP
         harness.hello(OTHER)
         ticks = count(0, QUANTUM_NS // 10)
         monkeypatch.setattr(harness.engine.scheduler, "clock", lambda: next(ticks))
-        harness.front.happened = lambda: news
+        harness.front.has_news = lambda: news
         harness.receive(ME, pack([1, 1, [[SYNC, 0, 0]] * 60, []]))
         peer = harness.registry.peers[harness.listener, ME]
         if others:
             harness.receive(OTHER, pack(sync(1)))
-        harness.front.feed()
+        harness.front.admit_next()
         return 60 - len(peer.inbox)
 
     usual = admitted(news=True, others=False)
@@ -322,14 +322,14 @@ def test_credit_is_told_in_turn_and_before_the_rest() -> None:
     for fd, name in enumerate(names, 20):
         harness.receive(name, pack([1, 1, [[SYNC, 0, 0]] * 4, []]), fd=fd)
     front = harness.front
-    while front.feed():
+    while front.admit_next():
         pass
     harness.bare.drain()
-    assert len(front.owing) == 3
-    front.grant(everybody=False)
+    assert len(front.credit_due) == 3
+    front.report_credit(everybody=False)
     front.flush()
     assert [len(harness.listener.sent[name]) for name in names] == [1, 0, 0]
-    front.grant(everybody=True)
+    front.report_credit(everybody=True)
     front.flush()
     assert [len(harness.listener.sent[name]) for name in names] == [1, 1, 1]
     harness.check()
@@ -362,7 +362,7 @@ def test_fetches_on_their_way_hold_up_their_client() -> None:
     harness.say(ME, [1, 1, [ones, [0, 1, [], [1], 0, 0]], []])
     harness.receive(ME, pack([1, 2, [[FETCH, 1, request, 0, 0] for request in range(1, 6)], []]))
     for _ in range(10):
-        harness.front.feed()
+        harness.front.admit_next()
         harness.engine.schedule()
     peer = harness.registry.peers[harness.listener, ME]
     assert peer.inbox

@@ -54,16 +54,16 @@ def test_others_messages_come_between_the_ops_of_a_long_run(harness: Harness) ->
     linked(harness, chain_of(LENGTH))
     harness.hello(OTHER)
     harness.receive(ME, pack([1, 2, [run_of(), [FETCH, RESULT, 5, 0, 0]], []]))
-    harness.front.feed()
+    harness.front.admit_next()
     session, rounds = session_of(harness), 0
     while session.unfolding is not None:
         rounds += 1
         harness.receive(OTHER, pack([1, rounds, [[CHAIN, rounds]], []]))
         before = len(session.tensors)
-        harness.front.feed()
+        harness.front.admit_next()
         assert len(session_of(harness, OTHER).chains) == rounds, "the other has its turn first"
         assert len(session.tensors) == before
-        harness.front.feed()
+        harness.front.admit_next()
     assert rounds > LENGTH / 4
     harness.turn()
     assert harness.answers(ME)[5][0] == 2
@@ -74,7 +74,7 @@ def test_no_message_of_others_comes_between_the_ops_of_a_group_s_runs(harness: H
     linked(harness, chain_of(LENGTH))
     group = Atomic([run_of(RESULT), run_of(2 * RESULT)])
     harness.receive(ME, pack([1, 2, [encode_message(group), [FETCH, 2 * RESULT, 5, 0, 0]], []]))
-    harness.front.feed()
+    harness.front.admit_next()
     session = session_of(harness)
     assert session.unfolding is None
     assert {RESULT, 2 * RESULT} <= set(session.tensors)
@@ -100,11 +100,11 @@ def test_a_run_whose_ops_pile_up_waits_until_some_are_done(harness: Harness) -> 
     linked(harness, chain_of(LENGTH))
     harness.receive(ME, pack([1, 2, [run_of(), [FETCH, RESULT, 5, 0, 0]], []]))
     for _ in range(2 * LENGTH):
-        harness.front.feed()
+        harness.front.admit_next()
     session = session_of(harness)
     assert session.unfolding is not None
     assert WINDOW < len(session.live) < WINDOW + 10
-    assert harness.front.stuck
+    assert harness.front.not_reading
     harness.turn()
     assert harness.answers(ME)[5][0] == 2
     harness.check()
@@ -116,7 +116,7 @@ def test_a_run_that_does_not_end_leaves_nothing(harness: Harness, how: str) -> N
     harness.say(ME, [1, 2, [[CHAIN, 50]], []])
     run = encode_message(Run(ROUTINE, (X, X), (1.0,), (RESULT,), ((50, None, 9),), 0))
     harness.receive(ME, pack([1, 3, [run, [FETCH, RESULT, 5, 0, 0]], []]))
-    harness.front.feed()
+    harness.front.admit_next()
     session = session_of(harness)
     assert session.unfolding is not None
     if how == "leaves":
@@ -160,19 +160,19 @@ def waiting(harness: Harness) -> Any:
     harness.receive(ME, pack([1, 4, [[RELEASE, [RESULT]]], []]))
     session = session_of(harness)
     while not session.waits():
-        harness.front.feed()
+        harness.front.admit_next()
     return session
 
 
 def test_a_run_that_waits_for_a_value_keeps_its_session_s_messages_in_order_and_nobody_else_s(harness: Harness) -> None:
     session = waiting(harness)
-    assert not harness.front.feed(), "the peer has no turn until the value is there"
-    assert list(harness.front.asking) == [harness.registry.peers[harness.listener, ME]]
+    assert not harness.front.admit_next(), "the peer has no turn until the value is there"
+    assert list(harness.front.waiting) == [harness.registry.peers[harness.listener, ME]]
     assert X in session.tensors
     assert ROUTINE in session.routines
     harness.hello(OTHER)
     harness.receive(OTHER, pack([1, 1, [[CHAIN, 1]], []]))
-    harness.front.feed()
+    harness.front.admit_next()
     assert len(session_of(harness, OTHER).chains) == 1
     harness.turn()
     answers = list(harness.headers(ME))
@@ -180,7 +180,7 @@ def test_a_run_that_waits_for_a_value_keeps_its_session_s_messages_in_order_and_
     assert [kind for request, kind in told if request == 9] == [AGAIN] * 5 + [VALUE]
     assert [kind for request, kind in told if request == 5] == [ARRAY]
     assert not session.tensors
-    assert not harness.front.asking
+    assert not harness.front.waiting
     harness.check()
 
 
@@ -206,7 +206,7 @@ def test_a_turn_ends_where_a_run_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("how", ["leaves", "cancelled"])
 def test_a_run_that_waits_for_a_value_when_its_peer_goes_leaves_nothing(harness: Harness, how: str) -> None:
     session = waiting(harness)
-    harness.front.feed()
+    harness.front.admit_next()
     if how == "leaves":
         harness.disconnect()
     else:
@@ -214,7 +214,7 @@ def test_a_run_that_waits_for_a_value_when_its_peer_goes_leaves_nothing(harness:
         told = harness.answers(ME)
         assert {request: kind for request, (kind, _) in told.items()} == {5: ERROR, 9: ERROR}
     assert session.unfolding is None
-    assert not harness.front.asking
+    assert not harness.front.waiting
     harness.check()
 
 

@@ -45,12 +45,12 @@ def test_a_connection_that_is_unauthenticated_at_two_looks_is_cut() -> None:
     listener.connect(7)
     harness.hello(b"me")
     listener.connect(8)
-    unauthenticated.look()
+    unauthenticated.check()
     assert listener.gone == []
     listener.connect(9)
-    unauthenticated.look()
+    unauthenticated.check()
     assert listener.gone == [8]
-    unauthenticated.look()
+    unauthenticated.check()
     assert listener.gone == [8, 9]
     harness.check()
 
@@ -58,9 +58,9 @@ def test_a_connection_that_is_unauthenticated_at_two_looks_is_cut() -> None:
 def test_a_descriptor_that_is_used_again_is_another_connection() -> None:
     _, listener, unauthenticated = scene()
     listener.connect(8)
-    unauthenticated.look()
+    unauthenticated.check()
     listener.connections[8] = 81
-    unauthenticated.look()
+    unauthenticated.check()
     assert listener.gone == []
 
 
@@ -89,7 +89,7 @@ def test_unauthenticated_peers_of_all_listeners_are_counted_together() -> None:
 def test_a_cut_is_logged_with_the_address_of_the_peer(caplog: pytest.LogCaptureFixture) -> None:
     _, listener, unauthenticated = scene()
     listener.connect(8)
-    unauthenticated.look()
-    unauthenticated.look()
+    unauthenticated.check()
+    unauthenticated.check()
     assert "127.0.0.1:8" in caplog.text
     assert "did not say HELLO" in caplog.text

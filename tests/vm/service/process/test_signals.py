@@ -34,7 +34,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Signals:
+def received(monkeypatch: pytest.MonkeyPatch) -> Signals:
     """Signals of a daemon that serves, and has no terminal."""
     monkeypatch.setattr(module, "has_terminal", lambda: False)
     return Signals()
@@ -100,26 +100,26 @@ def test_a_signal_while_it_starts_leaves_nothing_behind(tmp_path: Path, numbers:
         assert "why='SIGTERM'" in done.stderr
 
 
-def test_the_end_of_a_terminal_comes_more_than_once_and_hurries_nothing(heard: Signals) -> None:
+def test_the_end_of_a_terminal_comes_more_than_once_and_hurries_nothing(received: Signals) -> None:
     ended: list[int] = []
-    heard.had_terminal = True
-    heard.serve(lambda: ended.append(1))
+    received.had_terminal = True
+    received.serve(lambda: ended.append(1))
     for _ in range(3):
-        heard.heard(signal.SIGHUP, None)
-    assert (heard.asked, len(ended)) == (["SIGHUP"], 1)
-    heard.heard(signal.SIGTERM, None)
-    assert heard.asked == ["SIGHUP", "SIGTERM"]
+        received.handle(signal.SIGHUP, None)
+    assert (received.end_requests, len(ended)) == (["SIGHUP"], 1)
+    received.handle(signal.SIGTERM, None)
+    assert received.end_requests == ["SIGHUP", "SIGTERM"]
 
 
-def test_what_has_come_while_it_started_ends_it_once_it_serves(heard: Signals) -> None:
+def test_what_has_come_while_it_started_ends_it_once_it_serves(received: Signals) -> None:
     ended: list[int] = []
-    heard.heard(signal.SIGINT, None)
-    heard.heard(signal.SIGUSR1, None)
+    received.handle(signal.SIGINT, None)
+    received.handle(signal.SIGUSR1, None)
     assert ended == []
-    heard.serve(lambda: ended.append(1))
-    assert (ended, list(heard.passed)) == ([1], ["SIGUSR1"])
-    heard.closed()
-    heard.heard(signal.SIGTERM, None)
+    received.serve(lambda: ended.append(1))
+    assert (ended, list(received.ignored)) == ([1], ["SIGUSR1"])
+    received.ignore_all()
+    received.handle(signal.SIGTERM, None)
     assert ended == [1]
 
 
