@@ -138,7 +138,7 @@ define(
     name="diff",
     inputs=VARIADIC,
     infer=infer_diff,
-    summary="Differences of neighbours along `axis`, `n` times: (x, [what to prepend], [what to append]).",
+    summary="Differences of neighbours along `axis`, taken `n` times: (x, [prepend], [append]).",
     operands=("x", "prepend", "append"),
     attributes=(
         axis_attribute(-1),

@@ -319,7 +319,7 @@ _define_product(
 _define_product(
     name="vecdot",
     infer=infer_vecdot,
-    summary="Sums of conj(x1) * x2 along `axis`, which is negative.",
+    summary="Sums of conj(x1) * x2 along `axis`, which must be negative.",
     attributes=(axis_attribute(-1),),
     kernel=vecdot_kernel,
     scratch=conjugate_scratch,
@@ -349,7 +349,7 @@ _define_product(
 _define_product(
     name="cross",
     infer=infer_cross,
-    summary="Cross products of the vectors of 3 components along `axis`, which is negative.",
+    summary="Cross products of the vectors of 3 components along `axis`, which must be negative.",
     dtypes=(NUMERIC,),
     attributes=(axis_attribute(-1),),
     kernel=cross_kernel,

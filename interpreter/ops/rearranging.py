@@ -373,7 +373,7 @@ _define_gather = partial(
 _define_gather(
     name="take",
     infer=infer_take,
-    summary="The elements of x at those positions along `axis`, which a 1-d x need not name.",
+    summary="The elements of x at the positions `indices` along `axis`, which may be None if x is 1-d.",
     attributes=(ONE_AXIS,),
     kernel=take_kernel,
     needs=("take",),
@@ -382,7 +382,7 @@ _define_gather(
 _define_gather(
     name="take_along_axis",
     infer=infer_take_along_axis,
-    summary="For each place of `indices` the element of x at that position along `axis`; the other axes broadcast.",
+    summary="For each position in `indices`, the element of x at that position along `axis`; the other axes broadcast.",
     attributes=(axis_attribute(-1),),
     kernel=take_along_axis_kernel,
     needs=("take_along_axis",),

@@ -63,16 +63,16 @@ _define_unique(
     "unique_all",
     ("index", "inverse", "counts"),
     scratch(operands=2, elements=26),
-    "The distinct elements; where each occurs first; where among them each element of x is; how often each occurs.",
+    "The distinct elements, the first position of each, the index among them of each element of x, and their counts.",
 )
 _define_unique(
-    "unique_counts", ("counts",), scratch(operands=1, elements=10), "The distinct elements, and how often each occurs."
+    "unique_counts", ("counts",), scratch(operands=1, elements=10), "The distinct elements, and the count of each."
 )
 _define_unique(
     "unique_inverse",
     ("inverse",),
     scratch(operands=2, elements=18),
-    "The distinct elements, and where among them each element of x is.",
+    "The distinct elements, and the index among them of each element of x.",
 )
 
 
@@ -101,7 +101,7 @@ define(
     name="isin",
     inputs=2,
     infer=infer_isin,
-    summary="Is each element of x1 an element of x2? Or is it none, if `invert`? A NaN is an element of nothing.",
+    summary="Whether each element of x1 is in x2; with `invert`, whether it is not. NaN is never an element.",
     attributes=(Attribute("invert", check_bool, default=False),),
     kernel=isin_kernel,
     scratch=scratch(operands=2.5, elements=36),

@@ -303,14 +303,14 @@ _define_reordered(
     "expand_dims",
     _expanded_axes,
     lambda xp, x, attributes: xp.expand_dims(x, attributes["axis"]),
-    "New axes of size one, at the places `axis` of the result.",
+    "x with new axes of size one, at the positions `axis` of the result.",
     Attribute("axis", check_axis, 0),
 )
 _define_reordered(
     "squeeze",
     _squeezed_axes,
     lambda xp, x, attributes: xp.squeeze(x, attributes["axis"]),
-    "Without the axes `axis` of size one; without all of them if `axis` is None.",
+    "x without the axes `axis`, which must have size one; without all axes of size one if `axis` is None.",
     AXIS,
 )
 _define_view(
