@@ -28,7 +28,7 @@ class Moving(NamedTuple):
     """
 
     call: int
-    place: int
+    position: int
     read: bool = True
     written: bool = False
 

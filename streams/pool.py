@@ -94,9 +94,9 @@ class Pool:
         with suppress(IndexError, MemoryError):  # another thread has spilt the buffer; no memory is left
             if not buffers or buffers[-1].behind <= reached:
                 return
-            for place, buffer in enumerate(buffers):
+            for position, buffer in enumerate(buffers):
                 if buffer.behind <= reached:
-                    buffers.append(buffers.pop(place))
+                    buffers.append(buffers.pop(position))
                     return
             if self.cached + shelf.capacity <= room:
                 buffers.append(PooledBuffer(-1, self._new(shelf.capacity), shelf))

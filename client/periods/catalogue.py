@@ -43,7 +43,7 @@ class Catalogue:
         same = self.starts.setdefault(period.tokens[0], [])
         same.append(period)
         same.sort(key=len, reverse=True)
-        self.room = max(self.room, len(period.places.made))
+        self.room = max(self.room, len(period.positions.made))
 
     def remove(self, period: Period) -> None:
         del self._order[period]
@@ -51,7 +51,7 @@ class Catalogue:
         same.remove(period)
         if not same:
             del self.starts[period.tokens[0]]
-        self.room = max((len(other.places.made) for other in self._order), default=0)
+        self.room = max((len(other.positions.made) for other in self._order), default=0)
 
     def use(self, period: Period) -> None:
         """Mark a period as most recently used."""
@@ -69,7 +69,7 @@ class Catalogue:
         starts = self.starts
         if starts.keys().isdisjoint(tokens):
             return len(tokens)
-        return next((place for place in range(at, len(tokens)) if tokens[place] in starts), len(tokens))
+        return next((position for position in range(at, len(tokens)) if tokens[position] in starts), len(tokens))
 
     def begun(self, tokens: list[int]) -> Period | None:
         """A period that begins with all of these tokens, or is a beginning of them."""

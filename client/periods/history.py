@@ -45,7 +45,7 @@ def line_in(token: int) -> int:
 
 
 def values_in(calls: Sequence[Message]) -> list[Any]:
-    """All operands of the calls, then all results: the *places* of a period are positions in this list."""
+    """All operands of the calls, then all results: the *positions* of a period are indices into this list."""
     return flat(map(INPUTS, calls), map(OUTPUTS, calls))
 
 

@@ -98,7 +98,7 @@ class Learning:
         """Make a period of a form; False if it cannot be a program."""
         period = Period(form, self.signatures)
         try:
-            PeriodBuilder(period, self.signatures).program(tuple([True for _ in period.places.made]))
+            PeriodBuilder(period, self.signatures).program(tuple([True for _ in period.positions.made]))
         except TensordError:
             self._give_up(form, NEVER)
             return False

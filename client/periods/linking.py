@@ -66,21 +66,21 @@ class PeriodBuilder:
 
     def __init__(self, period: Period, signatures: Signatures) -> None:
         self._form = period.form
-        self._places = period.places
+        self._positions = period.positions
         self._signatures = signatures
         self._builder = Builder()
         self._devices: dict[str, int] = {}
-        self._variables: dict[int, int] = {}  # first place -> variable
-        self._numbers: dict[int, int] = {}  # place -> slot
+        self._variables: dict[int, int] = {}  # first position -> variable
+        self._numbers: dict[int, int] = {}  # position -> slot
         self._add_sources()
-        for token, (number, operands, outputs) in zip(period.form.tokens, period.form.places(), strict=True):
+        for token, (number, operands, outputs) in zip(period.form.tokens, period.form.positions(), strict=True):
             self._add(line_in(token), signatures[number], operands, outputs)
 
     def program(self, results: Results) -> tuple[Program, Sequence[str]]:
         """The program that returns these of the new tensors, and the devices of its slots."""
         newest, variables = self._builder.newest, self._variables
-        made = zip(self._places.made, results, strict=True)
-        program = self._builder.finish([newest[variables[place]] for place, returned in made if returned])
+        made = zip(self._positions.made, results, strict=True)
+        program = self._builder.finish([newest[variables[position]] for position, returned in made if returned])
         if not all(type(meta) is Meta for meta in program.metas):
             raise MetadataError("the shape of a value depends on data")
         return program, list(self._devices)
@@ -88,32 +88,34 @@ class PeriodBuilder:
     def _add_sources(self) -> None:
         """Add the parameters, with the metas in the first calls that use them."""
         sources: dict[int, tuple[Any, str]] = {}
-        for number, operands, outputs in self._form.places():
+        for number, operands, outputs in self._form.positions():
             signature = self._signatures[number]
             device, metas = signature[DEVICE], zip(operands, signature[METAS], strict=True)
-            for place, meta in (*metas, *zip(outputs, signature[TARGETS] or (), strict=False)):
-                if self._form.first[place] == NUMBER:
-                    self._numbers[place] = self._builder.number(meta, PARAMETER)
+            for position, meta in (*metas, *zip(outputs, signature[TARGETS] or (), strict=False)):
+                if self._form.first[position] == NUMBER:
+                    self._numbers[position] = self._builder.number(meta, PARAMETER)
                 else:
-                    sources.setdefault(place, (meta, device))
-        for place in self._places.outside:
-            wire, device = sources[place]
+                    sources.setdefault(position, (meta, device))
+        for position in self._positions.outside:
+            wire, device = sources[position]
             meta = decode_meta(wire)
             if not isinstance(meta, Meta):
                 raise MetadataError("the shape of a tensor from outside depends on data")
-            self._variables[place] = self._builder.parameter(meta, self._slot(device))
+            self._variables[position] = self._builder.parameter(meta, self._slot(device))
 
     def _add(self, line: int, signature: Message, operands: range, outputs: range) -> None:
-        given = [~self._numbers[place] if place in self._numbers else self._value(place) for place in operands]
-        into = None if signature[TARGETS] is None else [self._value(place) for place in outputs]
+        given = [
+            ~self._numbers[position] if position in self._numbers else self._value(position) for position in operands
+        ]
+        into = None if signature[TARGETS] is None else [self._value(position) for position in outputs]
         device = self._slot(signature[DEVICE])
         made = self._builder.op(signature[OP], given, dict(signature[ATTRIBUTES]), device, into, line)
         if into is None:
             self._variables.update(zip(outputs, made, strict=True))
 
-    def _value(self, place: int) -> int:
-        """The newest value of the tensor at a place."""
-        return self._builder.newest[self._variables[self._form.first[place]]]
+    def _value(self, position: int) -> int:
+        """The newest value of the tensor at a position."""
+        return self._builder.newest[self._variables[self._form.first[position]]]
 
     def _slot(self, device: str) -> int:
         return self._devices.setdefault(device, len(self._devices))

@@ -1,8 +1,8 @@
 """Periods: repeated calls with tensors and numbers as variables.
 
-A *place* is a position among all operands and results of the calls (`history.values_in`). Two sequences of calls have
-the same *form* if their signatures and lines are the same, and the same places share a tensor: one made by the same
-call of the sequence, or one from outside. The tensors from outside, and the numbers, may differ.
+A *position* is an index into the list of all operands and results of the calls (`history.values_in`). Two sequences of
+calls have the same *form* if their signatures and lines are the same, and the same positions share a tensor: one made
+by the same call of the sequence, or one from outside. The tensors from outside, and the numbers, may differ.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .history import LOCATION, CallSequence, flat, signature_in, values_in
 Signatures: TypeAlias = Mapping[int, Message]  # SIGNATURE messages by number
 Get: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 Results: TypeAlias = tuple[bool, ...]  # for each new tensor: it has a handle at the end of the period
-NUMBER = -1  # instead of the first place, for a number
+NUMBER = -1  # instead of the first position, for a number
 
 OP, ATTRIBUTES, METAS, DEVICE, TARGETS = range(2, 7)  # of a SIGNATURE message
 
 
 class PeriodForm(NamedTuple):
-    """The form of calls. `tokens`: of the calls; `counts`: operands and results of each; `first`: for each place, the
-    first place of its tensor in program order, or `NUMBER`."""
+    """The form of calls. `tokens`: of the calls; `counts`: operands and results of each; `first`: for each position,
+    the first position of its tensor in program order, or `NUMBER`."""
 
     tokens: tuple[int, ...]
     counts: tuple[tuple[int, int], ...]
     first: tuple[int, ...]
 
-    def places(self) -> Iterable[tuple[int, range, range]]:
-        """Signature, places of operands and places of results of each call."""
+    def positions(self) -> Iterable[tuple[int, range, range]]:
+        """Signature, positions of operands and positions of results of each call."""
         operand, result = 0, sum(inputs for inputs, _ in self.counts)
         for token, (inputs, outputs) in zip(self.tokens, self.counts, strict=True):
             yield signature_in(token), range(operand, operand + inputs), range(result, result + outputs)
@@ -46,17 +46,17 @@ def form_of(stretch: CallSequence, signatures: Signatures) -> PeriodForm:
     form = PeriodForm(tuple(stretch.tokens), tuple(counts), ())
     firsts = [NUMBER] * len(values)
     known: dict[int, int] = {}
-    for number, operands, results in form.places():
-        for place, meta in zip(operands, signatures[number][METAS], strict=True):
+    for number, operands, results in form.positions():
+        for position, meta in zip(operands, signatures[number][METAS], strict=True):
             if type(meta) is not str:
-                firsts[place] = known.setdefault(values[place], place)
-        for place in results:
-            firsts[place] = known.setdefault(values[place], place)
+                firsts[position] = known.setdefault(values[position], position)
+        for position in results:
+            firsts[position] = known.setdefault(values[position], position)
     return form._replace(first=tuple(firsts))
 
 
-class OperandPlaces(NamedTuple):
-    """The places of outside tensors (where they occur first), of numbers, and of new tensors; in program order."""
+class OperandPositions(NamedTuple):
+    """The positions of outside tensors (where they occur first), of numbers, and of new tensors; in program order."""
 
     outside: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -65,7 +65,7 @@ class OperandPlaces(NamedTuple):
 
 class Period:
     """A form that is expected to occur again. `outside`, `numbers`, `made`: functions that get the values at these
-    places.
+    positions.
 
     `programs`: the linked programs, by the set of new tensors that are results. `seen`: how often the other sets were
     wanted. `missed`: how many times in a row it began and did not become a run; `runs`: how often it became one.
@@ -79,15 +79,17 @@ class Period:
         outside: list[int] = []
         made: list[int] = []
         numbers: list[int] = []
-        for number, operands, results in form.places():
-            numbers += [place for place in operands if form.first[place] == NUMBER]
+        for number, operands, results in form.positions():
+            numbers += [position for position in operands if form.first[position] == NUMBER]
             new = signatures[number][TARGETS] is None
-            outside += [place for place in (*operands, *(() if new else results)) if form.first[place] == place]
+            outside += [
+                position for position in (*operands, *(() if new else results)) if form.first[position] == position
+            ]
             made += results if new else ()
-        again = [place for place, first in enumerate(form.first) if first not in (NUMBER, place)]
-        self.places = OperandPlaces(tuple(outside), tuple(numbers), tuple(made))
-        self.outside, self.numbers, self.made = map(getter, self.places)
-        self._again, self._first = getter(again), getter([form.first[place] for place in again])
+        again = [position for position, first in enumerate(form.first) if first not in (NUMBER, position)]
+        self.positions = OperandPositions(tuple(outside), tuple(numbers), tuple(made))
+        self.outside, self.numbers, self.made = map(getter, self.positions)
+        self._again, self._first = getter(again), getter([form.first[position] for position in again])
         self.programs: dict[Results, Any] = {}
         self.seen: dict[Results, int] = {}
         self.missed = 0
@@ -104,11 +106,11 @@ class Period:
         return values if is_in_one_span(calls) else None
 
 
-def getter(places: Sequence[int]) -> Get:
-    """A function that takes the values at these places as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return lambda values: tuple([values[place] for place in places])
+def getter(positions: Sequence[int]) -> Get:
+    """A function that takes the values at these positions as a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda values: tuple([values[position] for position in positions])
 
 
 def is_in_one_span(calls: Sequence[Message]) -> bool:

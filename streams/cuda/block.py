@@ -32,7 +32,7 @@ class TensorArgument(NamedTuple):
     extends."""
 
     name: str
-    place: int
+    position: int
     meta: Meta
     along: tuple[bool, ...]
 
@@ -42,7 +42,7 @@ class NumberArgument(NamedTuple):
 
     name: str
     dtype: Any
-    place: int
+    position: int
     constant: Any = None
 
 
@@ -109,7 +109,7 @@ def block_of(program: Program, fusion: Fusion, traces: Traces) -> KernelBlock | 
         return None
     building = BlockBuilder(metas, made)
     names: dict[int, Given] = dict(zip(fusion.inputs, building.given, strict=True))
-    for step in (program.steps[place] for place in fusion.steps):
+    for step in (program.steps[position] for position in fusion.steps):
         found = traces(program, step)
         if found is None:
             return None
@@ -129,17 +129,19 @@ class BlockBuilder:
     position of a number."""
 
     def __init__(self, inputs: Sequence[Meta | None], outputs: Sequence[Meta]) -> None:
-        tensors = [(place, meta) for place, meta in enumerate(inputs) if meta is not None]
+        tensors = [(position, meta) for position, meta in enumerate(inputs) if meta is not None]
         joined = JoinedAxes.of([meta.shape for meta in (*(meta for _, meta in tensors), *outputs)])
         self.axes = joined.lengths
-        self.inputs = [TensorArgument(f"a{k}", place, meta, joined.along(k)) for k, (place, meta) in enumerate(tensors)]
+        self.inputs = [
+            TensorArgument(f"a{k}", position, meta, joined.along(k)) for k, (position, meta) in enumerate(tensors)
+        ]
         first = len(self.inputs)
         self.outputs = [
             TensorArgument(f"r{k}", len(inputs) + k, meta, joined.along(first + k)) for k, meta in enumerate(outputs)
         ]
         self.given: list[Given] = list(range(len(inputs)))
         for tensor in self.inputs:
-            self.given[tensor.place] = tensor.name
+            self.given[tensor.position] = tensor.name
         self.lines: list[LoopCall] = []
         self.numbers: dict[tuple[Any, ...], NumberArgument] = {}
 
@@ -162,10 +164,10 @@ class BlockBuilder:
         given = operands[~operand]
         return given if isinstance(given, str) else self.number(np.dtype(dtype), given)
 
-    def number(self, dtype: Any, place: int, constant: Any = None) -> str:
+    def number(self, dtype: Any, position: int, constant: Any = None) -> str:
         """The name of a number that is passed with that dtype."""
-        key = (dtype.name, place, None if constant is None else constant.tobytes())
-        found = self.numbers.setdefault(key, NumberArgument(f"n{len(self.numbers)}", dtype, place, constant))
+        key = (dtype.name, position, None if constant is None else constant.tobytes())
+        found = self.numbers.setdefault(key, NumberArgument(f"n{len(self.numbers)}", dtype, position, constant))
         return found.name
 
     def finish(self, results: Sequence[Given]) -> KernelBlock | None:

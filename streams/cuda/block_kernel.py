@@ -41,13 +41,13 @@ class BlockKernel(OwnKernel):
         self.digest = sha256(self.source.encode()).hexdigest()
         self.scratch = scratch
         self._sources, self._soon = sources, soon
-        self._tensors = [tensor.place for tensor in block.tensors]
-        self._inputs = [tensor.place for tensor in block.inputs]
-        self._outputs = [tensor.place for tensor, _ in block.outputs]
-        self._numbers = [(number.place, number.dtype.type, number.constant) for number in block.numbers]
+        self._tensors = [tensor.position for tensor in block.tensors]
+        self._inputs = [tensor.position for tensor in block.inputs]
+        self._outputs = [tensor.position for tensor, _ in block.outputs]
+        self._numbers = [(number.position, number.dtype.type, number.constant) for number in block.numbers]
         self._single, self._packs = shapes_of(block)
         packed = [tensor for tensor in block.tensors if block.is_packed(tensor)]
-        self._alignments = [(tensor.place, block.pack * tensor.meta.dtype.itemsize - 1) for tensor in packed]
+        self._alignments = [(tensor.position, block.pack * tensor.meta.dtype.itemsize - 1) for tensor in packed]
         if soon:
             sources.ask(self.digest, self.source)
 
@@ -67,20 +67,20 @@ class BlockKernel(OwnKernel):
             return None
         function, packs = functions
         shape = self._packs
-        if shape is None or any(arrays[place].data.ptr & mask for place, mask in self._alignments):
+        if shape is None or any(arrays[position].data.ptr & mask for position, mask in self._alignments):
             return KernelLaunch(function, self._single.grid, (THREADS,), (*arguments, *self._single.sizes))
         return KernelLaunch(packs, shape.grid, (THREADS,), (*arguments, *shape.sizes))
 
     def _arguments(self, given: Sequence[Any]) -> list[Any] | None:
         """The tensors and numbers for the kernel; None if it cannot take them."""
-        for place in self._tensors:
-            if not given[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+        for position in self._tensors:
+            if not given[position]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
-        arguments = [given[place] for place in self._inputs]
+        arguments = [given[position] for position in self._inputs]
         with suppress(OverflowError):  # the dtype cannot hold a number that is compared with its values
-            for place, of_dtype, constant in self._numbers:
-                arguments.append(constant if place < 0 else of_dtype(given[place]))
-            arguments += [given[place] for place in self._outputs]
+            for position, of_dtype, constant in self._numbers:
+                arguments.append(constant if position < 0 else of_dtype(given[position]))
+            arguments += [given[position] for position in self._outputs]
             return arguments
         return None
 

@@ -113,10 +113,10 @@ extern "C" __global__ void fused_packs({parameters}) {{
 """
 
 
-def call_of(block: KernelBlock, place: str) -> str:
+def call_of(block: KernelBlock, offset: str) -> str:
     """The call that computes the element at an index."""
-    inputs = [f"{tensor.name}[{place_in(tensor, place)}]" for tensor in block.inputs]
-    results = [f"{tensor.name}[{place}]" for tensor, _ in block.outputs]
+    inputs = [f"{tensor.name}[{offset_in(tensor, offset)}]" for tensor in block.inputs]
+    results = [f"{tensor.name}[{offset}]" for tensor, _ in block.outputs]
     return f"element({', '.join([*inputs, *(number.name for number in block.numbers), *results, 'nil'])});"
 
 
@@ -124,13 +124,13 @@ def packs_of(block: KernelBlock) -> str:
     """The statements that compute the pack at `i`."""
     reads, inputs = [], []
     for tensor in block.inputs:
-        name, place = f"x{tensor.name}", place_in(tensor, "i")
+        name, offset = f"x{tensor.name}", offset_in(tensor, "i")
         if block.is_packed(tensor):
             pack = pack_type(block, tensor)
-            reads.append(f"const {pack} {name} = ((const {pack}*){tensor.name})[{place}];")
+            reads.append(f"const {pack} {name} = ((const {pack}*){tensor.name})[{offset}];")
             inputs.append(f"{name}.each[k]")
         else:
-            reads.append(f"const {c_type(tensor)} {name} = {tensor.name}[{place}];")
+            reads.append(f"const {c_type(tensor)} {name} = {tensor.name}[{offset}];")
             inputs.append(name)
     writes = [f"(({pack_type(block, tensor)}*){tensor.name})[i] = x{tensor.name};" for tensor, _ in block.outputs]
     made = [f"{pack_type(block, tensor)} x{tensor.name};" for tensor, _ in block.outputs]
@@ -153,19 +153,19 @@ def rest_of(block: KernelBlock, index: str) -> str:
     }}"""
 
 
-def place_in(tensor: TensorArgument, place: str) -> str:
+def offset_in(tensor: TensorArgument, offset: str) -> str:
     """The index in a tensor that belongs to an index of the results.
 
     Along each run of axes where the tensor extends, the tensor has as many elements as the results.
     """
     along, count = tensor.along, len(tensor.along)
     if all(along):
-        return place
+        return offset
     found, start = "", 0
     while start < count:
         stop = next((n for n in range(start, count) if along[n] is not along[start]), count)
         if along[start]:
-            own = place if stop == count else f"{place} / s{stop}"
+            own = offset if stop == count else f"{offset} / s{stop}"
             size = f"s{start}" if stop == count else f"(s{start} / s{stop})"
             part = f"{own} % {size}" if start else own
             found = f"({found}) * {size} + {part}" if found else part

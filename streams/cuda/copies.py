@@ -164,8 +164,8 @@ class CopyingDevice(PooledDevice):
         burst = self._burst
         for least, most, judge in checks:
             found = self._array_of(self._staged, Meta.of((2,), least.dtype))
-            for place, value in enumerate((least, most)):
-                self._get(value, 0, found[place : place + 1])
+            for position, value in enumerate((least, most)):
+                self._get(value, 0, found[position : position + 1])
             burst.keep.append((least, most, found))
             burst.finish.append(partial(judge_late, task, judge, found))
 

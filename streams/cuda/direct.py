@@ -31,7 +31,7 @@ from .own_kernel import KernelLaunch, OwnKernel
 BLOCK: Final = 256  # threads
 # The index in an operand that belongs to element `i` of a result with rows of `inner` elements; by whether the operand
 # extends along the axis of rows, and along the axis of their elements.
-PLACES: Final[dict[tuple[bool, ...], str]] = {
+OFFSETS: Final[dict[tuple[bool, ...], str]] = {
     (True, True): "i",
     (False, True): "i % inner",
     (True, False): "i / inner",
@@ -98,9 +98,9 @@ class DirectKernel(OwnKernel):
         super().__init__(ufunc)
         self._kernels, self._source, self._sizes = kernels, source, sizes
         self._grid, self._block = (-(-int(sizes[0]) // BLOCK),), (BLOCK,)
-        numbers = [place for place, meta in enumerate(metas) if not isinstance(meta, Meta)]
-        self._numbers = [(place, loop.taken[place].type) for place in numbers]
-        self._tensors = [place for place in range(len(metas) + 1) if place not in numbers]
+        numbers = [position for position, meta in enumerate(metas) if not isinstance(meta, Meta)]
+        self._numbers = [(position, loop.taken[position].type) for position in numbers]
+        self._tensors = [position for position in range(len(metas) + 1) if position not in numbers]
 
     def __call__(self, *arrays: Any) -> Any:
         arguments = self._arguments(arrays)
@@ -118,13 +118,13 @@ class DirectKernel(OwnKernel):
 
     def _arguments(self, arrays: Sequence[Any]) -> tuple[Any, ...] | None:
         """The arguments of the generated kernel; None if it does not take these operands."""
-        for place in self._tensors:
-            if not arrays[place]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
+        for position in self._tensors:
+            if not arrays[position]._c_contiguous:  # noqa: SLF001 - `flags` makes an object at each call
                 return None
         arguments = [*arrays, *self._sizes]
-        for place, of_dtype in self._numbers:
+        for position, of_dtype in self._numbers:
             try:
-                arguments[place] = of_dtype(arguments[place])
+                arguments[position] = of_dtype(arguments[position])
             except OverflowError:  # the dtype cannot hold a number that is compared with its values
                 return None
         return tuple(arguments)
@@ -145,7 +145,7 @@ def source_of(loop: UfuncLoop, metas: Sequence[OperandMeta], axes: JoinedAxes, w
         reads.append(f"typedef {name} in{n}_type;")
         if isinstance(meta, Meta):
             parameters.append(f"const {NAMES[meta.dtype.name]}* a{n}")
-            reads.append(f"const {name} in{n} = a{n}[{PLACES[padding + axes.along(tensor)]}];")
+            reads.append(f"const {name} in{n} = a{n}[{OFFSETS[padding + axes.along(tensor)]}];")
             tensor += 1
         else:
             parameters.append(f"const {name} in{n}")

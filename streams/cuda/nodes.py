@@ -86,21 +86,21 @@ class FixedNodes:
     """The nodes of a library call. `copies`: by the position of the argument that moves."""
 
     def __init__(self, arguments: Sequence[Any], copies: Mapping[int, CopiedArgument]) -> None:
-        self._baked = [None if place in copies else baked(each) for place, each in enumerate(arguments)]
+        self._baked = [None if position in copies else baked(each) for position, each in enumerate(arguments)]
         self._copies = dict(copies)
-        self._last = {place: arguments[place].data.ptr for place in copies}
+        self._last = {position: arguments[position].data.ptr for position in copies}
 
     def patch(self, driver: Driver, executable: int, arguments: Sequence[Any]) -> bool:
         if len(arguments) != len(self._baked) or not all(
-            self._copies[place].takes(each) if place in self._copies else baked(each) == self._baked[place]
-            for place, each in enumerate(arguments)
+            self._copies[position].takes(each) if position in self._copies else baked(each) == self._baked[position]
+            for position, each in enumerate(arguments)
         ):
             return False
-        for place, copy in self._copies.items():
-            address = arguments[place].data.ptr
-            if address != self._last[place]:
-                copy.patch(driver, executable, arguments[place])
-                self._last[place] = address
+        for position, copy in self._copies.items():
+            address = arguments[position].data.ptr
+            if address != self._last[position]:
+                copy.patch(driver, executable, arguments[position])
+                self._last[position] = address
         return True
 
 

@@ -29,8 +29,8 @@ class GraphMemory:
     def nbytes(self) -> int:
         return int(self._pool.total_bytes())
 
-    def place_for(self, array: Any) -> Any:
-        """A place for an array, with the alignment that the array has."""
+    def room_for(self, array: Any) -> Any:
+        """Memory for an array, with the alignment that the array has."""
         block = self.malloc(array.nbytes + ALIGNMENT)
         at = block + (array.data.ptr - block.ptr) % ALIGNMENT
         return self._cupy.ndarray(array.shape, array.dtype, memptr=at, strides=array.strides)
@@ -88,19 +88,21 @@ class GraphRecording:
             launch.function(launch.grid, launch.block, tuple(launch.arguments))
             self.calls.append(OwnNode(kernel, launch, self._last(), self._driver))
             return
-        copies = {each.place: each for each in moving if is_dense(arguments[each.place])}
+        copies = {each.position: each for each in moving if is_dense(arguments[each.position])}
         given, context = list(arguments), self._driver.context() if copies else None
         made = {}
-        for place, each in copies.items():
-            copy = made[place] = CopiedArgument(self.memory.place_for(arguments[place]), arguments[place], context)
-            given[place] = copy.fixed
+        for position, each in copies.items():
+            copy = made[position] = CopiedArgument(
+                self.memory.room_for(arguments[position]), arguments[position], context
+            )
+            given[position] = copy.fixed
             if each.read:
-                copy.before = self._copy(copy.fixed, arguments[place])
+                copy.before = self._copy(copy.fixed, arguments[position])
         kernel(*given)
         self._last()
-        for place, each in copies.items():
+        for position, each in copies.items():
             if each.written:
-                made[place].behind = self._copy(arguments[place], made[place].fixed)
+                made[position].behind = self._copy(arguments[position], made[position].fixed)
         self.calls.append(FixedNodes(arguments, made))
 
     def _copy(self, target: Any, source: Any) -> int:

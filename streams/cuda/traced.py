@@ -191,8 +191,8 @@ class TracedArray:
         """The same bits with another dtype."""
         return Bits(self, np.dtype(dtype))
 
-    def __setitem__(self, place: Any, source: Any) -> None:
-        if place is not Ellipsis:
+    def __setitem__(self, key: Any, source: Any) -> None:
+        if key is not Ellipsis:
             raise Untraceable
         self.assign(source)
 

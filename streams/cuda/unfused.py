@@ -40,7 +40,7 @@ class Unfused:
         sizes = (-(-part.width * count // ALIGNED) * ALIGNED for part in layout.parts)
         self._offsets = list(itertools.accumulate(sizes, initial=0))
         self._calls, self._lent = layout.calls, layout.lent
-        self._apart = [(place, part, Meta.of(fusion.shape, dtype)) for place, part, dtype in layout.apart]
+        self._apart = [(position, part, Meta.of(fusion.shape, dtype)) for position, part, dtype in layout.apart]
         self._empty, self._lay_over = empty, lay_over
 
     @property
@@ -57,11 +57,11 @@ class Unfused:
         return kernel
 
     def __call__(self, *given: Any) -> None:
-        places = [*given, *[None] * (len(self._lent) + len(self._apart))]
+        operands = [*given, *[None] * (len(self._lent) + len(self._apart))]
         memory = self._empty(self._offsets[-1]) if self._apart else None
-        for place, part, meta in self._apart:
-            places[place] = self._lay_over(memory, meta, self._offsets[part])
-        for place, output, dtype in self._lent:
-            places[place] = places[output].view(dtype)
+        for position, part, meta in self._apart:
+            operands[position] = self._lay_over(memory, meta, self._offsets[part])
+        for position, output, dtype in self._lent:
+            operands[position] = operands[output].view(dtype)
         for kernel, _, _, arrays in self._calls:
-            kernel(*arrays(places))
+            kernel(*arrays(operands))

@@ -63,7 +63,7 @@ class FusedKernel:
         self._length = length_of_pieces(program, fusion, self._lending.width) if length is None else length
         inputs = [shape_of(program, n) for n in fusion.inputs]  # None for numbers
         self._shapes = [*inputs, *(shape_to_cut(fusion, shape_of(program, n)) for n in fusion.outputs)]
-        self._tensors = [place for place, shape in enumerate(self._shapes) if shape is not None]
+        self._tensors = [position for position, shape in enumerate(self._shapes) if shape is not None]
         self._longer = max(self._length, 2 * np.getbufsize())
         self._size = math.prod(fusion.shape)
 
@@ -76,12 +76,12 @@ class FusedKernel:
     @cached_property
     def scratch(self) -> int:
         """The most bytes that a call needs besides its arguments."""
-        most = max(temporaries_of(self._program, self._program.steps[place]) for place in self._fusion.steps)
+        most = max(temporaries_of(self._program, self._program.steps[position]) for position in self._fusion.steps)
         cuts = [cut for cut in (self._flat, self._rows, self._outer, self._apart) if cut is not None]
         return max(cut.offsets[-1] + noticed(most * cut.longest // max(self._size, 1)) for cut in cuts)
 
     def __call__(self, *given: Any) -> None:
-        loose = [place for place in self._tensors if not given[place].flags.c_contiguous]
+        loose = [position for position in self._tensors if not given[position].flags.c_contiguous]
         if loose:
             cut = self._outer if loose[-1] < len(self._fusion.inputs) else self._apart
         elif self._flat is None:
@@ -124,8 +124,8 @@ class FusedKernel:
         if len(self._fusion.shape) == 1:
             return given
         arrays = list(given)
-        for place in self._tensors:
-            arrays[place] = given[place].reshape(-1 if given[place].size == self._size else ())
+        for position in self._tensors:
+            arrays[position] = given[position].reshape(-1 if given[position].size == self._size else ())
         return tuple(arrays)
 
     def _pieces(self, shape: Shape, shapes: Sequence[Shape | None], axis: int, length: int = 0) -> Pieces:
@@ -170,21 +170,21 @@ def give_back(memory: Memory) -> None:
 def run(cut: Cut, given: Sequence[Any], memory: Memory) -> None:
     """Compute the pieces, one after the other."""
     calls, lent, apart = cut.layout.calls, cut.layout.lent, cut.layout.apart
-    numbers = [as_array(given[place], dtype) for place, dtype in cut.layout.numbers]
-    places = [*given, *numbers, *[None] * (len(lent) + len(apart))]
+    numbers = [as_array(given[position], dtype) for position, dtype in cut.layout.numbers]
+    operands = [*given, *numbers, *[None] * (len(lent) + len(apart))]
     shape = None
     for lengths, parts in cut.pieces:
-        for place, index in parts:
-            places[place] = given[place][index]
+        for position, index in parts:
+            operands[position] = given[position][index]
         if lengths != shape:
             shape = lengths
-            for place, number, dtype in apart:
+            for position, number, dtype in apart:
                 lying = cut.layout.parts[number].extent.lengths(shape, cut.layout.rows)
-                places[place] = np.ndarray(lying, dtype, memory, cut.offsets[number])
-        for place, output, dtype in lent:
-            places[place] = places[output].view(dtype)
+                operands[position] = np.ndarray(lying, dtype, memory, cut.offsets[number])
+        for position, output, dtype in lent:
+            operands[position] = operands[output].view(dtype)
         for kernel, _, _, arrays in calls:
-            kernel(*arrays(places))
+            kernel(*arrays(operands))
 
 
 def as_array(number: Any, dtype: Any) -> Any:
@@ -214,7 +214,7 @@ def length_of_pieces(program: Program, fusion: Fusion, width: int) -> int:
     metas = [meta for n in (*fusion.inputs, *fusion.outputs) if n >= 0 and (meta := program.metas[n]) is not None]
     width += sum(meta.dtype.itemsize for meta in metas if meta.shape == fusion.shape)
     length = CACHE // width
-    for step in (program.steps[place] for place in fusion.steps):
+    for step in (program.steps[position] for position in fusion.steps):
         taken = temporaries_of(program, step)
         if taken:
             length = min(length, UNNOTICED * math.prod(fusion.shape) // taken)
@@ -274,8 +274,8 @@ def lengths(index: Index, shape: Shape) -> Shape:
 def parts_of(index: Index, ndim: int, shapes: Sequence[Shape | None]) -> Iterator[tuple[int, Index | slice]]:
     """The position and index of each argument that has a part in a piece. Arguments broadcast to a shape of `ndim`
     axes."""
-    for place, shape in enumerate(shapes):
+    for position, shape in enumerate(shapes):
         leading = () if shape is None else index[ndim - len(shape) :]
         found = tuple([each if n > 1 else slice(None) for each, n in zip(leading, shape or (), strict=False)])
         if any(each != slice(None) for each in found):
-            yield place, found[0] if len(found) == 1 else found
+            yield position, found[0] if len(found) == 1 else found

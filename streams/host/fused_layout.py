@@ -64,7 +64,7 @@ def extent_of(fusion: Fusion, shape: Shape) -> FusedExtent:
 
 
 class Temporary(NamedTuple):
-    """The place of a temporary: in the piece of an output, or in a part of the scratch."""
+    """The memory of a temporary: in the piece of an output, or in a part of the scratch."""
 
     output: int  # or -1
     part: int  # or -1
@@ -126,24 +126,24 @@ class FusedLayout:
         self._metas = program.metas
         self._lasts = last_reads(program, fusion)
         arguments = (*fusion.inputs, *fusion.outputs)
-        self._places = {operand: place for place, operand in enumerate(arguments)}
+        self._positions = {operand: position for position, operand in enumerate(arguments)}
         self._given = len(arguments)
         self.numbers: list[tuple[int, Any]] = []
-        steps = [program.steps[place] for place in fusion.steps]
+        steps = [program.steps[position] for position in fusion.steps]
         converted = [{} if bind is not None else self._converted(program, step) for step in steps]
         self._arguments = self._given + len(self.numbers)
         self._cells = self._lent(program, fusion) if lend else []
-        for number, place in enumerate(fusion.steps):
-            step = program.steps[place]
-            operands = tuple([converted[number].get(operand) or self._places[operand] for operand in step.operands])
-            if step.first not in self._places:
-                self._places[step.first] = self._temporary(number, step.first)
+        for number, position in enumerate(fusion.steps):
+            step = program.steps[position]
+            operands = tuple([converted[number].get(operand) or self._positions[operand] for operand in step.operands])
+            if step.first not in self._positions:
+                self._positions[step.first] = self._temporary(number, step.first)
             kernel = (bind or kernel_of)(program, step)
-            result = self._places[step.first]
+            result = self._positions[step.first]
             self.calls.append(FusedStep(kernel, operands, result, itemgetter(*operands, result)))
         found = list(enumerate(self.temporaries, self._arguments))
-        self.lent = [(place, each.output, each.dtype) for place, each in found if each.output >= 0]
-        self.apart = [(place, each.part, each.dtype) for place, each in found if each.output < 0]
+        self.lent = [(position, each.output, each.dtype) for position, each in found if each.output >= 0]
+        self.apart = [(position, each.part, each.dtype) for position, each in found if each.output < 0]
 
     @property
     def width(self) -> int:
@@ -152,13 +152,13 @@ class FusedLayout:
 
     def _lent(self, program: Program, fusion: Fusion) -> list[Cell]:
         """The memory of the outputs: free until the outputs are made, once inputs that lie there were read."""
-        made = {program.steps[place].first: number for number, place in enumerate(fusion.steps)}
+        made = {program.steps[position].first: number for number, position in enumerate(fusion.steps)}
         cells = []
         for output, over in zip(fusion.outputs, fusion.over, strict=True):
             dtype = self._dtype(output)
             until = -1 if over < 0 else self._lasts[fusion.inputs[over]]
-            place, extent = self._places[output], self._extent(output)
-            cells.append(Cell(place, -1, dtype.itemsize, extent, until, dtype, made[output], dtype))
+            position, extent = self._positions[output], self._extent(output)
+            cells.append(Cell(position, -1, dtype.itemsize, extent, until, dtype, made[output], dtype))
         return cells
 
     def _converted(self, program: Program, step: Step) -> dict[int, int]:
@@ -168,7 +168,7 @@ class FusedLayout:
         if dtype is None:
             return {}
         number = min(step.operands)
-        wanted = (self._places[number], dtype)
+        wanted = (self._positions[number], dtype)
         if wanted not in self.numbers:
             self.numbers.append(wanted)
         return {number: self._given + self.numbers.index(wanted)}
@@ -209,4 +209,6 @@ def kernel_of(program: Program, step: Step) -> BoundKernel:
 
 def last_reads(program: Program, fusion: Fusion) -> dict[int, int]:
     """The last step that reads each operand of a fusion's steps."""
-    return {operand: number for number, place in enumerate(fusion.steps) for operand in program.steps[place].operands}
+    return {
+        operand: number for number, position in enumerate(fusion.steps) for operand in program.steps[position].operands
+    }

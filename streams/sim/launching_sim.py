@@ -219,10 +219,10 @@ class LaunchingSimDevice(SimDevice):
         staged = np.empty_like(target)
         span = int(self.options.pace(StreamKind.D2H).of(target.nbytes, 0) * 1e9)
         queue.launch(copy_array, (staged, source), span, number)
-        place = queue.record()
+        position = queue.record()
         try:
             for _ in range(LOOKS):
-                if place.reach(wait=False):
+                if position.reach(wait=False):
                     queue.check()
                     target[...] = staged
                     return True

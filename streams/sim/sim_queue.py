@@ -4,8 +4,9 @@ Queues replace CUDA's streams and events (`launch_stream`, `stream_fences`) and 
 queue run in order. A queue that waits for an event waits for what the event had recorded at that time. An error of an
 item is sticky: it breaks the device, and the next call raises it.
 
-A thread that waits for a place in the order, or checks whether the place is reached, computes the items before it. A
-thread that only checks computes small items that are due, for a short time. Without such a thread, nothing is computed.
+A thread that waits for a position in the order, or checks whether the position is reached, computes the items before
+it. A thread that only checks computes small items that are due, for a short time. Without such a thread, nothing is
+computed.
 
 Each queue has its own clock. An item begins after the end of the item before it, after its launch, and after the end of
 everything that it waits for. It takes its span of time, and is computed when the span is over. A thread that oversleeps
@@ -75,7 +76,7 @@ class Delay:
 
 
 class QueuePosition:
-    """A place in the order of a queue. `time`: when it was reached, on the queue's own clock."""
+    """A position in the order of a queue. `time`: when it was reached, on the queue's own clock."""
 
     __slots__ = ("done", "queue", "time")
 
@@ -85,37 +86,37 @@ class QueuePosition:
         self.time = 0
 
     def reach(self, *, wait: bool) -> bool:
-        """Compute the due items before the place; with `wait`, all of them. Returns True if the place is reached, or
-        never will be because the device is broken."""
+        """Compute the due items before the position; with `wait`, all of them. Returns True if the position is
+        reached, or never will be because the device is broken."""
         return self.done or self.queue.reach(self, wait=wait)
 
 
 class SimEvent:
     """Stands in for `cupy.cuda.Event`. An event that was never recorded is done."""
 
-    __slots__ = ("place",)
+    __slots__ = ("position",)
 
     def __init__(self) -> None:
-        self.place: QueuePosition | None = None
+        self.position: QueuePosition | None = None
 
     def record(self, queue: SimQueue) -> None:
-        self.place = queue.record()
+        self.position = queue.record()
 
     @property
     def done(self) -> bool:
         """Compute small due items before the event; returns whether it is reached."""
-        place = self.place
-        if place is None:
+        position = self.position
+        if position is None:
             return True
-        reached = place.reach(wait=False)
-        place.queue.check()
+        reached = position.reach(wait=False)
+        position.queue.check()
         return reached
 
     def synchronize(self) -> None:
         """Wait until the event is reached. Raises the error that has broken the device."""
-        if self.place is not None:
-            self.place.reach(wait=True)
-            self.place.queue.check()
+        if self.position is not None:
+            self.position.reach(wait=True)
+            self.position.queue.check()
 
 
 class SimQueue:
@@ -143,18 +144,18 @@ class SimQueue:
 
     def wait_event(self, event: SimEvent) -> None:
         """Make later items wait for what the event has recorded so far."""
-        if event.place is not None:
-            self.wait_for(event.place)
+        if event.position is not None:
+            self.wait_for(event.position)
 
     def wait_for(self, what: QueuePosition | Gate) -> None:
-        """Make later items wait for a place in the order of another queue, or for a gate."""
+        """Make later items wait for a position in the order of another queue, or for a gate."""
         self.items.append((await_it, (what,), 0, 0, 0, False))
 
     def record(self) -> QueuePosition:
-        """A place after all items launched so far."""
-        place = QueuePosition(self)
-        self.items.append((record_it, (place,), 0, 0, 0, False))
-        return place
+        """A position after all items launched so far."""
+        position = QueuePosition(self)
+        self.items.append((record_it, (position,), 0, 0, 0, False))
+        return position
 
     def use(self) -> None:
         """Nothing: part of the interface of CuPy's streams; launches here name their queue."""
@@ -187,32 +188,32 @@ class SimQueue:
 
     # -- computing -------------------------------------------------------------------------------------------------
 
-    def reach(self, place: QueuePosition, *, wait: bool) -> bool:
-        """Compute the items before a place. If another thread computes them, only a thread that waits takes over from
-        it.
+    def reach(self, position: QueuePosition, *, wait: bool) -> bool:
+        """Compute the items before a position. If another thread computes them, only a thread that waits takes over
+        from it.
 
         No thread waits for another queue, or sleeps, while it holds the lock. Otherwise threads that only check would
         wait for that thread, and it might wait for them.
         """
-        while not place.done and self.owner.broken is None and self._working.acquire(blocking=wait):
+        while not position.done and self.owner.broken is None and self._working.acquire(blocking=wait):
             try:
-                obstacle = self.compute(place, perf_counter_ns() + MOMENT, wait=wait)
+                obstacle = self.compute(position, perf_counter_ns() + MOMENT, wait=wait)
             finally:
                 self._working.release()
             if not wait:
                 break
             if obstacle is not None:
                 obstacle.reach(wait=True)
-        return place.done or self.owner.broken is not None
+        return position.done or self.owner.broken is not None
 
-    def compute(self, place: QueuePosition, until: int, *, wait: bool) -> Obstacle | None:
-        """Compute the items before a place; returns the obstacle, if any. A thread that only checks stops at the time
-        `until`. An error breaks the device. One thread at a time calls this."""
+    def compute(self, position: QueuePosition, until: int, *, wait: bool) -> Obstacle | None:
+        """Compute the items before a position; returns the obstacle, if any. A thread that only checks stops at the
+        time `until`. An error breaks the device. One thread at a time calls this."""
         clock, step = perf_counter_ns, self._step
         try:
             with np.errstate(all="ignore"):
-                while not place.done and self.owner.broken is None:
-                    obstacle = step(place, wait)
+                while not position.done and self.owner.broken is None:
+                    obstacle = step(position, wait)
                     if obstacle is not None or (not wait and clock() > until):
                         return obstacle
         except BaseException as error:
@@ -220,7 +221,7 @@ class SimQueue:
             self.items.clear()
         return None
 
-    def _step(self, place: QueuePosition, wait: bool) -> Obstacle | None:
+    def _step(self, position: QueuePosition, wait: bool) -> Obstacle | None:
         """Compute the next item, or return the obstacle before it."""
         held = self.held
         if held is not None and not held.reach(wait=False):
@@ -230,15 +231,15 @@ class SimQueue:
         if run is await_it:
             (what,) = arguments
             if not what.reach(wait=False):
-                return what  # type: ignore[no-any-return]  # a place, or a gate
+                return what  # type: ignore[no-any-return]  # a position, or a gate
             self.time = max(begin, what.time)
         elif run is record_it:
             arguments[0].time, arguments[0].done = begin, True
         else:
             if large and not wait:
-                return place
+                return position
             if span and begin + span > perf_counter_ns() and not self._hurry.is_set():
-                return Delay(self._hurry, self._due(begin, place))
+                return Delay(self._hurry, self._due(begin, position))
             run(*arguments)
             self.time = begin + span
         self.items.popleft()
@@ -246,10 +247,10 @@ class SimQueue:
             self._pass(number)
         return None
 
-    def _due(self, begin: int, place: QueuePosition) -> int:
-        """The time at which a place is due, as far as it is known, if the next item begins at `begin`."""
+    def _due(self, begin: int, position: QueuePosition) -> int:
+        """The time at which a position is due, as far as it is known, if the next item begins at `begin`."""
         for run, arguments, span, *_ in list(self.items):
-            if run is await_it or (run is record_it and arguments[0] is place):
+            if run is await_it or (run is record_it and arguments[0] is position):
                 break
             begin += span
         return begin
@@ -267,5 +268,5 @@ def await_it(_what: QueuePosition | Gate) -> None:
     """Marks an item that waits for another queue, or for a gate."""
 
 
-def record_it(_place: QueuePosition) -> None:
-    """Marks an item that is a place in the order."""
+def record_it(_position: QueuePosition) -> None:
+    """Marks an item that is a position in the order."""

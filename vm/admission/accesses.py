@@ -115,7 +115,7 @@ class Accesses:
         self.residency.tiers.admit(instruction)
 
     def fetch(self, session: VmSession, message: Fetch) -> None:
-        """Answer with the tensor's value at this place in program order, as a host array.
+        """Answer with the tensor's value at this point in program order, as a host array.
 
         With an export, the array may be the tensor's memory itself; this memory then stays unchanged until the export
         is released.
@@ -233,7 +233,7 @@ class Accesses:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, session: VmSession, message: Wait) -> None:
-        """Answer with the metas of some tensors once their values at this place in program order are computed."""
+        """Answer with the metas of some tensors once their values at this point in program order are computed."""
         ids, request, location = message
         try:
             tensors = [tensor_of(session, id_) for id_ in ids]
@@ -247,7 +247,7 @@ class Accesses:
             session.reply(request, [describe(tensor) for tensor in tensors], None)
             return
         for tensor in tensors:
-            tensor.bound = True  # the answer describes the tensor at this place in program order
+            tensor.bound = True  # the answer describes the tensor at this point in program order
         device = tensors[0].home
         instruction = self.scheduler.new_instruction(session, Opcode.WAIT, "wait", device, location)
         instruction.reads = copies

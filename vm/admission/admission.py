@@ -152,7 +152,7 @@ class Admission(Handlers):
             self.cancellation.restart(session)
 
     def query(self, session: VmSession, message: Query) -> None:
-        """Answer a question about the machine at this place in program order."""
+        """Answer a question about the machine at this point in program order."""
         request = message.request
         if self.scheduler.launching:
             self.scheduler.fences.look()

@@ -216,15 +216,15 @@ class CollectiveGroup:
         instruction.on_end = end
         self.residency.tiers.admit(instruction)
 
-    def binding(self, place: ChunkRegion) -> Binding:
+    def binding(self, region: ChunkRegion) -> Binding:
         """The binding of the input or result in which a region lies."""
-        return (self.inputs if place.is_input else self.results)[place.rank]
+        return (self.inputs if region.is_input else self.results)[region.rank]
 
-    def token(self, place: ChunkRegion) -> Copy:
+    def token(self, region: ChunkRegion) -> Copy:
         """The token of a chunk."""
-        key = (place.rank, place.chunk)
+        key = (region.rank, region.chunk)
         if key not in self.tokens:
-            self.tokens[key] = self.residency.new_copy(self.devices[place.rank], 0, 1)
+            self.tokens[key] = self.residency.new_copy(self.devices[region.rank], 0, 1)
         return self.tokens[key]
 
     def buffer(self, target: ChunkRegion) -> Copy:
@@ -234,9 +234,9 @@ class CollectiveGroup:
             self.buffers[key] = self.residency.new_copy(self.devices[target.rank], 0, 1)
         return self.buffers[key]
 
-    def tokens_read(self, place: ChunkRegion | None) -> list[Copy]:
+    def tokens_read(self, region: ChunkRegion | None) -> list[Copy]:
         """The token to wait for before a region is read; none for an input."""
-        return [] if place is None or place.is_input else [self.token(place)]
+        return [] if region is None or region.is_input else [self.token(region)]
 
 
 class CollectiveEnd(InstructionEnd):
@@ -281,8 +281,8 @@ def labels_of(name: str, steps: Sequence[CollectiveStep], ranks: int) -> list[st
 
 def unread_inputs(given: CollectiveSpec, steps: Sequence[CollectiveStep]) -> list[int]:
     """The ranks of the inputs that no step reads."""
-    places = [place for step in steps for place in (step.source, step.base) if place is not None]
-    read = {place.rank for place in places if place.is_input}
+    regions = [region for step in steps for region in (step.source, step.base) if region is not None]
+    read = {region.rank for region in regions if region.is_input}
     return [rank for rank in range(len(given.inputs)) if rank not in read]
 
 

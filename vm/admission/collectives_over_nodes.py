@@ -284,13 +284,13 @@ class GroupOverNodes(CollectiveGroup):
 
     def landing(self, step: CollectiveStep) -> Callable[..., Any]:
         """The function from the result's array, and the base's, to the chunk's target: an array, or a `Merge`."""
-        place, base, flat = step.target.region, step.base, self.flat
+        region, base, flat = step.target.region, step.base, self.flat
         if base is None:
-            return self.taking(place)
+            return self.taking(region)
         device, function, own = self.devices[step.rank].backend, self.given.merge, base.region
 
         def into(result: Any, given: Any) -> Merge:
-            target, source = part(result, place, flat).reshape(-1), part(given, own, flat).reshape(-1)
+            target, source = part(result, region, flat).reshape(-1), part(given, own, flat).reshape(-1)
 
             def merge(first: int, piece: Any) -> None:
                 some = slice(first, first + len(piece))

@@ -135,7 +135,7 @@ class GroupAtOnce:
                 backend, own = self.devices[step.rank].backend, self.is_own(step)
                 copy = backend.copy if own else backend.peer_copy
                 kernel = kernel_of(self.given, step, step.source.region, backend, copy, in_place=self.is_in_place(step))
-                arrays = [(inputs if place.is_input else results)[place.rank] for place in operands(step)]
+                arrays = [(inputs if region.is_input else results)[region.rank] for region in operands(step)]
                 started = clock()
                 kernel(results[step.rank], *arrays)
                 self.times.append((started, clock()))
@@ -145,8 +145,8 @@ class GroupAtOnce:
 
     def is_own(self, step: CollectiveStep) -> bool:
         """Whether the source of a step is in the memory of the step's own device."""
-        place = step.source
-        home = self.sources[place.rank].device if place.is_input else self.devices[place.rank]
+        region = step.source
+        home = self.sources[region.rank].device if region.is_input else self.devices[region.rank]
         return home is self.devices[step.rank]
 
     def is_in_place(self, step: CollectiveStep) -> bool:
@@ -191,13 +191,15 @@ class GroupAtOnce:
 
     def keep_step(self, step: CollectiveStep, label: str, times: tuple[int, int]) -> None:
         """Add the record of a step, and count the bytes that it moved between devices."""
-        device, session, places = self.devices[step.rank], self.cause.session, operands(step)
-        copies = dict.fromkeys([self.results[step.rank], *[self.copy_of(place) for place in places]])
-        tokens = [self.token(place) for place in (step.source, step.base) if place is not None and not place.is_input]
+        device, session, regions = self.devices[step.rank], self.cause.session, operands(step)
+        copies = dict.fromkeys([self.results[step.rank], *[self.copy_of(region) for region in regions]])
+        tokens = [
+            self.token(region) for region in (step.source, step.base) if region is not None and not region.is_input
+        ]
         writes = [self.token(step.target)]
         if step.base is not None and not self.is_in_place(step):
             writes.append(self.piece(step.target))
-        metas = [self.metas[step.rank], *[self.meta_of(place) for place in places]]
+        metas = [self.metas[step.rank], *[self.meta_of(region) for region in regions]]
         moved = 0 if self.is_own(step) else step.source.region.size * self.given.inputs[0].dtype.itemsize
         if moved:
             device.count_move(StreamKind.P2P.value, moved)
@@ -232,15 +234,15 @@ class GroupAtOnce:
         entry = (scheduler.ids, traits, copies, position, scheduler.now, started, finished, location, taken)
         scheduler.ring.append((*entry, moved) if moved else entry)
 
-    def copy_of(self, place: ChunkRegion) -> Copy:
-        return (self.sources if place.is_input else self.results)[place.rank]
+    def copy_of(self, region: ChunkRegion) -> Copy:
+        return (self.sources if region.is_input else self.results)[region.rank]
 
-    def meta_of(self, place: ChunkRegion) -> Meta:
-        return (self.given.inputs if place.is_input else self.metas)[place.rank]
+    def meta_of(self, region: ChunkRegion) -> Meta:
+        return (self.given.inputs if region.is_input else self.metas)[region.rank]
 
-    def token(self, place: ChunkRegion) -> Used:
+    def token(self, region: ChunkRegion) -> Used:
         """The token of a chunk."""
-        return self.access(self.tokens, (place.rank, place.chunk))
+        return self.access(self.tokens, (region.rank, region.chunk))
 
     def piece(self, target: ChunkRegion) -> Used:
         """The token of a merge buffer."""

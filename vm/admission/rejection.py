@@ -106,13 +106,13 @@ class Rejection:
         self.poison_value(session, tensor, error)
 
     def poison_value(self, session: VmSession, tensor: VmTensor, error: TensordError) -> None:
-        """Poison a tensor at this place in program order, even a shared one."""
+        """Poison a tensor at this point in program order, even a shared one."""
         self.poison_copy(session, self.residency.target(tensor, tensor.home, False, Cause(session, 0)).copy, error)
         self.residency.releasing.drop_orphans()
         credit(tensor.storage)
 
     def poison_copy(self, session: VmSession, copy: Copy, error: TensordError) -> None:
-        """Poison a copy at this place in program order."""
+        """Poison a copy at this point in program order."""
         instruction = self.scheduler.new_instruction(session, Opcode.CALL, error.op or "call", copy.device, 0)
         instruction.writes = (copy,)
         instruction.error = without_frames(error)

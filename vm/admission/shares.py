@@ -62,7 +62,7 @@ class ShareHandler:
         self.rejection = rejection
 
     def share(self, session: VmSession, message: Share) -> None:
-        """Answer with the value at this place in program order, in the memory of the tensor's home."""
+        """Answer with the value at this point in program order, in the memory of the tensor's home."""
         id_, request, location, export = message
         try:
             refuse_cancelled(session)

@@ -1,4 +1,4 @@
-"""Taking checkpoints: from a request to the instructions that read the published values at this place in program order.
+"""Taking checkpoints: from a request to the instructions that read the published values at this point in program order.
 
 Each published tensor gets an alias, its snapshot, which shares its storage. A later write in place gives the written
 tensor a storage of its own (copy-on-write), so work goes on while the snapshots are read. The old storage is then the

@@ -112,8 +112,8 @@ def test_a_chain_takes_the_sum_of_its_spans_on_the_clock_of_its_queue(queue):
     assert not event.done
     queue.hurry()
     event.synchronize()
-    assert event.place is not None
-    assert event.place.time == begin + 500 * span
+    assert event.position is not None
+    assert event.position.time == begin + 500 * span
 
 
 def test_what_waits_begins_when_what_it_waits_for_has_ended(queue):
@@ -123,8 +123,8 @@ def test_what_waits_begins_when_what_it_waits_for_has_ended(queue):
     queue.wait_event(event)
     queue.launch(len, ((),), 1_000_000)
     queue.synchronize()
-    assert event.place is not None
-    assert queue.time == event.place.time + 1_000_000
+    assert event.position is not None
+    assert queue.time == event.position.time + 1_000_000
 
 
 def test_no_delay_outlasts_a_hurry(queue):
