@@ -179,7 +179,7 @@ def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
 def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array]:
     """The sum of squares of each column of x1 x - x2; no sums if the solution is not unique.
 
-    NumPy has none for a square x1, either.
+    For a square x1, NumPy returns none; `linalg.lstsq` of the client does not issue this op then.
     """
     a, b, x, rank = inputs
     columns = b if b.ndim == 2 else b[:, None]
