@@ -13,7 +13,7 @@ from ..outbox.outbox import Outbox
 from ..session.connect import ConnectOptions, checked, connect_daemon, connect_inside
 from ..session.parts import Parts
 from ..transport.keys import socket_options
-from ..transport.seeking import running
+from ..transport.seeking import running_daemon
 from .cluster import Cluster
 from .session import ClusterSession
 
@@ -23,7 +23,7 @@ def connect_cluster(
 ) -> ClusterSession:
     """See `tensord.connect_cluster`."""
     wanted = checked(address, ConnectOptions(strict=strict, keys=keys, frames=frames, name=name))
-    where = address or find_daemon() or running()
+    where = address or find_daemon() or running_daemon()
     home = connect_inside(where, wanted, Outbox) if is_local(where) else connect_daemon(for_client(where).text, wanted)
     try:
         return ClusterSession(cluster_of(home._core, wanted))

@@ -13,7 +13,7 @@ from ...interpreter.types.meta import Meta
 from ...interpreter.wire.messages import Message
 from ...streams.device import libraries_of
 from ...vm.machine import VirtualMachine
-from ..transport.callers import Callers, resting
+from ..transport.callers import Callers, wait_for_machine
 from ..transport.replies import Replies, Reply
 from .process_memory import ProcessMemory
 
@@ -80,7 +80,7 @@ class InProcessTransport:
     def _lose_replies(self, error: TensordError) -> None:
         """Fail all open replies: no answers will come."""
         self._tell_loss(error)
-        self._replies.lose(error)
+        self._replies.fail_all(error)
 
 
 class EmbeddedTransport(InProcessTransport):
@@ -102,7 +102,7 @@ class EmbeddedTransport(InProcessTransport):
     def _call(self, _request: int, called: Any, _error: TensordError | None) -> None:
         """The machine asks for a host call, or a host call is over."""
         if called.values is None:
-            self.callers.over(called.number)
+            self.callers.end_call(called.number)
         else:
             function = called.function
             self.callers.call(called.number, getattr(function, "callback", function), called.values)
@@ -120,7 +120,7 @@ class EmbeddedTransport(InProcessTransport):
         self._session.trusted = False
 
     def await_credit(self) -> None:
-        resting(lambda: self.machine.await_credit(self._session))
+        wait_for_machine(lambda: self.machine.await_credit(self._session))
 
     def has_room(self, share: float) -> bool:
         return self.machine.has_room(self._session, share)

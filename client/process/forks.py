@@ -28,7 +28,7 @@ from ...interpreter.errors import TensordError
 class Mapped(Protocol):
     """Memory that a child will share."""
 
-    def forked(self) -> None:
+    def before_fork(self) -> None:
         """Prepare for the fork, in the parent."""
 
     def __hash__(self) -> int: ...
@@ -55,7 +55,7 @@ class Forks:
 
     def before(self) -> None:
         for mapped in list(self.mapped):
-            mapped.forked()
+            mapped.before_fork()
 
     def in_child(self) -> None:
         for each in list(self.inherited):

@@ -16,7 +16,7 @@ from ...interpreter.wire.names import LONGEST, is_name, program_name
 from ..locations.locations import check_frames
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds
-from ..transport.seeking import running, tell_of_fallback, until_there
+from ..transport.seeking import running_daemon, tell_of_fallback, until_daemon_listens
 from .session import Session
 
 EMBEDDED = "local:default"
@@ -81,9 +81,9 @@ def connect_anywhere(address: str | None, wanted: ConnectOptions, outbox: type[O
     refuse_local(where or "", wanted)
 
     def attempt() -> Session:
-        return connect_daemon(for_client(where or running()).text, wanted, outbox)
+        return connect_daemon(for_client(where or running_daemon()).text, wanted, outbox)
 
-    return until_there(attempt, patience or 0.0)
+    return until_daemon_listens(attempt, patience or 0.0)
 
 
 def checked(address: str | None, wanted: ConnectOptions) -> ConnectOptions:

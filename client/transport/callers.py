@@ -13,13 +13,13 @@ Guarantees
     that would keep a coroutine from running raises.
 
 Who owns what
-    `call` and `over` come from any thread, inside any lock of the transport, and do not wait. `give_back` is called on
+    Any thread calls `call` and `end_call`, inside any lock of the transport; neither waits. `give_back` is called on
     these threads, without a lock.
 
 Rejected
     The thread that reads the answers, or drives the machine, as for side effects: a slow function would block
     everybody. A pool of threads: most functions are not thread-safe, and a pool of any size is stuck once that many
-    functions wait for each other. The default executor of the event loop: others fill it.
+    functions wait for each other. The default executor of the event loop: other code may fill it.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Callers:
         self._give_back = give_back
         self._changed = threading.Condition()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._open: dict[int, Future[Any] | None] = {}  # calls that are not over; the futures of coroutines
+        self._open: dict[int, Future[Any] | None] = {}  # calls that have not ended; the futures of coroutines
         self._running = 0  # threads that run a function and do not wait for a machine
         self._idle = 0
         self._own: OwnLoop | None = None
         self._closed = False
 
     @property
-    def open(self) -> bool:
-        """Return whether any call is not over."""
+    def has_calls(self) -> bool:
+        """Return whether any call has not ended."""
         return bool(self._open)
 
     def call(self, number: int, function: HostFunction, arrays: Arrays) -> None:
@@ -78,18 +78,18 @@ class Callers:
                 self._open[number] = None
                 self._put(partial(begin, number, function, arrays))
 
-    def over(self, number: int) -> None:
-        """End a call: its results were taken, or nobody waits for them."""
+    def end_call(self, number: int) -> None:
+        """End a call whose results were taken, or are no longer awaited."""
         with self._changed:
             future = self._open.pop(number, None)
         if future is not None:
             future.cancel()
 
-    def rest(self, wait: Callable[[], T]) -> T:
-        """Wait for a machine, on one of these threads. Meanwhile another function may run."""
+    def let_others_run(self, wait: Callable[[], T]) -> T:
+        """Wait for a machine, on one of these threads; meanwhile another function may run."""
         with self._changed:
             self._running -= 1
-            self._go_on()
+            self._start_next()
         try:
             return wait()
         finally:
@@ -100,14 +100,14 @@ class Callers:
         """Wait for a machine, by the given function. ProtocolError on the thread of the session's event loop, if a
         coroutine has to run there."""
         if self.loop is None or asyncio._get_running_loop() is not self.loop:  # noqa: SLF001 - documented
-            return resting(lambda: wait(awaited, timeout))
-        ended = resting(lambda: wait(Until(lambda: awaited.done or self.has_coroutines()), timeout))
+            return wait_for_machine(lambda: wait(awaited, timeout))
+        ended = wait_for_machine(lambda: wait(Until(lambda: awaited.done or self.has_coroutines()), timeout))
         if not awaited.done and self.has_coroutines():
             raise ProtocolError(STALLED, location=user_line())
         return ended
 
     def has_coroutines(self) -> bool:
-        """Return whether coroutines run, or have to."""
+        """Return whether coroutines run, or are about to."""
         return any(future is not None for future in list(self._open.values()))
 
     def close(self) -> None:
@@ -128,9 +128,9 @@ class Callers:
     def _put(self, job: Callable[[], None]) -> None:
         """Queue a job; the caller holds the lock."""
         self._jobs.append(job)
-        self._go_on()
+        self._start_next()
 
-    def _go_on(self) -> None:
+    def _start_next(self) -> None:
         """Make a thread take the next job, unless a function runs; the caller holds the lock."""
         if self._running or not self._jobs:
             return
@@ -246,7 +246,7 @@ class OwnLoop:
             self.loop.call_soon_threadsafe(self._stop.set)
 
 
-def resting(wait: Callable[[], T]) -> T:
+def wait_for_machine(wait: Callable[[], T]) -> T:
     """Wait for a machine. On a thread that calls functions, others of its session may run meanwhile."""
     callers = _calling.get(threading.get_ident())
-    return wait() if callers is None else callers.rest(wait)
+    return wait() if callers is None else callers.let_others_run(wait)

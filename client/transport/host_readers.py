@@ -1,9 +1,9 @@
 """Host arrays that are handed over: they are read-only for as long as an upload from them is read.
 
 Theory of operation. A host array lies in `HostMemory`, which the machine reads. An upload from it is another array over
-the same memory (`HostReaders.lend`), which is sent in place of a copy. As long as that array lives, or a daemon has
-what was sent of it (`sent`, until `returned`), the memory is in use: the user's array cannot be written, nor can views
-that are taken of it then. When the last use has ended, that array and the uploaded views themselves can be written
+the same memory (`HostReaders.lend`), which is sent in place of a copy. As long as that array lives, or a daemon uses
+an upload of it (from `sent` to `returned`), the memory is in use: neither the user's array nor views that are taken of
+it then can be written. When the last use has ended, that array and the uploaded views themselves can be written
 again.
 
 Guarantees. An upload that was never sent, because the session ended or the message was refused, is handed back as well:

@@ -1,4 +1,4 @@
-"""Sends a session's unsent messages in the background, when the session does nothing more."""
+"""Sends a session's unsent messages in the background, once the session is idle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUSY_FLUSH: Final = 0.008  # the same, every other time, while the session sends
 
 
 class IdleFlush:
-    """Calls `hook`, the session's flush of unsent messages, at each check; `nap`: the time until the next one."""
+    """Flushes a session. `hook` sends the session's unsent messages; `nap`: the seconds until the next flush."""
 
     def __init__(self, outgoing: OutgoingBatches) -> None:
         self.hook: Callable[[], bool] | None = None
@@ -20,7 +20,7 @@ class IdleFlush:
         self._outgoing = outgoing
         self._seen = 0  # the newest batch at the last check
 
-    def look(self) -> bool:
+    def flush(self) -> bool:
         """Send unsent messages; returns whether there were any."""
         busy = self._outgoing.number != self._seen
         unsent = self.hook is not None and self.hook()

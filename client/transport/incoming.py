@@ -21,7 +21,7 @@ from ...interpreter.wire.frames import AGAIN, ARRAY, ARRAYS, CALL, ERROR, PART, 
 from .callers import Callers
 from .effects import EffectAnswer, SideEffectRunner
 from .host_functions import HostFunction
-from .link import LONGEST, end_of
+from .link import LONGEST, ending_error
 from .memory import DaemonMemory
 from .outgoing import OutgoingBatches
 from .replies import Reply
@@ -40,7 +40,7 @@ class Incoming:
     def __init__(self, outgoing: OutgoingBatches, memory: DaemonMemory) -> None:
         self._outgoing = outgoing
         self._memory = memory
-        self.effects = SideEffectRunner(outgoing.effects, self._settle)
+        self.effects = SideEffectRunner(outgoing.effects, self._end_check)
         self.resumed: Callable[[int], None] = lambda _received: None  # the daemon has resumed the session
         self.tell_loss: Callable[[TensordError], None] = lambda _error: None
         self.callers: Callers  # set by the transport
@@ -61,7 +61,7 @@ class Incoming:
         elif kind == WELCOME:
             self.resumed(header[6])
         else:
-            self.lost = end_of(header) or self.lost
+            self.lost = ending_error(header) or self.lost
 
     def _take_replies(self, header: Sequence[Any], payloads: Sequence[Any]) -> None:
         _, number, consumed, consumed_bytes, answers, free = header
@@ -109,7 +109,7 @@ class Incoming:
         if reply is not None:
             reply.set(value, error)
 
-    def _settle(self, request: int, error: TensordError | None) -> None:
+    def _end_check(self, request: int, error: TensordError | None) -> None:
         """End the check of a chain."""
         reply = self.replies.pop(request, None)
         if reply is not None:
@@ -123,7 +123,7 @@ class Incoming:
             self._outgoing.effects.pop(request, None)
         if values is None:
             self._outgoing.returns.pop(number, None)
-            self.callers.over(number)
+            self.callers.end_call(number)
         elif effect is not None and isinstance(effect.callback, HostFunction):
             self.callers.call(number, effect.callback, [self._array(one, payloads, 0)[0] for one in values])
 

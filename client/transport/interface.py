@@ -100,7 +100,7 @@ class Transport(Protocol):
         """Wait while the session has too much unfinished work. Called without any lock."""
 
     def has_room(self, share: float) -> bool:
-        """Return whether at most that share of the allowed unfinished work is unfinished. True once the other side has
+        """Return whether the unfinished work is at most that share of the allowed work. True once the other side has
         ended."""
 
     def request(self) -> tuple[int, Reply]:
@@ -110,7 +110,7 @@ class Transport(Protocol):
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
 
     def attend(self, reply: Reply) -> None:
-        """Make the reply arrive although no thread waits for it: a callback does."""
+        """Make the reply arrive although no thread waits for it, because a callback awaits it."""
 
     @property
     def waker(self) -> Waker:
@@ -123,7 +123,7 @@ class Transport(Protocol):
         """Cancel the session's pending instructions."""
 
     def ending(self) -> None:
-        """Prepare for the end of the session: messages of other threads are not waited for. Called without any lock."""
+        """Prepare for the end of the session, without waiting for other threads' messages. Called without any lock."""
 
     def close(self) -> None:
         """End the session."""

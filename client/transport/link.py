@@ -67,7 +67,7 @@ class DealerSocket:
         with ExitStack() as undo:
             undo.callback(self.context.term)
             self.open()
-            undo.push(self.withdraw)
+            undo.push(self.abandon_handshake)
             self.welcome = self.greet()
             undo.pop_all()
 
@@ -120,7 +120,7 @@ class DealerSocket:
             if self.socket in ready:
                 return self.read_welcome(self.receive())
             if not ready:
-                raise ConnectionLost(silent(self.address))
+                raise ConnectionLost(no_answer_text(self.address))
             events = self.events()
             for event in events:
                 with suppress(zmq.Again):  # a refusal comes before the end
@@ -128,9 +128,9 @@ class DealerSocket:
                 if why := self.reason_of(event):
                     raise (NoDaemon if event.kind == zmq.EVENT_CLOSED else ConnectionLost)(why)
             if self.local and any(event.kind == zmq.EVENT_CLOSED for event in events):
-                self.knock_again()
+                self.connect_again()
 
-    def knock_again(self) -> None:
+    def connect_again(self) -> None:
         """Connect again if the kernel's queue was full; ZeroMQ itself would retry in `NEVER_MS`."""
         check_reachable(self.address, self.until)
         self.reopen()
@@ -237,9 +237,9 @@ class DealerSocket:
         close_sockets(self.socket, self.monitor, linger)
         self.context.term()
 
-    def withdraw(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Give up the handshake. An interrupt may have come after HELLO: then the daemon is told, so that it keeps no
-        session for a client that might come back."""
+    def abandon_handshake(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Give up the handshake. After an interrupt, send BYE: the daemon may have received HELLO, and would otherwise
+        keep a session for a client that might come back."""
         interrupted = kind is not None and not issubclass(kind, TensordError | OSError)
         if interrupted:
             self.bye()
@@ -252,7 +252,7 @@ def close_sockets(socket: Any, monitor: Any, linger: int) -> None:
     socket.close(linger)
 
 
-def end_of(header: Sequence[Any]) -> TensordError | None:
+def ending_error(header: Sequence[Any]) -> TensordError | None:
     """The error with which a header ends the connection; None for other headers."""
     if header[0] == GOODBYE:
         return ConnectionLost(f"the daemon has ended: {header[1]}")
@@ -308,7 +308,7 @@ def check_socket(address: str, path: str, seconds: float) -> None:
             raise NoDaemon(not_listening(address, error.strerror or str(error))) from None
 
 
-def silent(address: str) -> str:
+def no_answer_text(address: str) -> str:
     """The message for a listener that does not answer with WELCOME."""
     pid = pid_of(address)
     if pid is None:
@@ -317,7 +317,7 @@ def silent(address: str) -> str:
     return f"the daemon at {address} ({process}) does not answer: it hangs, or its process is stopped; see its log"
 
 
-def hangs(address: str, seconds: float) -> ConnectionLost:
+def hanging_error(address: str, seconds: float) -> ConnectionLost:
     """The error for a daemon that has not answered for that long."""
     return ConnectionLost(
         f"the daemon at {address} has not answered for {seconds:g} s: it hangs, or its process is stopped; "

@@ -52,9 +52,9 @@ TINY = 128  # bytes up to which an upload in a group is sent in the header, sinc
 
 
 class SideEffect(NamedTuple):
-    """A side effect that was sent: its callback and chain, the request that waits for the chain, the user's line.
+    """A side effect that was sent: its callback, its chain, the request that waits for the chain, and the user's line.
 
-    `repeats`: it happens any number of times, and the last answer only says that it is over.
+    `repeats`: it may happen any number of times; its last answer only says that it is over.
     """
 
     callback: Callable[..., Any]
@@ -65,7 +65,8 @@ class SideEffect(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An array that a host call returns: its position in the message, 0 for a frame, and the object with its bytes."""
+    """An array that a host call returns. `place`: its bytes, 0 for a frame, or (descriptor, size) of a memory file;
+    `kept`: the object that keeps a frame or a file alive."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -88,7 +89,7 @@ class OutgoingBatches:
     """Sends batches. Guarded by the transport's lock.
 
     `sent` counts messages, `sent_bytes` bytes of uploads; `batches` of a resumable session are kept until the daemon
-    has consumed them: (number, messages sent up to its end, frames). `unsent`: the batches that have to stay for now.
+    has consumed them: (number, messages sent up to its end, frames). `unsent`: the batches that are held back for now.
     """
 
     def __init__(self, link: DealerSocket, new_request: Callable[[], int], uploads: UploadSegments | None) -> None:

@@ -1,7 +1,7 @@
 """Questions to a daemon, one at a time: a connection without threads and without NumPy, for the command line.
 
-It does not reconnect, as a session would: a question is asked anew. Its waits are limited: the time is measured here,
-since a daemon that hangs measures none.
+Such a connection does not reconnect as a session does; after a loss, the command line asks again. Each wait is limited
+by a clock of this process, since a daemon that hangs keeps no time limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...interpreter.errors import ConnectionLost
 from ...interpreter.wire.codec import decode
 from ...interpreter.wire.frames import ACK, BATCH, ERROR, PART, REPLIES, decode_error
 from ...interpreter.wire.message_kinds import MessageKind
-from .link import ENDS, LONGEST, SILENCE, DealerSocket, end_of, hangs
+from .link import ENDS, LONGEST, SILENCE, DealerSocket, ending_error, hanging_error
 
 QUERY = int(MessageKind.QUERY)
 
@@ -41,8 +41,8 @@ class Questions:
         self._poller.register(link.socket, zmq.POLLIN)
         self._poller.register(link.monitor, zmq.POLLIN)
 
-    def has(self, patience: float) -> None:
-        """Allow further answers that many seconds from now on."""
+    def renew_patience(self, patience: float) -> None:
+        """Wait at most that many seconds, from now on, for all further answers."""
         self._patience, self._deadline = patience, monotonic() + patience
 
     def ask(self, what: str, *arguments: Any) -> Any:
@@ -62,7 +62,7 @@ class Questions:
     def _answers(self) -> Sequence[Any]:
         """The next answers, or slices of one."""
         header = decode(self._next()[0].buffer, LONGEST, LONGEST)
-        end = end_of(header)
+        end = ending_error(header)
         if end is not None:
             raise end
         if header[0] != REPLIES:
@@ -80,7 +80,7 @@ class Questions:
             if self._ended:
                 raise ConnectionLost(f"the daemon at {self._link.address} is gone")
             if not self._poller.poll(self._rest()):
-                raise hangs(self._link.address, SILENCE if self._patience is None else self._patience)
+                raise hanging_error(self._link.address, SILENCE if self._patience is None else self._patience)
             self._ended = any(event.kind in ENDS for event in self._link.events())  # there may be a last message
 
     def _rest(self) -> int:

@@ -15,8 +15,8 @@ LONGEST_RETRY: Final = 5.0
 class Reconnection:
     """The attempts of one session. `lease`: seconds for which the daemon keeps it, 0 if it keeps none.
 
-    All methods but `notice` are called with the transport's lock. `tell` is called each time the connection is lost and
-    may come back, on the background thread and without a lock.
+    All methods but `report_loss` are called with the transport's lock. `tell` is called each time the connection is
+    lost and may come back, on the background thread and without a lock.
     """
 
     def __init__(self, link: DealerSocket, lease: float, bell: int) -> None:
@@ -59,7 +59,7 @@ class Reconnection:
         """Note that the session is resumed: the next attempts begin with the shortest patience."""
         self._patience = RETRY / 2
 
-    def notice(self, *, away: bool) -> None:
+    def report_loss(self, *, away: bool) -> None:
         """Report once that the connection is lost and may come back."""
         reported, self._reported = self._reported, away
         if away and not reported:
@@ -67,4 +67,4 @@ class Reconnection:
 
 
 def do_nothing() -> None:
-    """In place of a callback without arguments."""
+    """Stand in for a callback without arguments."""

@@ -36,7 +36,7 @@ from ...interpreter.wire.frames import ACK, CANCEL
 from ...interpreter.wire.messages import Message
 from ...interpreter.wire.monitor import SocketEvent
 from ..process.forks import FORKS
-from .callers import Callers, resting
+from .callers import Callers, wait_for_machine
 from .credit import Credit
 from .idle_flush import IdleFlush
 from .incoming import ACK_EVERY, CLOSED_HERE, Incoming
@@ -97,7 +97,7 @@ class RemoteTransport:
             sleep=self._sleep_or_read,
         )
         for event in link.watch(self._bell.fd):
-            self._happened(event)
+            self._handle_event(event)
         self.background.start()
 
     # -- sending ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class RemoteTransport:
             self._outgoing.give_back(number, error, results)
 
     def _enter(self) -> None:
-        """Refuse callbacks, and signal handlers on a thread that has the lock: they would wait for themselves."""
+        """ProtocolError in a callback, and in a signal handler on a thread that has the lock: both would deadlock."""
         me = threading.get_ident()
         if me in self.lock.inside or me == self._effects.thread:
             raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
@@ -150,7 +150,7 @@ class RemoteTransport:
 
     def await_credit(self) -> None:
         if not self._credit.has():
-            resting(lambda: self._wait(Until(self._credit.is_enough), None))
+            wait_for_machine(lambda: self._wait(Until(self._credit.is_enough), None))
 
     def has_room(self, share: float) -> bool:
         return self._credit.has(share, share)
@@ -175,7 +175,7 @@ class RemoteTransport:
             self._send_cancel()
 
     def _send_cancel(self) -> None:
-        """Send CANCEL. Also cancel here what was sent since the call, whose answers may have arrived."""
+        """Send CANCEL. Also cancel the side effects that were sent since the call; their answers may have arrived."""
         self._cancel_due = False
         self._effects.cancel(next(self._numbers))
         if not self._outgoing.away:
@@ -225,7 +225,7 @@ class RemoteTransport:
                 self._take()
             elif source == link.monitor_fd:
                 for event in link.events():
-                    self._happened(event)
+                    self._handle_event(event)
             else:
                 self._bell.clear()
         if self._reconnection.lease and incoming.received - incoming.acknowledged >= ACK_EVERY:
@@ -247,7 +247,7 @@ class RemoteTransport:
                 ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
             )
 
-    def _happened(self, event: SocketEvent) -> None:
+    def _handle_event(self, event: SocketEvent) -> None:
         """Handle an event of the connection; the caller holds the lock."""
         if event.kind not in ENDS:
             return
@@ -338,7 +338,7 @@ class RemoteTransport:
         Other answers are read when a thread waits for them: a background that reads while the foreground asks question
         after question doubles the time of each.
         """
-        return bool(self._attended or self._outgoing.effects or self._outgoing.unsent or self.callers.open)
+        return bool(self._attended or self._outgoing.effects or self._outgoing.unsent or self.callers.has_calls)
 
     def _pause(self, awake: bool) -> float:
         if self._outgoing.away:
@@ -361,8 +361,8 @@ class RemoteTransport:
                 self.waiting.serve_once(0)
             if self._outgoing.away:
                 self._reconnect()
-            self._reconnection.notice(away=self._outgoing.away)
-            return self._incoming.lost is None and self._flush.look()
+            self._reconnection.report_loss(away=self._outgoing.away)
+            return self._incoming.lost is None and self._flush.flush()
         return False
 
     # -- the end ---------------------------------------------------------------------------------------------------

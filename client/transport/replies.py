@@ -12,8 +12,8 @@ from ...interpreter.errors import TensordError, without_frames
 class Reply:
     """The answer to one request: `value` or `error`, once `done`. Callbacks run on the thread that sets it.
 
-    It has no lock, of which each request would need a new one: a callback that comes while the answer is set is called
-    by whichever of the two threads takes it from the list.
+    A reply has no lock, since each request would have to make one. A callback that is added while the answer is set is
+    called by the thread that takes it from the list.
     """
 
     __slots__ = ("_callbacks", "done", "error", "value")
@@ -78,7 +78,7 @@ class Replies:
                 error.heard = True
             reply.set(value, error)
 
-    def lose(self, error: TensordError) -> None:
-        """Fail all open replies: no answers will come."""
+    def fail_all(self, error: TensordError) -> None:
+        """Fail all open replies, since no answers will come."""
         for reply in list(self.open.values()):
             reply.set(None, error)

@@ -16,7 +16,7 @@ Found = TypeVar("Found")
 PAUSE: Final = 0.05  # seconds between two attempts
 
 
-def until_there(attempt: Callable[[], Found], wait: float) -> Found:
+def until_daemon_listens(attempt: Callable[[], Found], wait: float) -> Found:
     """The result of the attempt, repeated for `wait` seconds as long as no daemon listens; then NoDaemon.
 
     A listener that refuses us, or does not answer, is not asked again.
@@ -31,7 +31,7 @@ def until_there(attempt: Callable[[], Found], wait: float) -> Found:
         sleep(min(PAUSE, rest))
 
 
-def running() -> str:
+def running_daemon() -> str:
     """The address of the running daemon. NoDaemon if there is none."""
     found = find_daemon()
     if found is None:

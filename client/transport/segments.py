@@ -241,7 +241,7 @@ class MappedResults:
         del self._watched[id(last)]
         return export if forks == self._forks else 0  # otherwise a child may still read the value
 
-    def forked(self) -> None:
+    def before_fork(self) -> None:
         """Prepare for a fork: the child inherits the mappings, so their values have to stay."""
         self._forks += 1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ....interpreter.wire.addresses import for_client, is_local
-from ...transport.seeking import running, until_there
+from ...transport.seeking import running_daemon, until_daemon_listens
 
 SERVER_KEY: Final = (
     "tensord.server_key"  # in a context's `meta`: the daemon's key, as a member of its cluster has told it
@@ -27,7 +27,7 @@ def connected(address: str | None) -> Iterator[Session]:
 
     Its instructions have the command as their location, since the lines around would be click's.
     """
-    where = address or running()
+    where = address or running_daemon()
     if not is_local(where):  # NoDaemon comes before the slow import of a session
         from ...transport.link import GREETING, check_reachable
 
@@ -49,7 +49,7 @@ def asking(
     It uses no session, whose import takes longer than most answers, unless it is `lasting`: over tcp, a session resumes
     when its connection breaks. `patience`: seconds for all answers.
     """
-    where = address or running()
+    where = address or running_daemon()
     if is_local(where) or (lasting and for_client(where).kind == "tcp"):
         with connected(where) as session:
             yield session._core.answers.query
@@ -66,7 +66,7 @@ def ask(address: str | None, what: str, *arguments: Any, wait: float = 0.0, pati
         with asking(address, patience=patience) as query:
             return query(what, *arguments)
 
-    return until_there(attempt, wait)
+    return until_daemon_listens(attempt, wait)
 
 
 def questions(address: str, patience: float | None = None) -> Questions:

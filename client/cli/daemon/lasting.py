@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ....interpreter.errors import ConnectionLost
-from ...transport.seeking import running
+from ...transport.seeking import running_daemon
 from .ask import questions
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class Lasting:
         if self._connection is not None:
             with suppress(ConnectionLost):
                 return self._ask(self._connection, what, *arguments)
-        self.where = self._address or running()
+        self.where = self._address or running_daemon()
         self._connection = self._connect(self.where, PATIENCE)
         self.made += 1
         return self._ask(self._connection, what, *arguments)
 
     def _ask(self, connection: Questions, what: str, *arguments: Any) -> Any:
         try:
-            connection.has(PATIENCE)
+            connection.renew_patience(PATIENCE)
             return connection.ask(what, *arguments)
         except BaseException:
             self.close()

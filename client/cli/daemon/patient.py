@@ -15,7 +15,7 @@ from ....interpreter.wire.names import program_name
 from ...outbox.outbox import Outbox
 from ...session.connect import USUAL, ConnectOptions, connect, connect_daemon
 from ...session.session import Session
-from ...transport.link import SILENCE, hangs
+from ...transport.link import SILENCE, hanging_error
 from ...transport.replies import Reply
 
 PERIOD: Final = 1.0  # seconds between two such questions
@@ -50,7 +50,7 @@ def patient(address: str) -> type[Outbox]:
                 alive = self.ask(lambda request, _: Query("names", (0,), request), located=False)
                 self.hangs = not self.transport.wait(alive, SILENCE)
             if self.hangs:
-                raise hangs(address, SILENCE)
+                raise hanging_error(address, SILENCE)
             return super().await_reply(reply, timeout)
 
     return PatientOutbox

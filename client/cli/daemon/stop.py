@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 
 from ....interpreter.errors import ConnectionLost, MetadataError, NoDaemon, TensordError
-from ...transport.seeking import running
+from ...transport.seeking import running_daemon
 from ..drawing.figures import duration, plural
 from ..line import options
 from ..line.options import in_json, print_json
@@ -50,7 +50,7 @@ def stop(address: str | None, *, now: bool, wait: float | None) -> None:
     Example: tensord stop
     Example: tensord stop --now --json
     """
-    where = address or running()
+    where = address or running_daemon()
     with holder(where) as (pid, process):
         began = monotonic()
         sessions, grace, serves = told_by(where)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....interpreter.errors import MetadataError, ProtocolError
-from ...transport.seeking import running
+from ...transport.seeking import running_daemon
 from ..line import options
 from ..line.options import in_json, print_json
 
@@ -76,7 +76,7 @@ def run(
     if text is not None:
         check(text, given, captured, outputs)
     # A published routine is found only on a daemon: without an address, on the running one.
-    where = address or (None if name is None else running())
+    where = address or (None if name is None else running_daemon())
     with program_session(where, slots.values()) as session:
         if text is None:
             linked = looked_up(session, str(name))

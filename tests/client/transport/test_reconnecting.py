@@ -86,6 +86,6 @@ def test_each_loss_of_the_connection_is_told_once(reconnection: Reconnection) ->
     reconnection.tell = lambda: told.append(None)
     counts = []
     for away in (False, True, True, False, True):
-        reconnection.notice(away=away)
+        reconnection.report_loss(away=away)
         counts.append(len(told))
     assert counts == [0, 1, 1, 1, 2]

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 import tensord as td
-from tensord.client.transport.seeking import until_there
+from tensord.client.transport.seeking import until_daemon_listens
 from tensord.interpreter.errors import NoDaemon
 from tensord.interpreter.wire.addresses import default_address, lock_path
 from tensord.vm.service.process.instance import Instance
@@ -151,7 +151,7 @@ def test_who_refuses_us_is_not_asked_again() -> None:
         raise td.ConnectionLost("refused us")
 
     with pytest.raises(td.ConnectionLost, match="refused us"):
-        until_there(attempt, PATIENCE)
+        until_daemon_listens(attempt, PATIENCE)
     assert len(asked) == 1
 
 
@@ -165,9 +165,9 @@ def test_it_is_tried_until_the_time_is_over_and_once_in_any_case() -> None:
         return len(asked)
 
     with pytest.raises(NoDaemon):
-        until_there(attempt, 0.0)
+        until_daemon_listens(attempt, 0.0)
     assert len(asked) == 1
-    assert until_there(attempt, PATIENCE) == 3
+    assert until_daemon_listens(attempt, PATIENCE) == 3
 
 
 @each_case("given", [{"address": "local"}, {"devices": ["cpu:0"]}, {"engine": "vm"}, {"tracing": False}])
