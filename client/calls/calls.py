@@ -82,8 +82,11 @@ class Calls:
         in_place: bool = False,
         attributes: FrozenAttributes = (),
     ) -> Tensor:
-        """An op of a tensor, and of another operand unless that is None. The hot path: one lookup, one message, one
-        handle."""
+        """An op of a tensor, and of another operand unless that is None: one lookup, one message, one handle.
+
+        The hot path: an op that is known, of two tensors, with a new result and no span. Other branches are rare.
+        """
+        # Find the signature.
         core = x._core
         if type(y) is Tensor:
             key: Any = (op, x._meta, y._meta, x._home, in_place)
@@ -99,6 +102,8 @@ class Calls:
         entry = self.known.get(key)
         if entry is None or (entry.integers and not 0 <= y <= SMALL):  # type: ignore[operator]
             return self._first_time(op, x, y, attributes, in_place, key)
+
+        # Find the line of the user's code.
         outbox = self._outbox
         if entry.heavy:
             outbox.make_way()
@@ -114,6 +119,8 @@ class Calls:
         span = self._span()
         if span is not None:
             location |= span.bits or outbox.locations.spans.number(span)
+
+        # Make the handle, and append the message.
         if in_place:
             made = x
         else:

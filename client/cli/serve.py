@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .line import options
+
+if TYPE_CHECKING:
+    from ...vm.service.settings.config import Config
 
 
 @click.command()
@@ -36,58 +39,53 @@ from .line import options
     "--check-config", is_flag=True, help="Check whether a daemon could start, print the effective settings, and exit."
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-config: print JSON.")
-def serve(
-    *,
-    address: Sequence[str],
-    device: Sequence[str],
-    plugin: Sequence[str],
-    node: str | None,
-    incarnation: int | None,
-    values: str | None,
-    encryption: str | None,
-    config: Path | None,
-    log_level: str | None,
-    log_format: str | None,
-    grace: float | None,
-    restore: Path | None,
-    strict: bool,
-    no_tracing: bool,
-    check_config: bool,
-    as_json: bool,
-) -> None:
+def serve(*, config: Path | None, check_config: bool, as_json: bool, **given: Any) -> None:
     """Run the daemon, until SIGTERM or Ctrl-C: it owns the devices and tensors of many processes."""
-    from ...vm.service.settings.config import load as load_config
+    from ...vm.service.settings.config import load
 
-    log = {"level": log_level, "format": log_format}
-    cluster = {"incarnation": incarnation, "values": values, "encryption": encryption}
-    given: dict[str, Any] = {
-        "addresses": list(address),
-        "devices": list(device),
-        "plugins": list(plugin),
-        "grace": grace,
-        "node": node,
-        "log": {name: value for name, value in log.items() if value is not None},
-        "cluster": {name: value for name, value in cluster.items() if value is not None},
-        "trace": {"on": False} if no_tracing else {},
-        "restore": None if restore is None else str(restore),
-        "restore_strict": strict or None,
-    }
     if as_json and not check_config:
         raise click.BadParameter("--json is for --check-config: a daemon's log is JSON with --log-format json")
-    found = load_config(config, {name: value for name, value in given.items() if value not in (None, [], {})})
+    found = load(config, settings_of(given))
     if check_config:
-        from ...vm.plugins.loading import load
-        from ...vm.service.preflight import check, doubts
-        from ...vm.service.settings.config import to_plain, to_toml
-
-        check(found)
-        for one in load(found.plugins):
-            click.echo(f"tensord: plugin {one}", err=True)
-        for doubt in doubts(found):
-            click.echo(f"tensord: warning: {doubt}", err=True)
-        click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)
+        show_config(found, as_json)
         return
     from ...vm.service.daemon import run
 
     if code := run(found):
         raise click.exceptions.Exit(code)
+
+
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, named and nested as in a configuration file."""
+    restore = given["restore"]
+    settings: dict[str, Any] = {
+        "addresses": list(given["address"]),
+        "devices": list(given["device"]),
+        "plugins": list(given["plugin"]),
+        "grace": given["grace"],
+        "node": given["node"],
+        "log": without_none(level=given["log_level"], format=given["log_format"]),
+        "cluster": without_none(**{name: given[name] for name in ("incarnation", "values", "encryption")}),
+        "trace": {"on": False} if given["no_tracing"] else {},
+        "restore": None if restore is None else str(restore),
+        "restore_strict": given["strict"] or None,
+    }
+    return {name: value for name, value in settings.items() if value not in (None, [], {})}
+
+
+def without_none(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def show_config(found: Config, as_json: bool) -> None:
+    """Check whether a daemon with these settings could start, and print them."""
+    from ...vm.plugins.loading import load
+    from ...vm.service.preflight import check, doubts
+    from ...vm.service.settings.config import to_plain, to_toml
+
+    check(found)
+    for one in load(found.plugins):
+        click.echo(f"tensord: plugin {one}", err=True)
+    for doubt in doubts(found):
+        click.echo(f"tensord: warning: {doubt}", err=True)
+    click.echo(json.dumps(to_plain(found)) if as_json else to_toml(found), nl=as_json)

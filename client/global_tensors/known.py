@@ -64,6 +64,7 @@ class KnownCalls:
         self, op: OpDef, x: Any, y: Any = None, in_place: bool = False, attributes: FrozenAttributes = ()
     ) -> Tensor:
         """An op of a global tensor, and of another operand unless that is None: `Calls.operate` for all parts."""
+        # Find the signatures of the parts.
         core: Core = x._core
         ids = x._ids or x._part_ids()
         if type(y) is GlobalTensor:
@@ -79,6 +80,8 @@ class KnownCalls:
             return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
         if known.integers and not 0 <= y <= SMALL:
             return core.global_calls.operate_anew(op, x, y, attributes, in_place, key)
+
+        # Find the line of the user's code.
         outbox = self._outbox
         if known.heavy:
             outbox.make_way()
@@ -94,6 +97,8 @@ class KnownCalls:
         span = self._span()
         if span is not None:
             location |= span.bits or outbox.locations.spans.number(span)
+
+        # Make the handle, and append one message for all parts.
         if in_place:
             made: GlobalTensor = x
         else:

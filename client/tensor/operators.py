@@ -7,6 +7,7 @@ refused with an explanation: a caller should ask explicitly for a tensor of it, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import numpy as np
@@ -115,48 +116,57 @@ class Operators:
 
 def add_operators(tensor: type[Tensor]) -> None:
     """Add the operators of the tables to the class."""
-
-    def forward(op: OpDef, in_place: bool) -> Binary:
-        def operate(self: Tensor, other: Operand, /) -> Tensor:
-            try:
-                if type(other) is not tensor and type(other) not in SCALARS:
-                    other = as_number(other)
-                    if other is NotImplemented:
-                        return cast("Tensor", NotImplemented)
-                return self._core.calls.operate(op, self, other, in_place)
-            except MEANT as error:
-                hide(error)
-                raise
-
-        return operate
-
-    def reflected(op: OpDef) -> Binary:
-        def operate(self: Tensor, other: Operand, /) -> Tensor:
-            try:
-                if type(other) not in SCALARS and not isinstance(other, tensor):
-                    other = as_number(other)
-                    if other is NotImplemented:
-                        return cast("Tensor", NotImplemented)
-                return self._core.calls.call(self._core, op.name, [other, self])[0]
-            except MEANT as error:
-                hide(error)
-                raise
-
-        return operate
-
-    def unary(op: OpDef) -> Unary:
-        def operate(self: Tensor) -> Tensor:
-            try:
-                return self._core.calls.operate(op, self)
-            except MEANT as error:
-                hide(error)
-                raise
-
-        return operate
-
-    set_operators(tensor, forward, unary)
+    set_operators(tensor, partial(binary_operator, tensor), unary_operator)
     for name, op in BINARY.items():
-        set_operator(tensor, f"__r{name}__", reflected(REGISTRY[op]), f"{op} of a number and this tensor.")
+        operator = reflected_operator(tensor, REGISTRY[op])
+        set_operator(tensor, f"__r{name}__", operator, f"{op} of a number and this tensor.")
+
+
+def binary_operator(tensor: type[Tensor], op: OpDef, in_place: bool) -> Binary:
+    """The operator of an op with the tensor on the left."""
+
+    def operate(self: Tensor, other: Operand, /) -> Tensor:
+        try:
+            if type(other) is not tensor and type(other) not in SCALARS:
+                other = as_number(other)
+                if other is NotImplemented:
+                    return cast("Tensor", NotImplemented)
+            return self._core.calls.operate(op, self, other, in_place)
+        except MEANT as error:
+            hide(error)
+            raise
+
+    return operate
+
+
+def reflected_operator(tensor: type[Tensor], op: OpDef) -> Binary:
+    """The operator of an op with the tensor on the right."""
+
+    def operate(self: Tensor, other: Operand, /) -> Tensor:
+        try:
+            if type(other) not in SCALARS and not isinstance(other, tensor):
+                other = as_number(other)
+                if other is NotImplemented:
+                    return cast("Tensor", NotImplemented)
+            return self._core.calls.call(self._core, op.name, [other, self])[0]
+        except MEANT as error:
+            hide(error)
+            raise
+
+    return operate
+
+
+def unary_operator(op: OpDef) -> Unary:
+    """The operator of an op with one operand."""
+
+    def operate(self: Tensor) -> Tensor:
+        try:
+            return self._core.calls.operate(op, self)
+        except MEANT as error:
+            hide(error)
+            raise
+
+    return operate
 
 
 def set_operators(tensor: type, forward: Callable[[OpDef, bool], Binary], unary: Callable[[OpDef], Unary]) -> None:

@@ -92,11 +92,14 @@ class Inline:
     ) -> Any:
         """Run CALLs from the front of `messages`; return the first message that cannot run here, or END, or FULL.
 
-        Most calls have two tensors, which are bound here without a call, a loop or a list.
+        Most calls have two tensors, which are bound here without a call, a loop or a list, and a new result, which
+        takes over the memory of an operand (`inherit`) or gets fresh memory (`make_result`). `launches` is set on a
+        device that launches. All other branches are rare.
         """
         scheduler, ring = self.scheduler, self.scheduler.ring
         immediate, tensors, trusted, clock = session.immediate, session.tensors, session.trusted, scheduler.clock
         for message in messages:
+            # Check the fields, and find the plan.
             if (
                 not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS)
             ) or message[0] is not CALL:  # not ==: False equals CALL
@@ -123,6 +126,8 @@ class Inline:
             if not trusted and len(inputs) != plan.count:
                 return message
             (output,) = outputs
+
+            # Bind the operands.
             if plan.two:
                 first, second = inputs
                 m, n = plan.metas
@@ -159,12 +164,16 @@ class Inline:
                     return message
                 arguments, traced, used = bound
                 warm = alone = False
+
+            # Is a launch possible now?
             if launches is not None:
                 if not (warm or self.is_warm(session, plan, launches, inputs)) or not self.may_launch(plan):
                     return message
                 met = () if alone else edges_met(used, own_copies(tensors, plan, output))
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
+
+            # Find the memory of the result; if there is none, nothing has changed.
             inherited = 0
             if plan.in_place:
                 copy = find_target(plan, tensors.get(output), launches)
@@ -186,6 +195,8 @@ class Inline:
             meta = plan.output
             buffer: Any = copy.buffer
             target = buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta)
+
+            # Run the kernel, and add the record.
             scheduler.ids = id_ = scheduler.ids + 1
             scheduler.tick = tick = scheduler.tick + 2
             started = clock()
@@ -210,6 +221,8 @@ class Inline:
                     ring.append(entry if launches is None else (*entry, 0, launches.order.issued + 1, met))
                 if launches is not None:
                     self.launched(session, plan, launches, used, copy)
+
+            # Release the operands whose handles were dropped.
             if released != inherited:
                 self.names.release_operands(session, plan, inputs, outputs, released & ~inherited)
             if launches is not None and session.flooded:

@@ -99,12 +99,15 @@ class RunsAtOnce:
     ) -> bool:
         """Run a segment with these operands; False, with nothing changed, if memory is short.
 
+        Each step stands here, since a call costs as much as ten statements; only a failure has a method of its own.
         `own`: the segment uses the arena that its runs at admission share; otherwise its arena is the last buffer.
         """
         plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
         buffers = self.allocate(segment, own=own)
         if buffers is None:
             return False
+
+        # Begin the writes, and define the results.
         launches = plan.device.launches
         backend = plan.device.backend
         arrays, copies, written = operands.arrays, operands.copies, operands.written
@@ -119,6 +122,8 @@ class RunsAtOnce:
             traced += (copy.id, copy.version)
         for buffer, (_, meta, _, _) in zip(buffers, segment.made, strict=False):
             arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
+
+        # Call the kernels: by the graph of launches, or one after the other.
         started = scheduler.clock()
         graph, failure = segment.graph if stamps is None and own else None, None
         if graph is not None and launches is not None and graph.launch(arrays, numbers, operands.passing):
@@ -131,6 +136,8 @@ class RunsAtOnce:
                 if graph is not None:
                     graph.note(replay.arena, arrays, numbers)
                 segment.give_back(replay, operands.passing)
+
+        # Add the record, and note the launches.
         if failure is None:
             used = backend.allocated + (recipe.arena if segment.own else 0)
             launch = 0 if launches is None else launches.order.issued
@@ -143,8 +150,7 @@ class RunsAtOnce:
             instruction = RunInstruction(scheduler.ids, session, plan.device, location, segment, numbers)
             instruction.replay = replay
             instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
-            begin_failed(scheduler, instruction, copies, written, started)
-            self.go_on(instruction, failure, launches)
+            self.continue_after(failure, instruction, copies, written, started)
         if launches is not None:
             note_launched(launches, copies, written)
             scheduler.fences.launched(session, plan.device, launches, recipe.work + len(recipe.calls) * launches.least)
@@ -182,8 +188,17 @@ class RunsAtOnce:
             found.append(copy)
         return found
 
-    def go_on(self, instruction: RunInstruction, failure: Failure, launches: Launches | None) -> None:
+    def continue_after(
+        self,
+        failure: Failure,
+        instruction: RunInstruction,
+        reads: Sequence[Copy],
+        writes: Sequence[Copy],
+        started: int,
+    ) -> None:
         """After a kernel's failure, run the calls that do not depend on it, and end the instruction."""
+        begin_failed(self.scheduler, instruction, reads, writes, started)
+        launches = instruction.device.launches
         if launches is not None:
             instruction.order = launches.order
         instruction.fail_in(*failure)

@@ -24,6 +24,7 @@ def recycle(tensor: VmTensor, known: bool = False) -> bool:
 
     `known`: other references to the tensor object exist but are not used any more: release it, but do not reuse it.
     """
+    # Does anything else use the tensor, its storage or its copy?
     storage = tensor.storage
     if (
         (tensor.bound and not known)
@@ -39,6 +40,8 @@ def recycle(tensor: VmTensor, known: bool = False) -> bool:
         return False
     if buffer is None:
         return False
+
+    # The value leaves the accounts, and its memory returns to the pool.
     if device.candidates:
         device.candidates.pop(copy, None)
         if not device.candidates:
@@ -59,6 +62,7 @@ def recycle(tensor: VmTensor, known: bool = False) -> bool:
         copy.written = copy.touched = 0
     device.planned -= copy.nbytes
     device.backend.free(buffer)
+
     if len(device.recycled) < MOST_RECYCLED and not tensor.bound:
         device.recycled.append(tensor)
     return True
@@ -78,7 +82,8 @@ def make_tensor(
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes
-    if not device.recycled:
+
+    if not device.recycled:  # while a program's tensors become more
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location, now)
@@ -87,7 +92,8 @@ def make_tensor(
         if device.short and device.tiers:
             device.candidates[copy] = storage
         return VmTensor(meta, storage, device), copy
-    tensor = device.recycled.pop()
+
+    tensor = device.recycled.pop()  # in most cases
     storage = tensor.storage
     copy = storage.copies[device]
     copy.id = number

@@ -34,6 +34,7 @@ from .rows.tensors import name_kind, name_slices, state_row, tensor_slices
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from ..model.device_state import DeviceState
     from ..model.session import VmSession
 
 ERRORS = 20  # the most recent errors in a status
@@ -107,8 +108,6 @@ def _recent(asked: QuestionContext, since: object, most: object) -> Any:
 
 def _status(asked: QuestionContext) -> dict[str, Any]:
     engine, _, about = asked
-    ring, files = engine.ring, engine.residency.files
-    changed = sorted({file.name for file in files.changed})[:FILES]  # while tensors still use them
     clients = [client for id_ in list(engine.directory.sessions) if (client := about.client(id_)) is not None]
     return {
         "version": version(),
@@ -117,17 +116,8 @@ def _status(asked: QuestionContext) -> dict[str, Any]:
         "uptime": about.process.uptime(),
         "memory": resident_memory(),
         "descriptors": about.process.descriptors(),
-        "devices": {
-            name: {
-                "used": device.backend.allocated,
-                "limit": device.backend.limit,
-                "cached": cached(device),
-                "eviction": eviction_row(device),
-                "lost": lost(device),
-            }
-            for name, device in engine.pools.items()
-        },
-        "files": {"loaded": len(files.open), "changed": changed},
+        "devices": {name: _device_row(device) for name, device in engine.pools.items()},
+        "files": _files(engine),
         "checkpoints": _checkpoints(asked),
         "durable": _durable(engine),
         "grace": about.grace,
@@ -135,22 +125,48 @@ def _status(asked: QuestionContext) -> dict[str, Any]:
         "sessions": sum(not about.looks(id_) for id_ in engine.directory.sessions),
         "tensors": sum(len(session.tensors) for session in engine.directory.sessions.values()),
         "names": len(engine.directory.names),
-        "instructions": {
-            "admitted": engine.scheduler.ids,
-            "live": len(engine.live),
-            "pending": engine.waiting().total() + sum(client.pending for client in clients),
-            "retired": engine.scheduler.retired,
-            "failed": engine.scheduler.failed,
-        },
+        "instructions": _instructions(engine, sum(client.pending for client in clients)),
         "transfers": {name: transfers(device) for name, device in engine.pools.items()},
         "hung": plain(list(about.hung())),
         "recent_errors": [error_row(error) for error in about.errors()[-ERRORS:]],
-        "trace": {
-            "enabled": ring.enabled,
-            "records": len(ring.entries),
-            "capacity": ring.entries.maxlen or 0,
-            "dropped": engine.scheduler.retired - len(ring.entries) if ring.enabled else 0,
-        },
+        "trace": _ring(engine),
+    }
+
+
+def _device_row(device: DeviceState) -> dict[str, Any]:
+    return {
+        "used": device.backend.allocated,
+        "limit": device.backend.limit,
+        "cached": cached(device),
+        "eviction": eviction_row(device),
+        "lost": lost(device),
+    }
+
+
+def _files(engine: Engine) -> dict[str, Any]:
+    """How many files are open, and the names of those that changed while tensors still use them."""
+    files = engine.residency.files
+    return {"loaded": len(files.open), "changed": sorted({file.name for file in files.changed})[:FILES]}
+
+
+def _instructions(engine: Engine, unread: int) -> dict[str, int]:
+    """Counts of instructions. `unread` messages still wait for admission at the clients."""
+    return {
+        "admitted": engine.scheduler.ids,
+        "live": len(engine.live),
+        "pending": engine.waiting().total() + unread,
+        "retired": engine.scheduler.retired,
+        "failed": engine.scheduler.failed,
+    }
+
+
+def _ring(engine: Engine) -> dict[str, Any]:
+    ring = engine.ring
+    return {
+        "enabled": ring.enabled,
+        "records": len(ring.entries),
+        "capacity": ring.entries.maxlen or 0,
+        "dropped": engine.scheduler.retired - len(ring.entries) if ring.enabled else 0,
     }
 
 

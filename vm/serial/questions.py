@@ -49,7 +49,6 @@ def _detail(_asked: SerialQuestionContext, every: object, _: object = False) -> 
 
 def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
     engine, session, recent = asked
-    held = memory_by_device(engine)
     return {
         "engine": "serial",
         "instructions": engine.ids,
@@ -59,37 +58,43 @@ def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
         "pending": 0,
         "by_status": {},
         "infer_misses": 0,
-        "devices": {
-            name: {
-                "allocated": nbytes,
-                "planned": 0,
-                "limit": 0,
-                "kept_for_runs": 0,
-                "cached": 0,
-                "cached_blocks": 0,
-                "largest_cached": 0,
-                "waiting_for_memory": 0,
-                "eviction": NO_EVICTION,
-                "queued": {},
-            }
-            for name, nbytes in held.items()
-        },
+        "devices": {name: _device_row(nbytes) for name, nbytes in memory_by_device(engine).items()},
         "nodes": {"sent": {}, "received": {}},
         "collectives": {},
         "transfers": {name: {} for name in engine.devices},
         "names": sorted(engine.names),
         "hung": [],
         "recent_errors": [error_text(error) for error in recent],
-        "session": {
-            "id": session.id,
-            "tensors": len(session.tensors),
-            "bytes": sum(nbytes_of(tensor) for tensor in session.tensors.values()),
-            "peak": 0,
-            "live": 0,
-            "errors": session.counts.errors,
-            "cancelled": session.cancelled is not None,
-            "shares": {},
-        },
+        "session": _session_row(session),
+    }
+
+
+def _device_row(allocated: int) -> dict[str, Any]:
+    """What the serial engine does not have counts as 0: plans, limits, caches, queues and evictions."""
+    return {
+        "allocated": allocated,
+        "planned": 0,
+        "limit": 0,
+        "kept_for_runs": 0,
+        "cached": 0,
+        "cached_blocks": 0,
+        "largest_cached": 0,
+        "waiting_for_memory": 0,
+        "eviction": NO_EVICTION,
+        "queued": {},
+    }
+
+
+def _session_row(session: SerialSession) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "tensors": len(session.tensors),
+        "bytes": sum(nbytes_of(tensor) for tensor in session.tensors.values()),
+        "peak": 0,
+        "live": 0,
+        "errors": session.counts.errors,
+        "cancelled": session.cancelled is not None,
+        "shares": {},
     }
 
 

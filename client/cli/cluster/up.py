@@ -3,8 +3,8 @@
 # ruff: noqa: T201
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,11 +79,9 @@ def up(
         check_free(wanted)
     with ExitStack() as stack:
         if simulate:
-            stack.enter_context(stopping())
-        ray = stack.enter_context(simulated(simulate)) if simulate else ray
-        stack.enter_context(reached(ray, name))
-        if simulate:
-            stack.enter_context(stopping())  # again, since Ray has installed a handler of its own
+            ray = stack.enter_context(simulated_ray(simulate, name))
+        else:
+            stack.enter_context(reached(ray, name))
         from ....vm.cluster.credentials import ClusterCredentials
         from ....vm.cluster.on_ray import operations
         from .asking import ask
@@ -204,14 +202,11 @@ def tell_up(name: str, rows: Sequence[Mapping[str, Any]], directory: Path, secon
         print(f"Ctrl-C ends it. In other terminals: export RAY_ADDRESS={ray}", flush=True)
 
 
-def simulated(count: int | None) -> Any:
-    from ....vm.cluster.on_ray.simulated import simulated as nodes
+@contextmanager
+def simulated_ray(nodes: int, name: str) -> Iterator[str]:
+    """Simulate a cluster of Ray on this machine, which SIGTERM ends like Ctrl-C; yields its address."""
+    from ....vm.cluster.on_ray.simulated import interrupted_by_sigterm, simulated
 
-    return nodes(count or 1)
-
-
-def stopping() -> Any:
-    """Make SIGTERM interrupt like Ctrl-C."""
-    from ....vm.cluster.on_ray.simulated import interrupted_by_sigterm
-
-    return interrupted_by_sigterm()
+    # Again within, since Ray installs a handler of its own.
+    with interrupted_by_sigterm(), simulated(nodes) as ray, reached(ray, name), interrupted_by_sigterm():
+        yield ray

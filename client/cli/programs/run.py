@@ -72,22 +72,18 @@ def run(
     if name is not None and (tensors or devices or passes):
         raise click.UsageError("--name: the routine has its captured tensors and its devices, and all passes")
     given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
-    text = None if program is None else parsed_from(program)
-    if text is not None:
-        check(text, given, captured, outputs)
+    parsed = None if program is None else parsed_from(program)
+    if parsed is not None:
+        check(parsed, given, captured, outputs)
     # A published routine is found only on a daemon: without an address, on the running one.
     where = address or (None if name is None else running_daemon())
     with program_session(where, slots.values()) as session:
-        if text is None:
-            linked = looked_up(session, str(name))
+        if parsed is None:
+            linked, homes = looked_up(session, str(name))
             parsed = linked.program
             check(parsed, given, None, outputs)
-            homes = {f"d{n}": device for n, device in enumerate(linked.devices)}
         else:
-            parsed = text
-            homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(parsed.devices)} | slots
-            given_tensors = loaded(session, parsed.captured, captured, homes)
-            linked = session.link(parsed, devices=homes, tensors=given_tensors, passes=names_in(passes))
+            linked, homes = linked_on(session, parsed, slots, captured, names_in(passes))
         arguments = loaded(session, parsed.parameters, given, homes)
         values = {name: number(name, text) for name, text in pairs(numbers, "number").items()}
         for _ in range(times):
@@ -121,17 +117,25 @@ def check(program: Program, given: dict[str, str], captured: dict[str, str] | No
         raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(program.results)} results")
 
 
-def looked_up(session: Session, name: str) -> LinkedProgram:
-    """The routine of that name, as a function of positional tensors and named numbers."""
+def linked_on(
+    session: Session, program: Program, slots: dict[str, str], captured: dict[str, str], passes: list[str]
+) -> tuple[LinkedProgram, dict[str, str]]:
+    """The program linked to its captured tensors, and the device of each slot."""
+    homes = {f"d{n}": slots.get(f"d{n}") or session.devices[0] for n in range(program.devices)} | slots
+    tensors = loaded(session, program.captured, captured, homes)
+    return session.link(program, devices=homes, tensors=tensors, passes=passes), homes
+
+
+def looked_up(session: Session, name: str) -> tuple[LinkedProgram, dict[str, str]]:
+    """The routine of that name as a function of positional tensors and named numbers, and the device of each slot."""
     from ...linking.linked_routine import LinkedRoutine
     from ...linking.linking import LinkedProgram
 
     found = session.lookup(name)
-    if isinstance(found, LinkedRoutine):
-        return found.flat
-    if not isinstance(found, LinkedProgram):
+    linked = found.flat if isinstance(found, LinkedRoutine) else found
+    if not isinstance(linked, LinkedProgram):
         raise MetadataError(f"{name} is the name of a tensor, not of a routine; `tensord names` lists them")
-    return found
+    return linked, {f"d{n}": device for n, device in enumerate(linked.devices)}
 
 
 def pairs(given: Sequence[str], what: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from ..line.options import tell
 if TYPE_CHECKING:
     from ....interpreter.schema.sample_calls import Wish
     from ...session.session import Session
+    from .warming import WarmedCalls
 
 USUAL = "cuda:0"  # the device of this process, if there is no daemon
 _SHAPE = re.compile(r"\d+(x\d+)*")
@@ -84,20 +85,25 @@ def warm(
         before = kernels_in(directory)
         warming = WarmedCalls(session)
         warming.run(wishes, devices or compiling(session), shown)
-    report = {
-        "called": [one._asdict() for one in warming.called],
-        "skipped": [one._asdict() for one in warming.skipped],
-        "interrupted": warming.interrupted,
-        "directory": str(directory or ""),
-        "kernels": kernels_in(directory),
-        "new": kernels_in(directory) - before,
-    }
-    tell(report, show)
+    tell(report_of(warming, directory, before), show)
     if warming.interrupted:
         raise KeyboardInterrupt
     named = {wish.op for wish in wishes if not wish.is_pattern}
     if any(one.error for one in warming.called) or any(one.op in named for one in warming.skipped):
         raise click.exceptions.Exit(1)
+
+
+def report_of(warming: WarmedCalls, directory: Path | None, before: int) -> dict[str, Any]:
+    """What was compiled. The directory had `before` kernels then."""
+    kernels = kernels_in(directory)
+    return {
+        "called": [one._asdict() for one in warming.called],
+        "skipped": [one._asdict() for one in warming.skipped],
+        "interrupted": warming.interrupted,
+        "directory": str(directory or ""),
+        "kernels": kernels,
+        "new": kernels - before,
+    }
 
 
 def wished(op: str, dtypes: Sequence[str], shapes: Sequence[str], attributes: Sequence[str]) -> Wish:

@@ -133,64 +133,84 @@ class RingSnapshot(NamedTuple):
         return Memory(self.used, self.holdings)
 
 
+class SnapshotParts:
+    """Collects the entries of a snapshot's parts, by kind."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._lines: dict[tuple[int, int], str] = {}
+        self._spans: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._signatures: list[Any] = []
+        self._holdings: list[Holding] = []
+        self._entries: dict[int, Sequence[Any]] = {}
+        self._edges: dict[int, list[Any]] = {}  # more edges than an entry has itself
+        self._stamps: dict[int, bytes] = {}
+        self._routines = RoutineParts()
+
+    def add(self, entry: Any) -> None:
+        if isinstance(entry, Mapping):
+            self._head.update(entry)  # a sample has a second half of its head, at the end
+        elif len(entry) == 3:
+            self._add_location(*entry)
+        elif len(entry) == 1:
+            self._signatures.append(entry[0])
+        elif len(entry) == 2 and isinstance(entry[1], bytes):
+            self._stamps[entry[0]] = entry[1]
+        elif len(entry) == 2:
+            self._edges[entry[0]].extend(entry[1])
+        elif len(entry) == TAGGED:
+            self._routines.add(*entry)
+        elif len(entry) == len(Holding._fields):
+            self._holdings.append(HOLDING("holding", entry))
+        elif len(entry) in SHORT or len(entry) == LONG:
+            self._entries[entry[0]], self._edges[entry[0]] = entry, []
+        else:
+            raise ValueError(f"an entry of {len(entry)} fields")
+
+    def _add_location(self, session: int, number: int, value: Any) -> None:
+        if line_of(number):
+            self._lines[session, number] = str(value)
+        else:
+            self._spans[session, number] = tuple(map(str, value))
+
+    def snapshot(self) -> RingSnapshot:
+        """The snapshot that the entries describe."""
+        head = self._head
+        return RingSnapshot(
+            [self._record(id_, entry) for id_, entry in self._entries.items()],
+            devices=tuple(str(device) for device in head["devices"]),
+            **{name: int(head[name]) for name in _COUNTS},
+            enabled=bool(head["enabled"]),
+            used={str(device): int(nbytes) for device, nbytes in head["used"].items()},
+            holdings=tuple(self._holdings),
+            routines=self._routines.routines(),
+            runs=self._routines.runs(self._where),
+            live=int(head.get("live", 0)),
+            spent=int(head.get("spent", 0)),
+        )
+
+    def _record(self, id_: int, entry: Sequence[Any]) -> Record:
+        whole = _with_signature(_whole(entry, self._edges[id_]), self._signatures)
+        return inflate(whole, self._where, self._stamps.get(id_, b""))
+
+    def _where(self, session: int, location: int) -> SourceLocation:
+        line = line_of(location)
+        return SourceLocation(self._lines.get((session, line), ""), self._spans.get((session, location - line), ()))
+
+
 def read_parts(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
     """Assemble a snapshot from its parts. Raises ProtocolError if they are damaged."""
+    collected = SnapshotParts()
     try:
-        return _read(parts)
+        for part in parts:
+            for entry in part:
+                collected.add(entry)
+        return collected.snapshot()
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise ProtocolError(
             f"the machine's trace is not what this version understands ({type(error).__name__}: {error}); "
             f"`tensord doctor` compares the versions"
         ) from error
-
-
-def _read(parts: Iterable[Sequence[Any]]) -> RingSnapshot:
-    head: Mapping[str, Any] = {}
-    lines: dict[tuple[int, int], str] = {}
-    spans: dict[tuple[int, int], tuple[str, ...]] = {}
-    signatures: list[Any] = []
-    holdings: list[Holding] = []
-    entries: dict[int, Sequence[Any]] = {}
-    more: dict[int, list[Any]] = {}
-    stamps: dict[int, bytes] = {}
-    routines = RoutineParts()
-    for entry in (entry for part in parts for entry in part):
-        if isinstance(entry, Mapping):
-            head = {**head, **entry}  # a sample has a second half of its head, at the end
-        elif len(entry) == 3 and line_of(entry[1]):
-            lines[entry[0], entry[1]] = str(entry[2])
-        elif len(entry) == 3:
-            spans[entry[0], entry[1]] = tuple(map(str, entry[2]))
-        elif len(entry) == 1:
-            signatures.append(entry[0])
-        elif len(entry) == 2 and isinstance(entry[1], bytes):
-            stamps[entry[0]] = entry[1]
-        elif len(entry) == 2:
-            more[entry[0]].extend(entry[1])
-        elif len(entry) == TAGGED:
-            routines.add(*entry)
-        elif len(entry) == len(Holding._fields):
-            holdings.append(HOLDING("holding", entry))
-        elif len(entry) in SHORT or len(entry) == LONG:
-            entries[entry[0]] = entry
-            more[entry[0]] = []
-        else:
-            raise ValueError(f"an entry of {len(entry)} fields")
-
-    def where(session: int, location: int) -> SourceLocation:
-        line = line_of(location)
-        return SourceLocation(lines.get((session, line), ""), spans.get((session, location - line), ()))
-
-    whole = {id_: _with_signature(_whole(entry, more[id_]), signatures) for id_, entry in entries.items()}
-    records = [inflate(entry, where, stamps.get(id_, b"")) for id_, entry in whole.items()]
-    devices = tuple(str(device) for device in head["devices"])
-    taken, tick, since, retired, capacity = (int(head[name]) for name in _COUNTS)
-    used = {str(device): int(nbytes) for device, nbytes in head["used"].items()}
-    enabled = bool(head["enabled"])
-    known, runs = routines.routines(), routines.runs(where)
-    sample = (int(head.get("live", 0)), int(head.get("spent", 0)))
-    counts = (taken, tick, since, retired, capacity, enabled)
-    return RingSnapshot(records, devices, *counts, used, tuple(holdings), known, runs, *sample)
 
 
 def _with_signature(entry: Sequence[Any], signatures: Sequence[Any]) -> Sequence[Any]:
