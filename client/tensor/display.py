@@ -41,16 +41,16 @@ def corners(tensor: Tensor, shape: Shape, edge: int) -> NDArray[Any]:
 
     Waits.
     """
-    last = len(shape) - 1
-    places = [ends(tensor, size, edge).reshape(-1, *[1] * (last - axis)) for axis, size in enumerate(shape)]
-    return tensor[tuple(places)].numpy()
+    places = np.ix_(*(ends(size, edge) for size in shape))
+    xp, device = tensor._core.xp(), tensor.device
+    return tensor[tuple(xp.asarray(place, device=device) for place in places)].numpy()
 
 
-def ends(tensor: Tensor, size: int, edge: int) -> Tensor:
+def ends(size: int, edge: int) -> NDArray[np.int64]:
     """The printed positions along an axis, with one in between if some are left out."""
-    count, core = min(size, 2 * edge + 1), tensor._core
-    (place,) = core.calls.call(core, "arange", attributes={"start": 0, "stop": count}, device=tensor.device)
-    return place if count == size else place + (place > edge).astype("int64") * (size - count)
+    if size <= 2 * edge:
+        return np.arange(size, dtype=np.int64)
+    return np.concatenate([np.arange(edge + 1), np.arange(size - edge, size)], dtype=np.int64)
 
 
 def described(tensor: Tensor, state: str, meta: Meta | None) -> str:
