@@ -73,7 +73,7 @@ def made(meta: Meta | None, placement: Placement, layout: Layout) -> Form:
     return form
 
 
-def places(grid: tuple[int, ...]) -> list[tuple[int, ...]]:
+def grid_coordinates(grid: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The coordinates of each device, row-major."""
     return list(product(*map(range, grid)))
 
@@ -81,6 +81,6 @@ def places(grid: tuple[int, ...]) -> list[tuple[int, ...]]:
 def groups(grid: tuple[int, ...], dim: int) -> Iterator[list[int]]:
     """The devices, by number, in groups that differ only along one dimension of the grid."""
     by_rest: dict[tuple[int, ...], list[int]] = {}
-    for number, place in enumerate(places(grid)):
-        by_rest.setdefault((*place[:dim], *place[dim + 1 :]), []).append(number)
+    for number, coordinates in enumerate(grid_coordinates(grid)):
+        by_rest.setdefault((*coordinates[:dim], *coordinates[dim + 1 :]), []).append(number)
     yield from by_rest.values()

@@ -19,7 +19,7 @@ from ..locations.locations import located
 from ..outbox.current import plain_of
 from ..tensor.tensor import Tensor
 from .checks import checked
-from .form import Form, places
+from .form import Form, grid_coordinates
 from .published import whole_shape
 from .tensor import GlobalTensor
 
@@ -61,8 +61,8 @@ def part_of(array: Any, form: Form, number: int) -> Any:
     """One device's part: its share of the values, or zeros if another device has the addend."""
     begin, shape = form.shares[number]
     share = array[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))]
-    place = places(form.placement.grid)[number]
-    is_zero = any(at and atom == Partial("sum") for at, atom in zip(place, form.layout, strict=True))
+    coordinates = grid_coordinates(form.placement.grid)[number]
+    is_zero = any(at and atom == Partial("sum") for at, atom in zip(coordinates, form.layout, strict=True))
     return np.zeros_like(share) if is_zero else share
 
 

@@ -15,7 +15,7 @@ from ...interpreter.types.meta import Meta
 from ..tensor.tensor import Tensor
 from .boxing.blocks import blocks
 from .boxing.pieces import put_together, reduced
-from .form import Form, groups, places
+from .form import Form, grid_coordinates, groups
 from .tensor import GlobalTensor
 
 
@@ -70,8 +70,8 @@ def whole_shape(metas: Sequence[Meta], grid: tuple[int, ...], layout: Layout) ->
         dims = [dim for dim, atom in enumerate(layout) if atom == Split(axis)]
         line = [
             meta.shape[axis] if len(meta.shape) == len(shape) else 0
-            for meta, place in zip(metas, places(grid), strict=True)
-            if not any(at for dim, at in enumerate(place) if dim not in dims)
+            for meta, coordinates in zip(metas, grid_coordinates(grid), strict=True)
+            if not any(at for dim, at in enumerate(coordinates) if dim not in dims)
         ]
         shape[axis] = sum(line)
     return tuple(shape)

@@ -26,13 +26,13 @@ from ..tensor.tensor import Tensor
 from ..transport.replies import Reply
 from ..waiting.procedures import of, side_by_side
 from ..waiting.steps import Steps, Within
-from .form import Form, places
+from .form import Form, grid_coordinates
 
 if TYPE_CHECKING:
     from .tensor import GlobalTensor
 
 REDUCED: Final[Mapping[str, np.ufunc]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-Place = tuple[int, ...]
+Coordinates = tuple[int, ...]
 T = TypeVar("T")
 
 
@@ -46,9 +46,9 @@ def over_nodes(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
     parts, needed = stable(tensor), sources(tensor._form)
     first = [parts[numbers[0]] for numbers in needed.values()]
     received = yield from side_by_side((part._core.outbox, part._core.answers.fetching(part)) for part in first)
-    found: dict[Place, NDArray[Any]] = {}
-    for (place, numbers), one in zip(needed.items(), received, strict=True):
-        found[place] = (yield from replica(parts, numbers, one)) if isinstance(one, TensordError) else one
+    found: dict[Coordinates, NDArray[Any]] = {}
+    for (coordinates, numbers), one in zip(needed.items(), received, strict=True):
+        found[coordinates] = (yield from replica(parts, numbers, one)) if isinstance(one, TensordError) else one
     learn(tensor)
     return whole(tensor._form, found)
 
@@ -73,15 +73,15 @@ def asked_for(tensor: GlobalTensor) -> Steps[NDArray[Any]]:
 
 
 def answered(
-    tensor: GlobalTensor, parts: Sequence[Tensor], needed: Mapping[Place, list[int]], replies: Sequence[Reply]
+    tensor: GlobalTensor, parts: Sequence[Tensor], needed: Mapping[Coordinates, list[int]], replies: Sequence[Reply]
 ) -> Steps[NDArray[Any]]:
     """The value, assembled from the answers about its parts."""
-    found: dict[Place, NDArray[Any]] = {}
-    for (place, numbers), reply in zip(needed.items(), replies, strict=True):
+    found: dict[Coordinates, NDArray[Any]] = {}
+    for (coordinates, numbers), reply in zip(needed.items(), replies, strict=True):
         try:
-            found[place] = fetched(parts[numbers[0]], (yield reply))
+            found[coordinates] = fetched(parts[numbers[0]], (yield reply))
         except TensordError as error:
-            found[place] = yield from replica(parts, numbers, error)
+            found[coordinates] = yield from replica(parts, numbers, error)
     learn(tensor)
     return whole(tensor._form, found)
 
@@ -116,17 +116,19 @@ def stable(tensor: GlobalTensor) -> tuple[Tensor, ...]:
         return tuple([part.copy() for part in parts])
 
 
-def sources(form: Form) -> dict[Place, list[int]]:
+def sources(form: Form) -> dict[Coordinates, list[int]]:
     """The positions in the grid whose parts make up the value, each with the numbers of all parts equal to the one
     there."""
-    found: dict[Place, list[int]] = {}
-    for number, place in enumerate(places(form.placement.grid)):
-        first = tuple(0 if isinstance(atom, Broadcast) else at for at, atom in zip(place, form.layout, strict=True))
+    found: dict[Coordinates, list[int]] = {}
+    for number, coordinates in enumerate(grid_coordinates(form.placement.grid)):
+        first = tuple(
+            0 if isinstance(atom, Broadcast) else at for at, atom in zip(coordinates, form.layout, strict=True)
+        )
         found.setdefault(first, []).append(number)
     return found
 
 
-def whole(form: Form, found: dict[Place, NDArray[Any]]) -> NDArray[Any]:
+def whole(form: Form, found: dict[Coordinates, NDArray[Any]]) -> NDArray[Any]:
     """The value, assembled from the parts' values."""
     for dim, atom in enumerate(form.layout):
         if isinstance(atom, Partial):
@@ -136,18 +138,18 @@ def whole(form: Form, found: dict[Place, NDArray[Any]]) -> NDArray[Any]:
         return alone
     meta: Any = form.meta
     made = np.empty(meta.shape, meta.dtype)
-    shares = dict(zip(places(form.placement.grid), form.shares, strict=True))
-    for place, part in found.items():
-        begin, shape = shares[place]
+    shares = dict(zip(grid_coordinates(form.placement.grid), form.shares, strict=True))
+    for coordinates, part in found.items():
+        begin, shape = shares[coordinates]
         made[tuple(slice(low, low + size) for low, size in zip(begin, shape, strict=True))] = part
     return made
 
 
-def combined(found: dict[Place, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Place, NDArray[Any]]:
+def combined(found: dict[Coordinates, NDArray[Any]], dim: int, function: np.ufunc) -> dict[Coordinates, NDArray[Any]]:
     """The parts' values, with those along one dimension of the grid combined in its order."""
-    made: dict[Place, NDArray[Any]] = {}
-    for place, part in sorted(found.items()):
-        rest = (*place[:dim], 0, *place[dim + 1 :])
+    made: dict[Coordinates, NDArray[Any]] = {}
+    for coordinates, part in sorted(found.items()):
+        rest = (*coordinates[:dim], 0, *coordinates[dim + 1 :])
         made[rest] = np.asarray(function(made[rest], part)) if rest in made else part
     return made
 

@@ -192,7 +192,7 @@ def tensors_in(key: Any) -> list[Any]:
     return [key] if isinstance(key, Methods) else []
 
 
-def with_places(key: Any) -> tuple[Any, ...]:
+def with_tensor_marks(key: Any) -> tuple[Any, ...]:
     """The index in the form that ops take, with marks for tensors."""
     entries = key if type(key) is tuple else (key,)
     return tuple("tensor" if isinstance(entry, Methods) else entry for entry in entries)

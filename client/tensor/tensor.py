@@ -18,7 +18,7 @@ from ..locations.locations import located
 from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
 from . import display, exchange, reading
 from .hints import METHODS, add_hints, present
-from .methods import Methods, frozen_index, tensors_in, with_places
+from .methods import Methods, frozen_index, tensors_in, with_tensor_marks
 from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
 from .waiting import Conversions
 
@@ -149,7 +149,7 @@ class Tensor(Conversions, Methods):
             if tensors:
                 known = all(type(each._meta) is Meta and each._meta.dtype.kind != "b" for each in tensors)
                 op = "advanced_getitem" if known else "dynamic_getitem"
-                return core.calls.call(core, op, [self, *tensors], {"index": with_places(key)})[0]
+                return core.calls.call(core, op, [self, *tensors], {"index": with_tensor_marks(key)})[0]
             frozen = frozen_index(key, _GETITEM)
             whole = reading.of(self)
             view = core.calls.operate(_GETITEM, self, attributes=frozen)
@@ -171,7 +171,7 @@ class Tensor(Conversions, Methods):
             value = value if number is NotImplemented else number
         core, tensors = self._core, tensors_in(key)
         if tensors:
-            attributes: dict[str, Any] = {"index": with_places(key)}
+            attributes: dict[str, Any] = {"index": with_tensor_marks(key)}
             core.calls.call(core, "advanced_setitem", [self, value, *tensors], attributes, out=[self])
             return
         index, meta = frozen_index(key, _SETITEM)[0][1], self._meta

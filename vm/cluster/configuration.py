@@ -27,9 +27,9 @@ class NodeSettings(NamedTuple):
     incarnation: int
 
 
-def text(wanted: Specification, place: NodeSettings) -> str:
+def text(wanted: Specification, node: NodeSettings) -> str:
     """The configuration of a node's daemon for one start, as the text of a file."""
-    tables = settings(wanted, place)
+    tables = settings(wanted, node)
     plain = [f"{name} = {_toml(value)}" for name, value in tables.items() if not isinstance(value, Mapping)]
     for name, table in tables.items():
         if isinstance(table, Mapping):
@@ -37,22 +37,22 @@ def text(wanted: Specification, place: NodeSettings) -> str:
     return "\n".join(plain) + "\n"
 
 
-def settings(wanted: Specification, place: NodeSettings) -> dict[str, Any]:
+def settings(wanted: Specification, node: NodeSettings) -> dict[str, Any]:
     """The settings by name. The user's settings override the defaults, but not the settings that make this node."""
     devices = list(wanted.devices)
-    if place.durable is not None:
-        devices.append({"name": "store:0", "durable": str(place.durable)})
+    if node.durable is not None:
+        devices.append({"name": "store:0", "durable": str(node.durable)})
     return {
         "grace": wanted.grace,
         **wanted.settings,
-        "node": place.node,
-        "addresses": list(place.addresses),
+        "node": node.node,
+        "addresses": list(node.addresses),
         "devices": devices,
-        "security": {"server_secret": str(place.secret), "allow": str(place.allow)},
+        "security": {"server_secret": str(node.secret), "allow": str(node.allow)},
         "cluster": {
             **wanted.settings.get("cluster", {}),
-            "incarnation": place.incarnation,
-            "values": f"{bracketed(place.host)}:{place.values}",
+            "incarnation": node.incarnation,
+            "values": f"{bracketed(node.host)}:{node.values}",
             "encryption": wanted.encryption,
         },
     }

@@ -31,7 +31,7 @@ class Token(NamedTuple):
     source: str
 
 
-def place_of(address: str) -> tuple[str, int] | None:
+def host_and_port(address: str) -> tuple[str, int] | None:
     """The host and the port of a Ray cluster's address; None if it has another form."""
     host, _, port = address.rpartition(":")
     if not host or "://" in address or not (port.isdecimal() and 0 < int(port) < 1 << 16):
@@ -46,10 +46,10 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
 
     NoDaemon if no Ray is there; ClusterError if the token is missing or wrong, or if the versions differ.
     """
-    place = place_of(address)
-    if place is None or _is_for_ray_alone(environment):
+    endpoint = host_and_port(address)
+    if endpoint is None or _is_for_ray_alone(environment):
         return
-    reply = _asked(address, place, "")
+    reply = _asked(address, endpoint, "")
     if reply.answer is CallOutcome.FOREIGN:
         raise ClusterError(
             f"the process at {address} is not a Ray cluster: use the address that `ray start --head` has printed; its "
@@ -57,7 +57,7 @@ def settle(address: str, environment: MutableMapping[str, str], ray: str) -> Non
         )
     if reply.answer is CallOutcome.REFUSED:
         found = _own_token(address, environment)
-        reply = _asked(address, place, found.text)
+        reply = _asked(address, endpoint, found.text)
         if reply.answer is CallOutcome.REFUSED:
             raise ClusterError(f"Ray at {address} does not accept the token of {found.source}. The right one: {GET}")
         environment[MODE] = "token"
@@ -83,10 +83,10 @@ def _counted(name: str, version: str) -> str:
 
 def asks_for_token(address: str, environment: Mapping[str, str]) -> bool:
     """Whether the Ray cluster refuses callers without a token. If that cannot be found out, $RAY_AUTH_MODE decides."""
-    place = place_of(address)
+    endpoint = host_and_port(address)
     answer = CallOutcome.UNKNOWN
-    if place is not None and not _is_for_ray_alone(environment):
-        answer = _asked(address, place, "").answer
+    if endpoint is not None and not _is_for_ray_alone(environment):
+        answer = _asked(address, endpoint, "").answer
     if answer in (CallOutcome.ADMITTED, CallOutcome.REFUSED):
         return answer is CallOutcome.REFUSED
     return environment.get(MODE, "").lower() in ("token", "k8s")
@@ -115,9 +115,9 @@ def _is_for_ray_alone(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").lower() in ("1", "true") for name in OWN)
 
 
-def _asked(address: str, place: tuple[str, int], token: str) -> GcsReply:
+def _asked(address: str, endpoint: tuple[str, int], token: str) -> GcsReply:
     try:
-        return call(*place, token, SECONDS)
+        return call(*endpoint, token, SECONDS)
     except OSError as error:
         raise NoDaemon(f"no Ray cluster is running at {address} ({error.strerror or error}): {START}") from None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ....interpreter.errors import NoDaemon
-from ....vm.cluster.tokens import START, place_of
+from ....vm.cluster.tokens import START, host_and_port
 
 RAYLET: Final = b"raylet/raylet"
 GCS: Final = b"--gcs-address="
@@ -41,11 +41,11 @@ def as_noted() -> str:
 
 
 def listens(address: str) -> bool:
-    place = place_of(address)
-    if place is None:
+    endpoint = host_and_port(address)
+    if endpoint is None:
         return False
     try:
-        socket.create_connection(place, CONNECT).close()
+        socket.create_connection(endpoint, CONNECT).close()
     except OSError:
         return False
     return True

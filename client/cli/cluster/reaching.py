@@ -71,14 +71,14 @@ def check_installed() -> str:
 
 def check_address(address: str) -> None:
     """MetadataError for an invalid address of a Ray cluster; "" is the one that runs here."""
-    from ....vm.cluster.tokens import place_of
+    from ....vm.cluster.tokens import host_and_port
 
     if address.startswith("ray://"):
         raise MetadataError(
             f"{address}: Ray Client is not supported, since it needs the same versions of Python and Ray on both "
             "sides: run this on a node of the cluster, or through `ray job submit`"
         )
-    if address not in ("", "auto") and place_of(address) is None:
+    if address not in ("", "auto") and host_and_port(address) is None:
         raise MetadataError(f"{address!r} is not an address of a Ray cluster: HOST:PORT is, such as node0:6379")
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ....interpreter.layouts.layout import Partial
 from ....interpreter.layouts.shares import PartShare
-from ..form import Form, places
+from ..form import Form, grid_coordinates
 
 Interval = tuple[int, int]
 
@@ -39,7 +39,7 @@ def blocks(before: Form, after: Form) -> tuple[NewPart, ...]:
     that also has a new part is preferred, so that a program can leave a lost device."""
     staying = set(after.placement.names)
     kept = [dim for dim, atom in enumerate(before.layout) if isinstance(atom, Partial)]
-    lines = [tuple(place[dim] for dim in kept) for place in places(before.placement.grid)]
+    lines = [tuple(coordinates[dim] for dim in kept) for coordinates in grid_coordinates(before.placement.grid)]
     made = []
     for number, share in enumerate(after.shares):
         name = after.placement.names[number]

@@ -11,7 +11,7 @@ from ....interpreter.layouts.layout import Partial, Split
 from ....interpreter.types.meta import Meta
 from ...collectives.collectives import NOTING, all_gather, all_reduce, all_to_all, reduce_scatter
 from ...tensor.tensor import Tensor
-from ..form import Form, groups, places
+from ..form import Form, grid_coordinates, groups
 from .blocks import blocks
 from .links import bandwidth
 from .pieces import put_together, zeros
@@ -174,8 +174,8 @@ class Filling(BoxingStep):
         pairs = enumerate(zip(self.before.layout, self.after.layout, strict=True))
         dims = [dim for dim, (old, new) in pairs if old != new and new == Partial("sum")]
         return [
-            zeros(part, part.shape, part._home) if any(place[dim] for dim in dims) else part
-            for place, part in zip(places(self.after.placement.grid), parts, strict=True)
+            zeros(part, part.shape, part._home) if any(coordinates[dim] for dim in dims) else part
+            for coordinates, part in zip(grid_coordinates(self.after.placement.grid), parts, strict=True)
         ]
 
 

@@ -40,7 +40,7 @@ class TcpLinks:
     def __init__(
         self,
         own: Member,
-        place: PortRange,
+        ports: PortRange,
         tls: Tls | None,
         report: Report,
         *,
@@ -62,8 +62,8 @@ class TcpLinks:
         self._loopback = Loopback(own.node)
         self._greeting = threading.Semaphore(GREETINGS)
         self._greeters: dict[threading.Thread, socket.socket] = {}  # duplicates of the sockets of handshakes
-        self._listener = listen(*place)
-        self.address = place.at(self._listener.getsockname()[1])
+        self._listener = listen(*ports)
+        self.address = ports.at(self._listener.getsockname()[1])
         self._acceptor = threading.Thread(target=self._accept, name="tensord-accepts-values", daemon=True)
         self._acceptor.start()
 
@@ -125,8 +125,8 @@ class TcpLinks:
     def _dial(self, member: Member, life: int) -> tuple[Connection, int]:
         """A connection to a member's daemon, and its life there. ProtocolError, with the reason, if the daemon refuses
         us."""
-        place = PortRange.of(member.values)
-        connection: Any = dial(place.host, place.low, self._patience)
+        ports = PortRange.of(member.values)
+        connection: Any = dial(ports.host, ports.low, self._patience)
         try:
             if self._tls is not None:
                 connection = self._tls.dial(connection, member.fingerprint)

@@ -106,9 +106,9 @@ def test_a_ray_that_only_rays_own_code_reaches_is_left_to_it(gcs):
 
 
 def test_addresses_that_have_a_host_and_a_port():
-    assert tokens.place_of("[::1]:6379") == ("::1", 6379)
+    assert tokens.host_and_port("[::1]:6379") == ("::1", 6379)
     for other in ("", "auto", "local", "6379", "node0", "node0:x", "node0:0", "node0:70000", "ray://h:1"):
-        assert tokens.place_of(other) is None
+        assert tokens.host_and_port(other) is None
 
 
 def nodes(*hosts):

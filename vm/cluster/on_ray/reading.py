@@ -56,17 +56,17 @@ def connections(namespace: str, rows: Sequence[Mapping[str, Any]]) -> dict[tuple
     for here in rows:
         for there in rows:
             if here is not there and here["node"] in handles:
-                for place in places(there):
-                    host, _, port = place.rpartition(":")
+                for endpoint in endpoints(there):
+                    host, _, port = endpoint.rpartition(":")
                     reach = handles[here["node"]].reach
-                    asked[here["node"], there["node"], place] = reach.remote(host.strip("[]"), int(port), CONNECT)
+                    asked[here["node"], there["node"], endpoint] = reach.remote(host.strip("[]"), int(port), CONNECT)
     found = answers(asked, CONNECT + ANSWER)  # type: ignore[arg-type]  # keys may be of any type
     return {key: said(one) if isinstance(one, BaseException) else one for key, one in found.items()}  # type: ignore[misc]
 
 
-def places(row: Mapping[str, Any]) -> list[str]:
+def endpoints(row: Mapping[str, Any]) -> list[str]:
     """The addresses of a node: for clients, and for values from other nodes."""
-    return [place for place in (row["address"].removeprefix("tcp://"), row["values"]) if place]
+    return [endpoint for endpoint in (row["address"].removeprefix("tcp://"), row["values"]) if endpoint]
 
 
 def scraped() -> list[str]:
