@@ -31,6 +31,7 @@ from ..layouts.rules import Rule
 from ..types.kinds import ANY, DTypes
 from ..types.meta import LARGEST, Meta, Metas, OperandMeta
 from ..wire.forms import shown
+from .bound_kernels import apart, apart_if_shared, unless_empty, with_attributes
 from .library import Library
 from .op_table import similar
 from .own_op import OwnOp
@@ -271,7 +272,7 @@ class OpDef:
         """
         found = 0 if self.scratch is None else self.scratch(metas, outputs, attributes)
         found = max(found, least)
-        if aliased and not (self.elementwise or self.partial):  # `run_apart`
+        if aliased and not (self.elementwise or self.partial):  # `apart`
             found += sum(m.nbytes for m in outputs if m is not None)
         return found if found > UNNOTICED else 0
 
@@ -301,41 +302,11 @@ class OpDef:
         if kernel is None:
             raise MetadataError(f"{self.name} has no kernel for devices of the kind {kind}", op=self.name)
         if self.dynamic:
-            attributes = {**attributes, "room": room}
-
-        def run(*arrays: Any) -> Arrays | None:
-            return kernel(xp, arrays[:count], arrays[count:], attributes)
-
-        def run_unless_empty(*arrays: Any) -> Arrays | None:
-            # A tensor without elements may have axes of any size, over which a kernel would loop or allocate.
-            outputs = arrays[count:]
-            for out in outputs:
-                if out.size:
-                    return kernel(xp, arrays[:count], outputs, attributes)
-            return None
-
-        guarded = run if self.judges else run_unless_empty
-
-        def run_apart(*arrays: Any) -> None:
-            results = [xp.array(out) for out in arrays[count:]]
-            guarded(*arrays[:count], *results)
-            for out, result in zip(arrays[count:], results, strict=True):
-                out[...] = result
-
-        def run_partial(*arrays: Any) -> Any:
-            """Overwrite a part of the first operand.
-
-            The first operand is copied only if another operand shares its memory.
-            """
-            read = (array for array in arrays[1:count] if hasattr(array, "shape"))
-            shared = any(xp.may_share_memory(arrays[count], array) for array in read)
-            return (run_apart if shared else guarded)(*arrays)
-
-        if self.dynamic:
-            return run
+            return with_attributes(kernel, xp, count, {**attributes, "room": room})
+        run = (with_attributes if self.judges else unless_empty)(kernel, xp, count, attributes)
         if not aliased or self.elementwise:
-            return guarded
-        return run_partial if self.partial else run_apart
+            return run
+        return apart_if_shared(run, xp, count) if self.partial else apart(run, xp, count)
 
     def is_ufunc(self, metas: Metas) -> bool:  # noqa: ARG002 - corrections.CorrectedUfunc uses them
         """Whether the array module's ufunc alone computes the op for these operands."""

@@ -99,18 +99,7 @@ class Accesses:
         instruction.outputs = (Binding(copy, tensor, 0, None),)
         instruction.writes = (copy,)
         instruction.bytes_moved = meta.nbytes
-        shared = device.backend.host and is_clients(payload)
-        if device.backend.host and not (shared and payload.dtype.kind in INDICES):
-            instruction.payload = payload
-            instruction.on_control = True
-            copy.client_mappings = int(shared)
-        elif type(payload) is GpuPayload:
-            instruction.payload, event = payload
-            instruction.stream = device.backend.copy_stream(StreamKind.H2D)
-            instruction.kernel = lambda _target: device.backend.await_event(event)
-        else:
-            instruction.stream = device.backend.copy_stream(StreamKind.H2D)
-            instruction.kernel = lambda target: device.backend.copy_in(target, payload)
+        set_payload(instruction, copy, device, payload)
         instruction.on_end = UploadEnd(session, payload.nbytes)
         self.residency.tiers.admit(instruction)
 
@@ -390,6 +379,22 @@ def most_made(copy: Copy) -> int:
 def bytes_of(tensor: VmTensor) -> int:
     """Bytes of a packed copy; an estimate while the meta is pending."""
     return PENDING_BYTES if tensor.meta is None else tensor.meta.nbytes
+
+
+def set_payload(instruction: Instruction, copy: Copy, device: DeviceState, payload: Any) -> None:
+    """Let the upload adopt the payload as the copy's memory, or copy the payload there (see the module's docstring)."""
+    shared = device.backend.host and is_clients(payload)
+    if device.backend.host and not (shared and payload.dtype.kind in INDICES):
+        instruction.payload = payload
+        instruction.on_control = True
+        copy.client_mappings = int(shared)
+    elif type(payload) is GpuPayload:
+        instruction.payload, event = payload
+        instruction.stream = device.backend.copy_stream(StreamKind.H2D)
+        instruction.kernel = lambda _target: device.backend.await_event(event)
+    else:
+        instruction.stream = device.backend.copy_stream(StreamKind.H2D)
+        instruction.kernel = lambda target: device.backend.copy_in(target, payload)
 
 
 def upload_meta(shape: Sequence[int], dtype: str, payload: NDArray[Any]) -> Meta:
