@@ -21,7 +21,6 @@ from ...interpreter.types.sizes import size
 from ...streams.device import Device
 from ...streams.merging import merged_bytes
 from ...streams.stream import Stream, StreamKind
-from ..memory.replicas import drop_copies
 from ..model.device_state import DeviceState, add_to
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.session import Cause
@@ -187,8 +186,7 @@ class CollectiveGroup:
 
     def drop(self, scratch: Binding) -> None:
         """Drop a temporary value, once the instructions admitted so far have finished with it."""
-        scratch.tensor.storage.sharers = 0
-        drop_copies(scratch.tensor.storage)
+        self.residency.releasing.unshare(scratch.tensor)
 
     def receive(self, step: CollectiveStep, label: str, origin: Origin) -> None:
         """Admit the instruction that writes the chunk: a MOVE, or a MERGE with the step's base."""

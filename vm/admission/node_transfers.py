@@ -276,7 +276,7 @@ class NodeTransferHandlers:
         if home is not device:
             made = moved(tensor, home, cause.session, cause.location)
             cause.session.moves[made] = None
-            tensor.storage.sharers -= 1
+            self.residency.releasing.unshare(tensor)
         define(cause.session, id_, made)
         note_maker(tensor.storage, (str(label), NOTHING), cause.location, self.scheduler.now)
         self.scheduler.bound.append(copy)

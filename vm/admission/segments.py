@@ -237,9 +237,7 @@ class Segments:
             view = share(session.tensors[ids[base]], meta, offset, strides, segment.plan.device)
             enter(session, ids[variable], view)
         for variable in recipe.passing:
-            tensor = session.tensors.pop(ids[variable])
-            tensor.holders = 0
-            self.residency.releasing.unshare(tensor)
+            self.residency.releasing.drop_holder(session.tensors.pop(ids[variable]))
 
     def may_bring(self, session: VmSession, device: DeviceState, absent: Sequence[VmTensor]) -> bool:
         """Whether absent operands may be brought to the device, and a route exists."""

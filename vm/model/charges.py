@@ -23,6 +23,13 @@ def charge(session: VmSession, storage: Storage) -> None:
             count(copy, session.account)
 
 
+def charge_late(storage: Storage, nbytes: int) -> None:
+    """Set the size of a storage, known only now, and charge its account."""
+    storage.nbytes = nbytes
+    if storage.account is not None:
+        storage.account.bytes += nbytes
+
+
 def credit(storage: Storage) -> None:
     """Stop charging a storage that is released, or that has lost its memory."""
     account = storage.account

@@ -136,6 +136,12 @@ class Releasing:
         if tensor.bound:
             self.let_go(tensor)
 
+    def leave(self, storage: Storage) -> None:
+        """Count one tensor less on a storage, since the tensor gets a storage of its own."""
+        storage.sharers -= 1
+        if storage.sharers == self.scheduler.snapshots.get(storage, 0):
+            self.orphans.append(storage)
+
     def keep_export(self, tensor: VmTensor, copy: Copy, reader: VmSession) -> None:
         """Keep a copy in place for a client, until the tensor is released or the client's session ends."""
         map_copy(copy)

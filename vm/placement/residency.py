@@ -347,9 +347,7 @@ class Residency:
         copy = self.new_copy(device, nbytes, 1)
         self.scheduler.bound.append(copy)
         before = tensor.storage
-        before.sharers -= 1
-        if before.sharers == self.scheduler.snapshots.get(before, 0):
-            self.releasing.orphans.append(before)
+        self.releasing.leave(before)
         tensor.storage = Storage(nbytes, device, copy)
         if tensor.home.pins:
             move_pins(tensor, before)

@@ -17,7 +17,7 @@ from ..memory.kept import full_below
 from ..memory.ledger import learn_need, undecided
 from ..memory.planning import learn_bytes, plan_most
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
-from ..model.charges import check_bytes, check_share, has_share
+from ..model.charges import charge_late, check_bytes, check_share, has_share
 from ..model.instruction import Instruction
 from ..model.plan import Plan
 from ..model.tensor import Binding, VmTensor
@@ -183,8 +183,6 @@ def learn_size(tensor: VmTensor, nbytes: int) -> None:
     """Set the size of a tensor's storage and of the storage's whole copies, if it was unknown."""
     storage = tensor.storage
     if storage.nbytes < 0:
-        storage.nbytes = nbytes
-        if storage.account is not None:
-            storage.account.bytes += nbytes
+        charge_late(storage, nbytes)
         for copy in storage.copies.values():
             learn_bytes(copy, nbytes, storage.account)
