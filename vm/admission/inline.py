@@ -103,7 +103,8 @@ class Inline:
             if (
                 not trusted and ((type(message) is not tuple and type(message) is not list) or len(message) != FIELDS)
             ) or message[0] is not CALL:  # not ==: False equals CALL
-                rest = self.run_other(session, message)
+                pair = (type(message) is tuple or type(message) is list) and len(message) == 2
+                rest = self.run_pair(session, message) if pair else message
                 if rest is not END:
                     return rest
                 continue
@@ -229,12 +230,11 @@ class Inline:
                 return FULL
         return END
 
-    def run_other(self, session: VmSession, message: Sequence[Any]) -> Any:
+    def run_pair(self, session: VmSession, message: Sequence[Any]) -> Any:
         """Run a RELEASE, or the CALLs of an atomic group; return END, or the first message that cannot run here."""
         trusted = session.trusted
-        if (message[0] is RELEASE if trusted else type(message) is tuple and len(message) == 2) and self.release(
-            session, message
-        ):
+        released = message[0] is RELEASE if trusted else type(message) is tuple  # others are refused by `release`
+        if released and self.release(session, message):
             self.scheduler.latest = self.scheduler.clock()
             return END
         if not trusted or message[0] is not ATOMIC or self.durable:

@@ -560,7 +560,7 @@ def test_a_signature_that_is_damaged_takes_the_place_of_its_number(client: RawCl
         ("concat", {}, [[[1], "int8"]] * 10_000, None, "at most 4096 operands"),
         ("add", {}, [[[1], "int8"]] * 10_000, None, "takes 2 operands"),
         ("negative", {}, [[[1], "int8"]], [[[1], "int8"]] * 10_000, "out= has 10000"),
-        ("getitem", {"index": [None] * 10_000}, [[[1], "int8"]], None, "an index of 10000 entries"),
+        ("getitem", {"index": [None] * 10_000}, [[[1], "int8"]], None, "the index has 10000 entries"),
         ("max_pool2d", {"kernel_size": [1] * 10_000}, [[[1, 1, 1, 1], "float32"]], None, "10000 dimensions"),
     ],
 )
