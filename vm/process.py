@@ -1,4 +1,4 @@
-"""Facts about the machine's process for answers: ids, uptime, descriptors, memory."""
+"""Facts about the process of a virtual machine, for answers to status requests: ids, uptime, descriptors, memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MachineProcess:
         return max(0.0, time.time() - self._started)
 
     def descriptors(self) -> dict[str, int]:
-        """The number of open descriptors, and their limit."""
+        """The number of open descriptors, and the limit of that number."""
         return {"open": descriptors_open(), "limit": descriptor_limit()}
 
 

@@ -5,11 +5,11 @@ tensor works as on one machine, and does not involve this file. Functions that m
 device's node. The nodes are those that a member has listed (`members`). The list is refreshed when a name is unknown,
 or a node's session has ended: a restarted daemon has another incarnation, address and key.
 
-Ownership. The facade keeps the cores, and each tensor its own; a core keeps the cluster, and the cluster no core. So a
-session that was dropped ends with its last tensor, as on one machine.
+Ownership. The facade (`ClusterSession`) keeps the cores, and each tensor its own; a core keeps the cluster, and the
+cluster no core. So a session that was dropped ends with its last tensor, as on one machine.
 
 Threads. Any thread may call. Each node has a lock for opening its session; the gate guards the addition of a new
-session, so a session that is opened inside of an atomic block takes part in that block.
+session, so a session that is opened inside an atomic block takes part in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -64,7 +65,7 @@ class Cluster:
         self._why = CLOSED
         self._random_state, self._scopes = home.random_state, home.scopes
         self._living: WeakValueDictionary[str, Parts] = WeakValueDictionary()
-        self._stale: set[str] = set()  # nodes whose session is known to have ended
+        self._stale: set[str] = set()  # nodes whose ended session `losses` has reported
         self._opening: dict[str, threading.RLock] = {}
         self._naming = threading.Lock()
         self._session: Callable[[], ClusterSession | None] = lambda: None
@@ -88,7 +89,8 @@ class Cluster:
     # -- which core ------------------------------------------------------------------------------------------------
 
     def default(self) -> Parts:
-        """The core where things are made: that of the placement, if there is one, else `first`."""
+        """The core where new tensors are made: the core of the placement's node if a placement is set, else
+        `first()`."""
         return self.first() if self.placement is None else self.core(self.node_of(self.placement.names[0]))
 
     def first(self) -> Parts:
@@ -117,7 +119,7 @@ class Cluster:
         return sorted((each.node for each in self.table.values() if each.is_up), key=lambda node: node != self.home)
 
     def devices(self) -> list[str]:
-        """The devices of these nodes."""
+        """The devices of the nodes that are not known to be gone."""
         return [device for node in self.nodes() for device in self.table[node].devices]
 
     def node_of(self, device: str) -> str:
@@ -130,7 +132,7 @@ class Cluster:
         return node
 
     def place(self, core: Parts, placement: Placement | None) -> None:
-        """Set the placement of new tensors without a device; its devices belong to that core."""
+        """Set the placement of new tensors for which no device is given. All its devices are on the node of `core`."""
         with self.gate.lock:
             self.placement = placement
             for each in self.cores():
@@ -160,14 +162,14 @@ class Cluster:
     def collective(
         self, kind: str, tensors: Sequence[Tensor], devices: Sequence[str], attributes: dict[str, Any]
     ) -> list[Tensor]:
-        """A collective on tensors of several nodes."""
+        """Issue a collective on tensors of several nodes; returns its results."""
         from .collectives import asked_of, issue
 
         asked = asked_of(kind, tensors, devices, attributes)
         return issue(self, asked, tensors, devices, attributes)
 
     def losses(self) -> list[TensordError]:
-        """The errors of sessions that have ended since the last call."""
+        """An error for each session that has ended since the last call; each is given once."""
         found: list[TensordError] = []
         for node, core in list(self._living.items()):
             if core.closed and node not in self._stale:
@@ -213,19 +215,27 @@ class Cluster:
         return "it has left the cluster" if state == "left" else "its daemon has not been started again"
 
     def reached(self, node: str) -> Member:
-        """The member, at the address by which this process reaches it: not by tcp, unless the first node was reached by
-        tcp."""
+        """The member, with the address at which this process reaches it.
+
+        For the first node, that is the address to which the program connected; if that is a tcp address, the one
+        that the node lists. Other nodes: as listed.
+        """
         member = self.table[node]
         by_tcp = self.address.startswith("tcp://") and member.address
         return member if node != self.home or by_tcp else member._replace(address=self.address)
 
     def open_all(self, wanted: Collection[str] | None = None) -> list[Parts]:
-        """The cores of these nodes, or of all, that can be reached; sessions are opened concurrently. Lost nodes are
-        checked for a return."""
+        """Open the sessions of these nodes, or of all, concurrently; nodes that cannot be reached are left out.
+
+        If one of them was lost, the members are listed anew first, since it may be back. Returns the cores of all
+        open sessions.
+        """
         if any(each.state == "lost" and (wanted is None or each.node in wanted) for each in self.table.values()):
             self.refresh()
         nodes = [node for node in self.nodes() if (wanted is None or node in wanted) and self._is_closed(node)]
-        threads = [threading.Thread(target=self._try_to_open, args=(node,)) for node in nodes[1:]]
+        # In copies of this thread's context, so that the sessions join the spans that are open here.
+        opening = [partial(copy_context().run, self._try_to_open, node) for node in nodes[1:]]
+        threads = [threading.Thread(target=one) for one in opening]
         for thread in threads:
             thread.start()
         for node in nodes[:1]:
@@ -271,13 +281,13 @@ class Cluster:
     # -- the members -----------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Ask for the list of members; the old list stays if nobody answers."""
+        """Ask for the list of members; keep the old list if no node answers."""
         for rows in self._told():
             self.table = table_of(rows)
             return
 
     def _told(self) -> Iterable[Any]:
-        """The answers of the nodes, until one suffices."""
+        """The member lists that the nodes answer, one node after another; the caller takes the first."""
         for core in self.cores():
             if core.outbox.answers() and not core.transport.away:
                 with suppress(TensordError, TimeoutError):
@@ -297,7 +307,7 @@ class Cluster:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """ConnectionLost once the session was closed."""
+        """Raise ConnectionLost if the session has been closed."""
         if self.ended.is_set():
             raise located(ConnectionLost(self._why))
 

@@ -54,7 +54,7 @@ class ClusterReports(ClusterFacet):
 def counted(cluster: Cluster, by: str | None) -> Steps[dict[str, Any]]:
     cores = yield from open_cores(cluster)
     found = yield from side_by_side((core.outbox, counting(core, by)) for core in cores)
-    for each in found:
-        if isinstance(each, TensordError) and len(cores) == 1:
-            raise each
+    errors = [each for each in found if isinstance(each, TensordError)]
+    if errors and len(errors) == len(cores):  # as in an atomic block
+        raise errors[0]
     return {core.node: each for core, each in zip(cores, found, strict=True) if not isinstance(each, TensordError)}

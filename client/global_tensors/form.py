@@ -15,8 +15,8 @@ from ...interpreter.types.meta import Meta
 class Form:
     """The description of a global tensor without its value; interned by `Form.of`, compared by identity.
 
-    `shares`: the share of the value that each part is, row-major in the grid; `metas`: the parts' metas. While the meta
-    depends on data, there are no shares, and each meta is None.
+    `shares`: for each part, which share of the value it is, row-major in the grid; `metas`: the parts' metas. While
+    the meta depends on data, there are no shares, and each meta is None.
     """
 
     __slots__ = ("__weakref__", "layout", "meta", "metas", "placement", "shares")
@@ -29,7 +29,7 @@ class Form:
 
     @staticmethod
     def of(meta: Meta | None, placement: Placement, layout: Layout) -> Form:
-        """The interned form of these."""
+        """The form with this meta, placement and layout; always the same object while it lives."""
         key = (meta, placement, layout)
         form = _interned.get(key)
         if form is None:
@@ -41,12 +41,12 @@ class Form:
         return Form.of(self.meta, self.placement, layout)
 
     def at(self, dim: int, atom: object) -> Form:
-        """The form with another atom for one dimension of the grid."""
+        """The form with another atom (`Split`, `Partial`, ...) of the layout for one dimension of the grid."""
         return self.laid((*self.layout[:dim], atom, *self.layout[dim + 1 :]))  # type: ignore[arg-type]
 
     @property
     def is_partial(self) -> bool:
-        """Return whether some parts are addends, or similar partial values, of others."""
+        """Return whether parts are addends of the value, or other partial results of it."""
         return any(isinstance(atom, Partial) for atom in self.layout)
 
     def splits(self, axis: int) -> list[int]:
@@ -74,12 +74,12 @@ def made(meta: Meta | None, placement: Placement, layout: Layout) -> Form:
 
 
 def grid_coordinates(grid: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The coordinates of each device, row-major."""
+    """The coordinates of each device in the grid, row-major."""
     return list(product(*map(range, grid)))
 
 
 def groups(grid: tuple[int, ...], dim: int) -> Iterator[list[int]]:
-    """The devices, by number, in groups that differ only along one dimension of the grid."""
+    """The numbers of the devices, in groups whose members differ only along one dimension of the grid."""
     by_rest: dict[tuple[int, ...], list[int]] = {}
     for number, coordinates in enumerate(grid_coordinates(grid)):
         by_rest.setdefault((*coordinates[:dim], *coordinates[dim + 1 :]), []).append(number)

@@ -23,7 +23,7 @@ from .linked import ProgramBinding, Report
 
 
 class LinkedRuns:
-    """The common core of a linked program, and of a linked routine, which also has a convention."""
+    """The common part of linked programs and linked routines; a routine also has a calling convention."""
 
     def __init__(self, linked: ProgramBinding, convention: CallingConvention | None = None) -> None:
         self.core = linked._core
@@ -34,7 +34,8 @@ class LinkedRuns:
     def issue(
         self, capture: Capture | None, tensors: Sequence[Tensor], numbers: Sequence[Scalar], name: str
     ) -> tuple[list[Tensor], Sequence[Any]]:
-        """Run it, or make its steps part of the current capture; returns the results, and the program's numbers."""
+        """Run the program, or make its steps part of the current capture; returns the results, and the program's
+        numbers."""
         if capture is None:
             for tensor in self.linked.captured:
                 if tensor._id <= 0:  # released, for example with its context
@@ -66,7 +67,7 @@ class Reported:
     _core: LinkedRuns
 
     def report(self, *, source: bool = False) -> Report:
-        """The compiled form so far: the segments, their memory, and the place of each value, with the reason.
+        """The compiled form so far: the segments, their memory, and where each value is, and why.
 
         `source`: with the source of the kernels that were generated for it.
         """
@@ -81,8 +82,8 @@ make_public(Reported)
 
 
 def int_operands(program: Program, slots: Mapping[int, int]) -> Iterator[tuple[str, int, Any, Any]]:
-    """The op, slot, metas and attributes of each int that is an operand of an op, including blocks; `slots`: a block's
-    number -> the number of the surrounding program."""
+    """The op, slot, metas and attributes of each int that is an operand of an op, also inside blocks. The slot is the
+    outermost program's; `slots`: slot in `program` -> that slot."""
     for step in program.steps:
         for block, taken in numbers_given(step) if step.blocks else ():
             yield from int_operands(block, {inner: slots[outer] for inner, outer in taken.items() if outer in slots})

@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 
 from ..transport.replies import Reply
 
-# Tolerance for results of a GPU against the host's: sums in another order are off by some roundings of the largest
-# element.
+# Tolerance for results of a GPU against the host's: a sum in another order may be off by several roundings of the
+# largest element.
 BOUND_OF_GPUS: Final = 64.0
 
 
 class Difference(NamedTuple):
-    """Two results that differ. `size`: the largest difference, None for different shapes or dtypes, or an error;
-    `roundings`: the same in roundings of the largest element; `place`: its index; `elements`: how many of `of` elements
-    differ."""
+    """Two results that differ.
+
+    `text`: for people; `size`: the largest difference of two elements, None if there is none because the shapes,
+    dtypes or errors differ; `roundings`: `size` in roundings of the largest element; `place`: the index of that
+    difference; `elements`: how many of the `of` elements differ.
+    """
 
     text: str
     size: float | None = None
@@ -32,7 +35,7 @@ def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Diff
     roundings of the largest element."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return Difference(f"{shown(first)} and {shown(second)}")
-    differing = _bits(first) != _bits(second)
+    differing = _differing(first, second)
     count = int(np.count_nonzero(differing))
     if not count:
         return None
@@ -47,12 +50,12 @@ def difference(first: NDArray[Any], second: NDArray[Any], within: float) -> Diff
     if within and first.dtype.kind in "fc" and roundings <= within:
         return None
     where = tuple(int(n) for n in place)
-    text = f"{count} of {first.size} elements differ, most at {list(where)}: {first[place]!s} and {second[place]!s}"
+    text = f"{count} of {first.size} elements differ, the most at {list(where)}: {first[place]!s} and {second[place]!s}"
     return Difference(text, size, roundings, where, count, first.size)
 
 
 def outcome(reply: Reply) -> NDArray[Any] | str:
-    """A value, or the type of the error in its place."""
+    """The value of a reply, or the name of its error's type."""
     return type(reply.error).__name__ if reply.error is not None else np.asarray(reply.value)
 
 
@@ -70,13 +73,16 @@ def shown(value: NDArray[Any]) -> str:
     return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
 
 
-def _bits(value: NDArray[Any]) -> NDArray[Any]:
-    """An integer for each element, made of its bits; also for complex elements."""
-    packed = np.ascontiguousarray(value)
-    if value.dtype.itemsize == 16:
-        halves = packed.reshape(-1).view(np.uint64).reshape(-1, 2)
-        return np.asarray(halves[:, 0] + halves[:, 1] * np.uint64(0x9E3779B97F4A7C15)).reshape(value.shape)
-    return packed.reshape(-1).view(f"u{value.dtype.itemsize}").reshape(value.shape)
+def _differing(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """For each element, whether its bits differ."""
+    a, b = _words(first), _words(second)
+    return np.asarray((a != b).any(axis=1)).reshape(first.shape)
+
+
+def _words(value: NDArray[Any]) -> NDArray[Any]:
+    """The bits of each element, as one or two integers in a row."""
+    word = min(value.dtype.itemsize, 8)
+    return np.ascontiguousarray(value).reshape(-1).view(f"u{word}").reshape(-1, value.dtype.itemsize // word)
 
 
 def _wide(value: NDArray[Any]) -> NDArray[Any]:
@@ -84,7 +90,7 @@ def _wide(value: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rounding(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """The rounding of the largest element; 1 for integers."""
+    """The rounding of the largest finite element of `second`, in the precision of `first`; 1 for integers."""
     if first.dtype.kind not in "fc":
         return 1.0
     finite = np.abs(second[np.isfinite(second)])

@@ -34,16 +34,16 @@ class TransportMemory(Protocol):
     """The memory in which a session and its machine pass arrays to each other."""
 
     def gpu(self, device: str) -> int | None:
-        """The number in CUDA, in this process, of a device of the machine whose memory can be read here; else None."""
+        """The number that CUDA in this process gives a device of the machine; None if its memory is not readable."""
 
     def give_up_gpus(self) -> None:
-        """Note that the memory cannot be read here. From now on the device counts as absent."""
+        """Note that memory of GPUs cannot be read here: from now on `gpu` returns None for every device."""
 
     def new_array(self, meta: Meta) -> NDArray[Any]:
         """An array for one upload of that meta, in the memory from which the other side can take it most cheaply."""
 
     def host_memory(self, nbytes: int) -> HostMemory | None:
-        """Memory for a host array, from which uploads of this connection are read in place; None if none can be."""
+        """Memory for a host array, which uploads of this connection can read in place; None if there is none."""
 
     def lend(self, values: Any, dtype: Any) -> tuple[Meta, NDArray[Any]] | None:
         """Meta and payload of an upload that is read in place; None if the values have to be copied."""
@@ -53,11 +53,11 @@ class TransportMemory(Protocol):
 
 
 class Transport(Protocol):
-    """Carries messages in order, and out-of-band verbs that overtake them. Thread-safe."""
+    """Carries messages in order, and out-of-band requests, such as `cancel`, that overtake them. Thread-safe."""
 
     # Device name -> names of ops without a kernel there; the first device is the default one.
     devices: dict[str, frozenset[str]]
-    # Name -> (version, digest) of the other side's ops of other packages; None: it has those of this process.
+    # Op name -> (version, digest), for the other side's ops from other packages; None: it has this process's ops.
     own_ops: Mapping[str, tuple[str, str]] | None
     # Ops with more work than this (element operations) are sent at once, since they do not run on the scheduler's
     # thread.
@@ -73,7 +73,7 @@ class Transport(Protocol):
     incarnation: int
     # Device name -> its library of collectives, with its version.
     libraries: Mapping[str, str]
-    # The functions that the machine asks this session to call.
+    # The functions of this session that the machine may ask for.
     callers: Callers
     # Another process executes the messages in parallel, so a first message is sent at once and waits for no others.
     eager: bool
@@ -88,10 +88,10 @@ class Transport(Protocol):
 
     @property
     def away(self) -> bool:
-        """Return whether the connection is lost, and may come back."""
+        """Return whether the connection is broken, but may come back."""
 
     def tell_loss_to(self, tell: Callable[[TensordError], None]) -> None:
-        """Set the function to call, on any thread and inside any lock, when the other side has ended."""
+        """Set the function to call when the other side has ended; it may run on any thread, and with any lock held."""
 
     def send(self, messages: Sequence[Message]) -> None:
         """Hand over a batch in program order. Does not wait."""
@@ -104,7 +104,7 @@ class Transport(Protocol):
         ended."""
 
     def request(self) -> tuple[int, Reply]:
-        """A new request number and its reply, to be named in a message."""
+        """A new request number, to be sent in a message, and the reply to it."""
 
     def wait(self, reply: Reply, timeout: float | None) -> bool:
         """Wait for a reply; False after `timeout` seconds. ConnectionLost when the other side ends."""
@@ -133,7 +133,8 @@ class Transport(Protocol):
 
 
 class ClosedTransport:
-    """Replaces a session's transport once it is closed: every call raises ConnectionLost with the reason `why`."""
+    """Replaces a session's transport once it is closed. A call raises ConnectionLost with the reason `why`, except that
+    ending the session again does nothing."""
 
     def __init__(self, devices: dict[str, frozenset[str]], why: str = CLOSED) -> None:
         self.devices = devices

@@ -7,9 +7,9 @@ that the leader polls together with the socket, and waits for the lock. The lead
 pass the gate to get the lock again; so the sender gets it first. Each sender waits for at most one wake-up of the
 leader.
 
-Guarantees. No sender sleeps while the leader does: the leader announces that it polls before it checks the gate, and a
-sender takes the gate before it checks whether the leader polls; so one of the two sees the other. Ctrl-C is delayed
-while a thread holds the lock, except in the poll (`SHIELD.interruptible`).
+Guarantees. No sender sleeps while the leader does: the leader announces that it polls before it checks the gate, and
+a sender takes the gate before it checks whether the leader polls; so at least one of the two sees the other. Ctrl-C
+is delayed while a thread holds the lock, except in the poll (`SHIELD.interruptible`).
 
 Rejected: sleeping on the socket's descriptor without the lock. libzmq signals the descriptor for internal commands,
 three times per op, and each wake-up in Python costs as much as handling an answer.
@@ -40,7 +40,7 @@ class PolledBell:
 
     def ring(self) -> None:
         """Wake the sleeper, or the next one."""
-        with suppress(OSError, ValueError):  # it was closed
+        with suppress(OSError, ValueError):  # the bell was closed
             os.eventfd_write(self.fd, 1)
 
     def clear(self) -> None:
@@ -56,7 +56,7 @@ class PolledBell:
 class SocketLock:
     """The lock of a socket; senders get it before the leader does.
 
-    As a context manager, it is for threads that do not sleep with it.
+    Threads that do not poll use it as a context manager.
     """
 
     def __init__(self, bell: PolledBell) -> None:
@@ -67,11 +67,14 @@ class SocketLock:
         self.polling = False  # the thread that holds the lock is sleeping, or about to
 
     def acquire(self) -> None:
-        """Take the lock; first wake the thread that sleeps with it, if any. The caller is inside `SHIELD`."""
+        """Take the lock; first wake the thread that sleeps while it holds the lock, if any.
+
+        The caller is inside `SHIELD`.
+        """
         me = threading.get_ident()
         self.inside.add(me)  # first, since a signal handler may run anywhere here
         if not self._gate.locked() and self._lock.acquire(blocking=False):
-            return  # a sender that takes the gate after this is seen by `poll`
+            return  # if a sender takes the gate after the check above, `poll` sees it
         try:
             with self._gate:
                 if self.polling:
@@ -97,7 +100,7 @@ class SocketLock:
     def is_mine(self) -> bool:
         """Return whether this thread is inside the lock: it holds it, waits for it, or is releasing it.
 
-        If so, the caller is a signal handler or a callback that interrupted it.
+        If so, the caller is a signal handler or a callback that interrupted this thread there.
         """
         return threading.get_ident() in self.inside
 

@@ -1,8 +1,8 @@
 """Reads a directory of checkpoints. Takes no lock, so a daemon may write to the directory meanwhile.
 
-The files of a manifest are unchanged for as long as they exist, and a process that has opened a values file keeps its
-bytes, although the file is collected later. A file that was collected before it is opened is a FileError; then there is
-a later generation.
+The files of a manifest are unchanged for as long as they exist, and a process that has opened a values file can read it
+even after the file is collected. Opening a file that has been collected raises FileError; there is a later generation
+then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Latest(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A file of ours to which no generation refers. `age`: seconds since it was written."""
+    """A file of the checkpoints to which no generation refers. `age`: seconds since it was written."""
 
     name: str
     nbytes: int
@@ -81,12 +81,12 @@ class CheckpointReader:
     # -- generations -----------------------------------------------------------------------------------------------
 
     def generations(self) -> list[int]:
-        """The numbers of the existing generations, newest last. They are not read."""
+        """The numbers of the existing generations, newest last. No manifest is read."""
         found = map(layout.generation_of, self._names())
         return sorted(number for number in found if number is not None)
 
     def generation(self, number: int) -> Generation:
-        """The generation of a number. No values file is examined.
+        """The generation with that number. No values file is examined.
 
         Raises FileError if it is damaged or missing, MetadataError if its manifest is malformed, QuotaError if that
         exceeds the limits.
@@ -133,7 +133,7 @@ class CheckpointReader:
 
     @contextmanager
     def values(self, file: int) -> Iterator[TensorFile]:
-        """A values file, open while entered."""
+        """A values file, open inside the `with` block."""
         fd = self.open_values(file)
         try:
             yield TensorFile(fd, f"{self.path}/{layout.values_file(file)}")
@@ -141,13 +141,13 @@ class CheckpointReader:
             os.close(fd)
 
     def read(self, name: str, record: ValueRecord, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """The values of a tensor, whose checksum is compared. `out`: a suitable array to fill."""
+        """The values of a tensor; FileError if their checksum is wrong. `out`: a suitable array to fill."""
         with self.values(record.file) as file:
             record.check_within(file)
             return read_array(file, record.entry(name), out)
 
     def read_text(self, record: ValueRecord) -> str:
-        """The text of a routine, whose checksum is compared."""
+        """The text of a routine; FileError if its checksum is wrong."""
         with self.values(record.file) as file:
             record.check_within(file)
             text = bytearray(record.nbytes)
@@ -160,7 +160,7 @@ class CheckpointReader:
     # -- orphans ---------------------------------------------------------------------------------------------------
 
     def orphans(self) -> list[Orphan]:
-        """The files of ours to which no generation with a readable manifest refers.
+        """The files of the checkpoints to which no generation with a readable manifest refers.
 
         In a directory that a process writes to, they may belong to a generation that is being written.
         """
@@ -228,7 +228,7 @@ class CheckpointReader:
         try:
             return layout.status(self._directory, name)
         except OSError as error:
-            raise FileError(f"{self.shown}/{name}: cannot be looked at: {error.strerror}") from error
+            raise FileError(f"{self.shown}/{name}: cannot be examined: {error.strerror}") from error
 
     def _failed(self, name: str, error: OSError) -> FileError:
         return FileError(f"{self.shown}/{name}: cannot be opened: {error.strerror}")

@@ -114,7 +114,7 @@ class TensorFile:
         try:
             return os.fstat(self.fd)
         except OSError as error:
-            raise self.failed(f"cannot be looked at: {error.strerror}") from error
+            raise self.failed(f"cannot be examined: {error.strerror}") from error
 
 
 def flat(buffer: Any) -> memoryview:

@@ -1,9 +1,9 @@
 """Rows: pieces of a tensor that a fusion may compute separately, although it reduces along them.
 
-A reduction over the last axes gives one element for each row, the elements along these axes. If NumPy adds a row in the
-same order whatever rows lie beside it (`OpDef.rows`), pieces of whole rows get the same bits as the whole. So a fusion
-may have steps of three extents: of its shape; of one element a row, with as many axes; and reductions that drop their
-axes, whose results no step of the fusion reads.
+A row is the elements along the last axes; a reduction over these axes gives one element for each row. If NumPy adds
+a row in the same order whatever rows lie beside it (`OpDef.rows`), pieces of whole rows get the same bits as the
+whole. So a fusion may have three kinds of steps: over its whole shape; over one element a row, with as many axes;
+and reductions that drop the reduced axes, whose results no other step of the fusion reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..types.meta import Meta, OperandMeta, Shape
 from .facts import metas_of
 from .program import NO_OPS, Program, Step
 
-LONGEST: Final = 1 << 16  # elements of a row: a piece has at least two rows, and should stay in the cache
+LONGEST: Final = 1 << 16  # elements of a row; a piece has at least two rows, and should fit the cache
 
 
 class RowShape(NamedTuple):
@@ -32,12 +32,15 @@ class RowShape(NamedTuple):
 
 
 def pointwise(shape: Shape) -> RowShape:
-    """The form of a step that works element by element."""
+    """The row shape of a step that works element by element."""
     return RowShape(shape, len(shape))
 
 
 def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
-    """The tensor over which a step iterates, and the number of leading axes along which it may be cut, if any."""
+    """The meta over which a step iterates, and the number of leading axes along which it may be cut.
+
+    None if it may not be part of a fusion.
+    """
     op, metas, meta = find(step.op), metas_of(program, step), step.results[0]
     if op.rows is not None:
         return None if step.into else reduced_by_rows(op, metas, dict(step.attributes))
@@ -49,7 +52,8 @@ def goes_through(program: Program, step: Step) -> tuple[Meta, int] | None:
 def reduced_by_rows(
     op: OpDef, metas: tuple[OperandMeta | None, ...], attributes: Attributes
 ) -> tuple[Meta, int] | None:
-    """The operand of a reduction, and the number of axes of its rows; None if rows are too long, or too few."""
+    """The meta of a reduction's operand, and the number of leading axes, which number the rows; None if the op does not
+    reduce by rows, or if the rows are too long, too short or too few."""
     meta = metas[0]
     if op.rows is None or not isinstance(meta, Meta):
         return None
@@ -59,8 +63,7 @@ def reduced_by_rows(
 
 
 def why_apart(program: Program, step: Step) -> str:
-    """The reason why a reduction belongs to no fusion, for people; empty for other steps, and for those that may
-    belong."""
+    """The reason, in words, why a reduction cannot be part of a fusion; empty for other steps, and if it can."""
     op = None if step.op in NO_OPS else find(step.op)
     meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
     if op is None or op.rows is None or meta is None or goes_through(program, step) is not None:
@@ -68,17 +71,17 @@ def why_apart(program: Program, step: Step) -> str:
     if step.into:
         return "it writes in place"
     by_rows = 0 < op.rows((meta,), dict(step.attributes)) < len(meta.shape)
-    return "its rows are too long or too few" if by_rows else "it goes along all axes, or not the last ones, or casts"
+    return "its rows are too long or too few" if by_rows else "it reduces all axes, or not the last ones, or casts"
 
 
 def is_thin(program: Program, step: Step, shape: Shape) -> bool:
-    """Return whether the step works element by element on tensors of that shape, and numbers."""
+    """Return whether all tensors of the step, its result included, have that shape or one element."""
     metas = (program.metas[n] for n in (step.first, *step.operands) if n >= 0)
     return all(meta is not None and (meta.shape == shape or meta.size == 1) for meta in metas)
 
 
 def common(forms: set[RowShape]) -> RowShape | None:
-    """The form of a fusion of steps of these forms, if there is one."""
+    """The row shape of a fusion of steps with these row shapes; None if they cannot be fused."""
     if len(forms) == 1:  # as in most fusions
         return next(iter(forms))
     shape = max((form.shape for form in forms), key=math.prod)

@@ -10,7 +10,7 @@ from .opdef import REQUIRED, OpDef
 
 SCALAR = "Python scalar"
 
-# The families whose name differs from their module's name.
+# Module or folder of `ops` -> family, unless the family is called like the module.
 _FAMILIES = {
     "cumulative": "Reductions",
     "curves": "Curves and histograms",
@@ -36,8 +36,8 @@ _FAMILIES = {
 def description_of(op: OpDef) -> Description:
     """The description of an op.
 
-    An operand is {"name", "use": "required", "optional" or "repeated", "takes": the name of its kind of dtypes,
-    "dtypes": their names, none for a Python scalar}. An attribute is {"name", "required", "default"}.
+    An operand has "name"; "use", which is "required", "optional" or "repeated"; "takes", the name of its kind of
+    dtypes; and "dtypes", their names (empty for a Python scalar). An attribute is {"name", "required", "default"}.
     """
     return {
         "name": op.name,
@@ -62,9 +62,8 @@ def description_of(op: OpDef) -> Description:
 
 
 def family_of(op: OpDef) -> str:
-    """The name of the op's family, from the kernel's module, or from that module's folder in `ops`:
-
-    `ops/nn/losses.py` is in "nn".
+    """The name of the op's family. It follows from the module of the kernel (or of `infer`), or from its folder in
+    `ops`: an op of `ops/nn/losses.py` is in the family of "nn", "Neural networks".
     """
     *folders, module = (op.kernel or op.infer).__module__.split(".")
     module = folders[-1] if folders and folders[-1] != "ops" and "ops" in folders else module
@@ -89,10 +88,6 @@ def _use(op: OpDef, position: int) -> str:
 
 def _takes(accepted: DTypes) -> str:
     rest = accepted - BOOLEAN
-    if rest != accepted and rest in (
-        REAL,
-        REAL_FLOATING,
-        FLOATING,
-    ):  # there is no name for these kinds together with bool
+    if rest != accepted and rest in (REAL, REAL_FLOATING, FLOATING):  # with bool, these kinds have no name
         return f"{kind_name(rest)} or boolean"
     return kind_name(accepted) if accepted else SCALAR

@@ -1,6 +1,6 @@
-"""The source of a block's kernels, in CUDA C++: one function that computes an element, with a line for each loop, and
-two kernels that call it. A thread of `fused` computes one element; a thread of `fused_packs` computes several
-neighbours, which it reads and writes 16 bytes at a time.
+"""The source of a block's kernels, in CUDA C++: one function that computes an element, with a line for each loop
+(the element-wise code of a CuPy ufunc for given dtypes), and two kernels that call it. A thread of `fused` computes
+one element; a thread of `fused_packs` computes several neighbours, which it reads and writes 16 bytes at a time.
 
 **Bits.** A block has the results of its loops' own kernels, bit for bit.
 
@@ -8,8 +8,9 @@ neighbours, which it reads and writes 16 bytes at a time.
   of two loops. CuPy compiles single loops without that flag, which makes no difference for loops in a block
   (`traced.CONTRACTED`): `make cupy` compares the machine code.
 - A value that one loop passes to another goes through `sealed`: its bits are combined with a zero that the compiler
-  cannot know. So the compiler cannot simplify across loops, where a value in memory would have been rounded, flushed to
-  zero or wrapped: a float32 that becomes float64 and float32 again, a double negation, `x + 1 > x` of integers.
+  cannot know. So the compiler cannot simplify across loops, although a value that went through memory would have been
+  rounded, flushed to zero or wrapped. Examples: float64 -> float32 -> float64, a double negation, `x + 1 > x` of
+  integers.
 - Numbers and constants are parameters, as they are for CuPy's kernels.
 """
 
@@ -86,13 +87,17 @@ def element_of(block: KernelBlock, names: dict[UfuncLoop, str]) -> str:
 
 
 def statement_of(line: LoopCall, function: str, sealed: bool) -> str:
-    """`const float v0 = sealed(add_float32_float32(a0, n0), nil);`"""
+    """The statement of a line, such as `const float v0 = sealed(add_float32_float32(a0, n0), nil);`."""
     call = f"{function}({', '.join(line.operands)})"
     return f"const {NAMES[line.loop.given.name]} {line.result} = {f'sealed({call}, nil)' if sealed else call};"
 
 
 def kernels_of(block: KernelBlock) -> str:
-    """Both kernels. They take the same parameters, except that the second one counts the last axis in packs."""
+    """Both kernels.
+
+    They take the same parameters: `n` counts elements for both, but the sizes s1, s2, ... count packs on the last
+    axis for the second one.
+    """
     index = NAMES["uint64" if block.wide else "uint32"]
     pointers = [f"const {c_type(tensor)}* {tensor.name}" for tensor in block.inputs]
     numbers = [f"const {NAMES[number.dtype.name]} {number.name}" for number in block.numbers]
@@ -145,7 +150,8 @@ def packs_of(block: KernelBlock) -> str:
 
 
 def rest_of(block: KernelBlock, index: str) -> str:
-    """The elements after the last pack; none if there are several axes."""
+    """The branch for the elements after the last pack; empty if there are several axes, since then packs fill the
+    last axis."""
     if len(block.axes) > 1:
         return ""
     return f""" else if (i == packs) {{
@@ -156,7 +162,8 @@ def rest_of(block: KernelBlock, index: str) -> str:
 def offset_in(tensor: TensorArgument, offset: str) -> str:
     """The index in a tensor that belongs to an index of the results.
 
-    Along each run of axes where the tensor extends, the tensor has as many elements as the results.
+    The tensor extends along some axes, and is broadcast along the others. Along each run of axes where it extends, it
+    has as many elements as the results.
     """
     along, count = tensor.along, len(tensor.along)
     if all(along):

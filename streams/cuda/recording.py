@@ -1,4 +1,4 @@
-"""One capture of a list of calls: the graph, and the nodes of each call."""
+"""The capture of a list of calls as a CUDA graph: the graph, and the nodes of each call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .own_kernel import OwnKernel
 
 
 class GraphMemory:
-    """The memory of one graph: temporaries of its kernels, and the fixed places of arguments that move.
+    """The memory of one graph: temporaries of its kernels, and fixed places for arguments whose address changes from
+    launch to launch.
 
     `take` allocates a block of the device's memory. Temporaries are reused within the graph, whose kernels run one
-    after the other. All memory is free when this object is gone.
+    after the other. All memory is freed with this object.
     """
 
     def __init__(self, cupy: Any, take: Callable[[int], Any]) -> None:
@@ -37,7 +38,7 @@ class GraphMemory:
 
 
 class GraphRecording:
-    """The findings of a capture. `graph` is 0 before the capture, and if the driver made none."""
+    """The results of a capture. `graph` is 0 before the capture, and if the driver made no graph."""
 
     def __init__(self, cupy: Any, driver: Driver, stream: Any, memory: GraphMemory) -> None:
         self._cupy = cupy
@@ -114,14 +115,14 @@ class GraphRecording:
         return self._last()
 
     def _last(self) -> int:
-        """The last captured node. It must not need the host."""
+        """The node that was captured last; DriverError if it needs the host."""
         node = self._driver.last(self._stream.ptr)
         if node and (part := self._driver.host_part(node)):
             raise DriverError(f"{part} cannot be launched with a graph")
         return node
 
     def _judge(self) -> GraphRefusal | None:
-        """The reason why the graph cannot be used."""
+        """The reason why the graph cannot be used; None if it can."""
         nodes = self._driver.nodes(self.graph)
         self.nodes = len(nodes)
         parts = [part for node in nodes if (part := self._driver.host_part(node))]

@@ -1,9 +1,9 @@
 """Recycling: the objects of a released result (tensor, storage, copy) are reused for a later result.
 
-Making these objects costs more than many kernels. Most results of eager code are made at admission, and released before
-any instruction is bound to them. Only the session's table refers to such a tensor, so its objects can be reused under a
-new id, as in forwarding at admission (`admission.inline`). The memory returns to its pool as usual. A device keeps at
-most `MOST_RECYCLED` tensors for reuse.
+To make these objects takes longer than many a kernel runs. Most results of eager code are made at admission, and
+released before any instruction is bound to them. Only the session's table refers to such a tensor, so its objects
+can be reused under a new id, as in forwarding at admission (`admission.inline`). The memory returns to its pool as
+usual. A device keeps at most `MOST_RECYCLED` tensors for reuse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MOST_RECYCLED = 256  # per device
 def recycle(tensor: VmTensor, known: bool = False) -> bool:
     """Release a tensor, and keep its objects for `make_tensor`; False, with nothing changed, if others may use them.
 
-    `known`: other references to the tensor object exist but are not used any more: release it, but do not reuse it.
+    `known`: the tensor may be bound, but nothing that is bound to it uses it any more: release it, but do not keep a
+    bound tensor's objects.
     """
     # Does anything else use the tensor, its storage or its copy?
     storage = tensor.storage
@@ -78,12 +79,12 @@ def make_tensor(
     location: int,
     now: int,
 ) -> tuple[VmTensor, Copy]:
-    """A new tensor in `buffer`, and its copy, with id `number`; their memory is charged and planned."""
+    """A new tensor in `buffer`, and its copy, whose id is `number`; the memory is charged to `account` and planned."""
     nbytes = meta.nbytes
     device.planned += nbytes
     account.bytes += nbytes
 
-    if not device.recycled:  # while a program's tensors become more
+    if not device.recycled:  # the program has more tensors than it had before
         copy = Copy(number, device, nbytes, 1)
         copy.buffer = buffer
         storage = Storage(nbytes, device, copy, account, maker, location, now)
@@ -93,7 +94,7 @@ def make_tensor(
             device.candidates[copy] = storage
         return VmTensor(meta, storage, device), copy
 
-    tensor = device.recycled.pop()  # in most cases
+    tensor = device.recycled.pop()  # the usual case
     storage = tensor.storage
     copy = storage.copies[device]
     copy.id = number

@@ -15,6 +15,6 @@ class SessionCounts:
         self._synced = 0
 
     def errors_since_sync(self) -> int:
-        """The errors since the previous call, which a sync makes."""
+        """The number of errors since the previous call; each sync calls this once."""
         found, self._synced = self.errors - self._synced, self.errors
         return found

@@ -15,7 +15,7 @@ from ..line import options
 from ..line.options import tell
 from .reaching import EXTRA, on_a_cluster, reached
 
-SKEW: Final = 1.0  # seconds that clocks may differ: traces of several nodes measure the difference, people compare logs
+SKEW: Final = 1.0  # seconds by which clocks may differ: traces correct for that, people who compare logs do not
 SLOW: Final = 0.05  # seconds for a connection between two nodes
 
 Rows = Sequence[Mapping[str, Any]]
@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 @on_a_cluster
 @options.as_json
 def doctor(*, name: str, ray: str | None) -> None:
-    """Find problems of a cluster, and say what to do. Exits with 1 if something is; warnings do not count.
+    """Find problems of a cluster, and say what to do. Exits with 1 if a check fails; warnings do not count.
 
     Example: tensord cluster doctor
     """
@@ -71,7 +71,7 @@ def examine_cluster(name: str) -> Iterator[CheckResult]:
 
 
 def check_nodes(rows: Rows) -> Iterator[CheckResult]:
-    """Check that every node serves, and since when."""
+    """Check that every node serves, and that its daemon has not failed lately."""
     for row in rows:
         if not row.get("up"):
             advice = f"tensord cluster logs --node {row['node']}; `ray status` shows the nodes of Ray"
@@ -96,7 +96,7 @@ def check_versions(rows: Rows) -> Iterator[CheckResult]:
 
 
 def check_places(rows: Rows) -> Iterator[CheckResult]:
-    """Check that each node has a node of Ray of its own."""
+    """Check that no two nodes are on one node of Ray."""
     for row in rows:
         beside = [one["node"] for one in rows if one["ray_node"] == row["ray_node"]]
         if len(beside) > 1 and beside[0] == row["node"]:
@@ -114,9 +114,11 @@ def check_members(rows: Rows) -> Iterator[CheckResult]:
             if one is None or one["state"] != "up" or one["incarnation"] != incarnation:
                 wrong = True
                 what = (
-                    "does not know it" if one is None else f"has it as {one['state']}, incarnation {one['incarnation']}"
+                    "does not know it"
+                    if one is None
+                    else f"lists it as {one['state']}, incarnation {one['incarnation']}"
                 )
-                advice = "look again in a moment; if it stays: tensord cluster restart"
+                advice = "look again in a moment; if it is still so: tensord cluster restart"
                 yield warn("members", f"{node} is up, incarnation {incarnation}, and {row['node']} {what}", advice)
     if not wrong and rows:
         yield ok("members", "every node sees all others as they are")
@@ -146,7 +148,11 @@ def check_links(found: Mapping[tuple[str, str, str], float | str]) -> Iterator[C
     if times:
         slowest = max(times)
         text = f"{plural(len(times), 'connection')} between nodes, the slowest after {duration(slowest)}"
-        yield ok("links", text) if slowest < SLOW else warn("links", text, "values go as fast as the network lets them")
+        yield (
+            ok("links", text)
+            if slowest < SLOW
+            else warn("links", text, "transfers cannot be faster than the network: check it between these nodes")
+        )
 
 
 def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckResult]:
@@ -155,7 +161,9 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckRe
     for node, offset in far.items():
         ahead = "ahead of" if offset > 0 else "behind"
         yield warn(
-            "clocks", f"{node}'s clock is {duration(abs(offset))} {ahead} this one", "have NTP or chrony run there"
+            "clocks",
+            f"{node}'s clock is {duration(abs(offset))} {ahead} this one",
+            "run chrony or another NTP client there",
         )
     if offsets and not far:
         most = max(abs(offset) + unsure for offset, unsure in offsets.values())
@@ -171,4 +179,4 @@ def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
     if places:
         yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
     else:
-        yield note("metrics", "this Ray exports none", 'pip install "ray[default]" on all nodes, and start Ray anew')
+        yield note("metrics", "Ray exports no metrics", 'pip install "ray[default]" on all nodes, and start Ray anew')

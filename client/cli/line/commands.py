@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are called, since most commands need little and should answer fast."""
+"""Groups whose commands are imported only when they are called, so that a command which needs little answers fast."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, Final, NamedTuple
 import click
 
 BASE: Final = "tensord.client.cli"
-EXAMPLES: Final = "\n\nExample:"  # the beginning of a paragraph with one command per line
+EXAMPLES: Final = "\n\nExample:"  # begins a paragraph that has one command on each line
 AS_WRITTEN: Final = "\b\n"  # before a paragraph whose lines click must not wrap
 
 
 class Listed(NamedTuple):
-    """A command of a group: its module, and its summary, which is the beginning of its docstring."""
+    """A command of a group: the module under `BASE` that has a function of the command's name, and the beginning of
+    its docstring."""
 
     module: str
     summary: str

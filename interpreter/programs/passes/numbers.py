@@ -1,8 +1,8 @@
 """Shares equal numbers, and computes arithmetic among constants once.
 
-Each number keeps its slot, used or not, since a run gives the values of all of them. Arithmetic that raises stays, and
-so does a result of more than 64 bits, or one that does not fit an op that takes it: the run reports it. Arithmetic that
-another machine, on which the client may be, might round differently stays, too.
+Each number keeps its slot, used or not, since a run gives the values of all of them. Arithmetic stays if it raises,
+or if its result has more than 64 bits or does not fit an op that takes it, so that the run reports the error. It also
+stays if the client's machine might round it differently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST_POWER = 128  # bits
 def numbers(program: Program) -> Program:
     """The program with fewer used numbers; all of them keep their slots."""
     found: dict[bytes, int] = {}
-    slots: dict[int, int] = {}  # of each number -> of its replacement
+    slots: dict[int, int] = {}  # slot of a number -> slot of its replacement
     kept: list[Number] = []
     users = users_of(program)
     for slot, old in enumerate(program.numbers):
@@ -41,7 +41,7 @@ def numbers(program: Program) -> Program:
 
 
 def packed(number: Number) -> bytes:
-    """A number as unique bytes: as values, 0.0 equals -0.0, and 1 equals True."""
+    """The bytes of a number, as a key. The values themselves would not do: 0.0 == -0.0, and 1 == True."""
     found: bytes = msgpack.packb(number, default=plain_complex)
     return found
 
@@ -56,7 +56,8 @@ def users_of(program: Program) -> dict[int, list[Step]]:
 
 
 def computed(program: Program, number: Number, earlier: Sequence[Number], users: Sequence[Step]) -> Number:
-    """A constant in place of arithmetic among constants, if the result may be a program's number there."""
+    """The number, folded to a constant if it is arithmetic on constants whose result its users accept; else as it
+    is."""
     operands = [earlier[n] for n in number.operands]
     if not operands or any(operand.op != CONSTANT for operand in operands) or not is_exact(number, operands):
         return number
@@ -73,15 +74,15 @@ def computed(program: Program, number: Number, earlier: Sequence[Number], users:
 
 
 def is_exact(number: Number, operands: Sequence[Number]) -> bool:
-    """Return whether every machine computes the same bits: not for powers, nor for products of complex numbers."""
+    """Return whether every machine computes the same bits: not for powers, except of ints, nor with complex numbers."""
     if number.op == "pow":
         return number.kind == "int"
     return "complex" not in (number.kind, *[operand.kind for operand in operands])
 
 
 def is_vast(base: Any, exponent: Any) -> bool:
-    """Return whether it is an integer power with more bits than any number may have. Computing it might take for
-    ever."""
+    """Return whether an integer power might have more than `LARGEST_POWER` bits, so that computing it might take very
+    long."""
     return isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > LARGEST_POWER
 
 

@@ -204,6 +204,12 @@ def test_handlers_see_ops_of_all_nodes(cluster):
     assert cluster.place(Invocation(cluster, find("ones"), (), (), None, TWO[1])) == TWO[1]
 
 
+def test_counters_cannot_be_asked_for_in_an_atomic_block(cluster):
+    with cluster.atomic(), pytest.raises(td.ProtocolError, match="nothing can be asked"):
+        cluster.stats()
+    assert set(cluster.stats()) == {"node0", "node1"}
+
+
 @pytest.mark.usefixtures("machines_of_nodes")
 def test_a_strict_session_is_strict_on_each_node():
     with td.connect_cluster("local:node0", strict=True) as session:

@@ -27,6 +27,13 @@ def test_zeros_of_both_signs_and_nans_of_other_bits_are_different_bits():
     assert difference(np.array([np.nan]), -np.array([np.nan]), 1) is None
 
 
+def test_both_halves_of_a_complex_element_count():
+    one, other = (np.array(halves, np.uint64).view(np.complex128) for halves in ([0x9E3779B97F4A7C15, 0], [0, 1]))
+    found = difference(one, other, 0)
+    assert found is not None
+    assert found.elements == 1
+
+
 @pytest.mark.parametrize("first", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_on_one_side_alone_is_beyond_any_bound(first):
     found = difference(np.array([1.0, first]), np.array([1.0, 2.0]), 1e30)

@@ -35,7 +35,7 @@ def test_a_closed_descriptor_and_one_that_cannot_be_read_are_errors_with_the_nam
             TensorFile(fd, "x.npy").read(0, 3)
     finally:
         os.close(fd)
-    with pytest.raises(FileError, match=r"^x\.npy: cannot be looked at: Bad file descriptor"):
+    with pytest.raises(FileError, match=r"^x\.npy: cannot be examined: Bad file descriptor"):
         TensorFile(fd, "x.npy")
 
 

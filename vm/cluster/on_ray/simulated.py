@@ -20,7 +20,7 @@ ENVIRONMENT: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-HEALTH: Final = {  # a lost node is noticed within two seconds
+HEALTH: Final = {  # a node whose process has ended is noticed within two seconds
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
@@ -39,9 +39,7 @@ def node_options(cpus: float = 2) -> dict[str, Any]:
 def start(count: int) -> Any:
     """Start a `ray.cluster_utils.Cluster` of `count` nodes."""
     os.environ.update(ENVIRONMENT)
-    logging.getLogger("ray").setLevel(
-        logging.CRITICAL
-    )  # otherwise a message about an earlier cluster appears amid the progress
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # else Ray's messages end up amid our progress output
     from ray.cluster_utils import Cluster
 
     options = node_options()

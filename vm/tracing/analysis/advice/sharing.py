@@ -1,8 +1,9 @@
-"""A session that delays another: on a stream that both use, its ops take at least `LONGER` times as long.
+"""Sessions that delay another: on a stream that both use, their ops take on average at least `LONGER` times as long
+as the other's.
 
 Cost: the time in which an instruction of the delayed session was ready while the stream ran an op of the other
-session, minus the mean length of the delayed session's ops for each such wait. A wait would be that long if all ops
-were as short.
+session, minus, for each op that delayed it, the mean length of the delayed session's own ops: it would have waited that
+long if the other session's ops were as short as its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..recorded.stream_order import StreamOrder
 from .finding import Evidence, Finding, finding
 
 LONGER: Final = 4
-Pair: TypeAlias = tuple[int, int]  # the session that delays, and the session that waits
+Pair: TypeAlias = tuple[int, int]  # the session that delays, and the session that is delayed
 
 
 def sessions_that_hold_up(evidence: Evidence) -> Iterator[Finding]:
