@@ -266,7 +266,7 @@ def run(session: td.Session, options: argparse.Namespace, console: Console) -> N
     """The whole job: begin or resume, train, and print what was moved."""
     options.out.mkdir(parents=True, exist_ok=True)
     if options.device not in session.devices:
-        raise td.MetadataError(f"there is no device {options.device!r}; the machine has {', '.join(session.devices)}")
+        raise td.MetadataError(f"unknown device {options.device!r}; the machine has {', '.join(session.devices)}")
     limit = session.stats()["devices"][options.device]["limit"]
     nbytes = weight_bytes(options)
     console.print(

@@ -65,7 +65,7 @@ def _opened(name: str, kind: str, sink: Sink, options: Any) -> Device:
     except Exception as error:
         raise MetadataError(f"device {name!r} does not open: {type(error).__name__}: {error}") from error
     if not isinstance(device, Device):
-        raise MetadataError(f"device {name!r} does not open: {kind!r} opens a {type(device).__name__}, no Device")
+        raise MetadataError(f"device {name!r} does not open: {kind!r} opens a {type(device).__name__}, not a Device")
     return device
 
 
@@ -76,9 +76,9 @@ def check_devices(specs: Sequence[str | Mapping[str, object]], *, present: bool 
     `present`: also check that the device exists here; for a GPU this imports CuPy.
     """
     if isinstance(specs, str):
-        raise MetadataError(f'devices are given as a list, such as ["{specs}"]')
+        raise MetadataError(f'devices must be given as a list, such as ["{specs}"]')
     if not isinstance(specs, Iterable):
-        raise MetadataTypeError(f'devices are given as a list, such as ["cpu:0"], not {type(specs).__name__}')
+        raise MetadataTypeError(f'devices must be given as a list, such as ["cpu:0"], not {type(specs).__name__}')
     planned: dict[str, tuple[str, Any]] = {}
     for spec in specs or DEFAULT:
         name, kind, options = _parse(spec, present=present)
@@ -109,7 +109,7 @@ def _unavailable(kind: DeviceKind, number: int) -> str | None:
 
 def _parse(spec: str | Mapping[str, object], *, present: bool) -> tuple[str, str, Any]:
     if not isinstance(spec, str | Mapping):
-        raise MetadataError(f'a device is a name such as "cpu:0", or a table with a name, not {spec!r}')
+        raise MetadataError(f'a device must be a name such as "cpu:0", or a table with a name, not {spec!r}')
     table: dict[str, object] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = table.pop("name", None)
     match = _NAME.fullmatch(name) if isinstance(name, str) else None

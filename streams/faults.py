@@ -59,13 +59,13 @@ class Fault:
         if isinstance(table, cls):
             return table
         if not isinstance(table, Mapping):
-            raise MetadataError(f"a fault is a table, not {table!r}")
+            raise MetadataError(f"a fault must be a table, not {table!r}")
         names = [field.name for field in fields(cls)]
         if unknown := sorted(set(table) - set(names)):
             raise MetadataError(f"unknown fault option {unknown[0]!r} (known: {', '.join(names)})")
         kind = table.get("kind")
         if kind not in list(FaultKind):
-            raise MetadataError(f"there is no fault {kind!r} (known: {', '.join(FaultKind)})")
+            raise MetadataError(f"unknown fault {kind!r} (known: {', '.join(FaultKind)})")
         try:
             return cls(**{**table, "kind": FaultKind(kind)})  # type: ignore[arg-type]
         except TypeError as error:

@@ -158,7 +158,7 @@ def unknown(name: object) -> MetadataError:
         known += f'; {kind!r} comes with the package {" or ".join(offered)}: name it, plugins = ["{offered[0]}"]'
     elif _NAME.fullmatch(kind) and kind not in KINDS:
         known += "; other kinds come with plugins (docs/plugins.md)"
-    return MetadataError(f"there is no device {name!r}; {known}")
+    return MetadataError(f"unknown device {name!r}; {known}")
 
 
 def offering(kind: str) -> Iterator[str]:

@@ -177,7 +177,7 @@ def _eviction(value: object) -> Eviction:
 
 def _memory(value: object) -> int:
     if (nbytes := parse_size(value)) < 1:
-        raise ValueError("must be one byte at the least")
+        raise ValueError("must be at least one byte")
     return nbytes
 
 

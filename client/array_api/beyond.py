@@ -73,7 +73,7 @@ class Beyond(Functions):
         x, given = own(self._core, a), []
         if bins is None or isinstance(bins, str | float | complex):
             what = f"not {bins!r}" + "; NumPy's rules for the number are not here" * isinstance(bins, str)
-            raise refused("histogram", TypeError(f"bins is a whole number of bins, or their edges, {what}"))
+            raise refused("histogram", TypeError(f"bins must be the number of bins, or their edges, {what}"))
         number = int(bins) if isinstance(bins, int | np.integer) else None
         if number is None:
             given.append(self._placed(bins, x, "histogram"))
@@ -156,7 +156,7 @@ class Beyond(Functions):
         """
         x = own(self._core, array)
         if mode not in PADS:
-            raise refused("pad", ValueError(f"the modes are {', '.join(PADS)}, not {str(mode)[:40]!r}"))
+            raise refused("pad", ValueError(f"the mode must be one of {', '.join(PADS)}, not {str(mode)[:40]!r}"))
         try:
             widths = pairs(pad_width, x.ndim)
             padded = self._framed(x, widths, constant_values) if mode == "constant" else self._taken(x, widths, mode)
@@ -184,14 +184,14 @@ class Beyond(Functions):
         if isinstance(values, Tensor):
             return own(self._core, values)
         if isinstance(values, np.ndarray):
-            raise refused(function, TypeError("a NumPy array is not an operand: make a tensor of it (asarray)"))
+            raise refused(function, TypeError("a NumPy array is not an operand: make a tensor from it (asarray)"))
         return as_tensor(self._core, values, like.device)
 
     def _quantiles(self, name: str, most: int, a: Tensor, q: Any, axis: Axes, **options: Any) -> Tensor:
         x = own(self._core, a)
         if isinstance(q, int | float):
             if not 0 <= q <= most:
-                raise refused(name, ValueError(f"q is in [0, {most}], not {q}"))
+                raise refused(name, ValueError(f"q must be in [0, {most}], not {q}"))
             at: Any = operand(q, name)
         else:
             at = self._placed(q, x, name)
@@ -224,9 +224,9 @@ def pairs(widths: Any, ndim: int) -> list[tuple[int, int]]:
     """The widths in front of and behind each axis."""
     widths = np.asarray(widths)
     if widths.dtype.kind not in "iu":
-        raise TypeError("the widths are integers")
+        raise TypeError("the widths must be integers")
     if (widths < 0).any():
-        raise ValueError("the widths are not negative")
+        raise ValueError("the widths must not be negative")
     return [(before, after) for before, after in np.broadcast_to(widths, (ndim, 2)).tolist()]
 
 
@@ -234,10 +234,12 @@ def cuts(size: int, sections: Any) -> list[int]:
     """The positions between the parts of an axis."""
     if isinstance(sections, int):
         if sections < 1:
-            raise ValueError(f"the number of parts is positive, not {sections}")
+            raise ValueError(f"the number of parts must be positive, not {sections}")
         if size % sections:
-            raise ValueError(f"an axis of size {size} has no {sections} equal parts")
+            raise ValueError(f"an axis of size {size} cannot be split into {sections} equal parts")
         return [size // sections * part for part in range(1, sections)]
     if isinstance(sections, Tensor):
-        raise TypeError("the positions are Python ints, since they decide shapes: tolist() waits for a tensor's")
+        raise TypeError(
+            "the positions must be Python ints, since they decide shapes: use tolist(), which waits for the tensor"
+        )
     return [int(position) for position in sections]

@@ -25,7 +25,7 @@ from .functions import Functions, refused
 DType: TypeAlias = np.dtype[np.generic] | type[np.generic]
 
 Shape: TypeAlias = int | tuple[int, ...]
-UNCOPIED: Final = "{}: without a copy nothing gets into a device's memory"
+UNCOPIED: Final = "{}: a value cannot get into a device's memory without a copy"
 
 
 class Creation(Functions):
@@ -164,12 +164,14 @@ class Creation(Functions):
         dtype. Waits for data-dependent shapes.
         """
         if not isinstance(indexing, str) or indexing not in {"xy", "ij"}:
-            raise located(MetadataError(f"meshgrid: indexing is 'xy' or 'ij', not {shown(indexing)}", op="meshgrid"))
+            raise located(
+                MetadataError(f"meshgrid: indexing must be 'xy' or 'ij', not {shown(indexing)}", op="meshgrid")
+            )
         tensors = [own(self._core, each) for each in arrays]
         if any(each.ndim != 1 for each in tensors):
             raise located(MetadataError("meshgrid: takes 1-d tensors; reshape them first", op="meshgrid"))
         if len({each.dtype for each in tensors}) > 1:
-            raise located(MetadataError("meshgrid: all tensors have to have the same dtype", op="meshgrid"))
+            raise located(MetadataError("meshgrid: all tensors must have the same dtype", op="meshgrid"))
         axes = list(range(len(tensors)))
         if indexing == "xy" and len(axes) > 1:
             axes[:2] = [1, 0]
@@ -218,7 +220,9 @@ class Creation(Functions):
         if value._meta is None:
             value = value.reshape(())
         elif value.ndim:
-            raise located(MetadataError(f"full: the fill value is a number, not of shape {value.shape}", op="full"))
+            raise located(
+                MetadataError(f"full: the fill value must be a number, not an array of shape {value.shape}", op="full")
+            )
         return self._call("broadcast_to", value, shape=(shape,) if isinstance(shape, int) else shape)
 
     def _create(self, name: str, device: Device | None, *operands: Scalar, **attributes: Any) -> Tensor:
@@ -266,7 +270,7 @@ def number(value: Any, function: str) -> Scalar:
     """A fill value; MetadataTypeError unless it is a number."""
     found = value if type(value) in SCALARS else as_number(value)
     if found is NotImplemented:
-        message = f"{function}: the fill value is a Python number, not {type(value).__name__}"
+        message = f"{function}: the fill value must be a Python number, not {type(value).__name__}"
         raise located(MetadataTypeError(message, op=function))
     filling: Scalar = found
     return filling

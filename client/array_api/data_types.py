@@ -99,7 +99,7 @@ class DataTypes(Functions):
             for each in map(plain, arrays_and_dtypes)
         ]
         if not any(isinstance(operand, Meta) for operand in operands):
-            message = "result_type: at least one argument has to be a tensor or a dtype"
+            message = "result_type: at least one argument must be a tensor or a dtype"
             raise located(MetadataTypeError(message, op="result_type"))
         try:
             return promote(operands)
@@ -126,5 +126,5 @@ def _is_of(dtype: Resolved, kind: DType | str) -> bool:
         return dtype == _dtype(kind, "isdtype")
     if kind not in KINDS:
         known = ", ".join(KINDS)
-        raise located(MetadataError(f"isdtype: there is no kind {kind!r}; there are {known}", op="isdtype"))
+        raise located(MetadataError(f"isdtype: unknown kind {kind!r}; kinds: {known}", op="isdtype"))
     return dtype.name in KINDS[kind]

@@ -63,7 +63,7 @@ class Functions:
 
     @refusing
     def __reduce__(self) -> Any:
-        raise TypeError("functions of a session cannot be pickled; those of the module tensord.array_api can")
+        raise TypeError("functions of a session cannot be pickled; use the functions of the module tensord.array_api")
 
 
 class Extension(Functions):

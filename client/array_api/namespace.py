@@ -136,6 +136,6 @@ class NamespaceInfo(Functions):
         for each in wanted:
             if each not in KINDS:
                 known = ", ".join(KINDS)
-                raise located(MetadataError(f"dtypes: there is no kind {each!r}; there are {known}", op="dtypes"))
+                raise located(MetadataError(f"dtypes: unknown kind {each!r}; kinds: {known}", op="dtypes"))
         found = (name for name in DTYPES if any(name in KINDS[each] for each in wanted))
         return {name: np.dtype(name) for name in found if name not in _BEYOND}

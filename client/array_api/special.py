@@ -149,7 +149,7 @@ class Special(Extension):
     def multigammaln(self, a: Tensor, d: int, /) -> Tensor:
         """The logarithm of the multivariate gamma function of dimension d, a Python int from 1 on; a > (d - 1) / 2."""
         if type(d) is not int or d < 1:
-            raise located(MetadataTypeError(f"multigammaln: the dimension is an int from 1 on, not {d!r}"))
+            raise located(MetadataTypeError(f"multigammaln: the dimension must be an int of at least 1, not {d!r}"))
         total = self.loggamma(a)
         for j in range(1, d):
             total = total + self.loggamma(self._call("subtract", a, j / 2))

@@ -146,4 +146,4 @@ def listed(op: OpDef, what: str, values: Any) -> tuple[Any, ...]:
             return tuple(values)
         except TypeError:  # an array without dimensions
             pass
-    raise MetadataTypeError(f"{op.name}: {what} is a list of tensors, not {type(values).__name__}", op=op.name)
+    raise MetadataTypeError(f"{op.name}: {what} must be a list of tensors, not {type(values).__name__}", op=op.name)

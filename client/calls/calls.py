@@ -304,7 +304,7 @@ class Calls:
         elif device is not None:
             place = device_of(core, device)
         own(core, tensor)
-        refuse_captured(outbox, f"{what}: nothing can be said about where a value is")
+        refuse_captured(outbox, f"{what}: placement hints cannot be given")
         with outbox.lock, SHIELD:
             location = outbox.locations.issued()
             outbox.messages.append(encode_message(Hint(tensor._id, what, place, location)))

@@ -51,7 +51,7 @@ def foreign(tensor: Tensor, core: Core | None = None, beside: Any = None) -> Ten
 def on_two_nodes(tensor: Tensor, core: Core, beside: Any) -> TensordError:
     """The error for a tensor that is used with a tensor of another node."""
     if tensor._core.closed:
-        return node_lost(tensor._core.node, "the tensor was there, and is gone")
+        return node_lost(tensor._core.node, "the tensor was on that node, and is lost")
     here = beside.device if isinstance(beside, Tensor) else core.node
     where = here if isinstance(here, str) else here.names[0]
     there = tensor.device
@@ -77,14 +77,14 @@ def device_of(core: Core, name: Any) -> str:
     if name is None:
         return str(next(iter(devices)))
     if isinstance(name, Placement):
-        raise located(MetadataTypeError(f"the name of one device is needed here, not {name}"))
+        raise located(MetadataTypeError(f"expected the name of one device, got {name}"))
     found = own_name(name, devices) if type(name) is str else ""
     if core.cluster is not None and found not in devices and core.cluster.is_elsewhere(core, name):
-        why = f"{shown(name)} is not on {core.node}; a call, a routine and a placement are each of one node"
+        why = f"{shown(name)} is not on {core.node}; a call, a routine or a placement uses devices of one node"
         raise located(MetadataError(f"{why}: move the value there (to_device)"))
     if found not in devices:
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
-        raise located(MetadataError(f"there is no device {shown(plain_of(name))}; there are {known}{hint}"))
+        raise located(MetadataError(f"unknown device {shown(plain_of(name))}; devices: {known}{hint}"))
     return found
 
 
@@ -130,4 +130,4 @@ def check_host(core: Core) -> None:
     devices = core.outbox.transport.devices
     if not any(kind_of(name) == "cpu" for name in devices):
         known, hint = ", ".join(devices), f"; {core.hint}" if core.hint else ""
-        raise located(MetadataError(f"the machine has no cpu device to bring values to; there are {known}{hint}"))
+        raise located(MetadataError(f"the machine has no cpu device to bring values to; devices: {known}{hint}"))

@@ -167,7 +167,7 @@ make_public(Context)
 def check_name(name: Any) -> None:
     """MetadataError unless the name is printable text, which errors and tables can show."""
     if not isinstance(name, str):
-        raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
+        raise located(MetadataTypeError(f"a name must be a string, not {type(name).__name__}"))
     try:
         check_names((name,))
     except MetadataError as error:

@@ -59,7 +59,7 @@ def wanted(result: Any) -> tuple[list[Meta], bool]:
     if not isinstance(result, list | tuple) or is_pair(result):
         return [meta_of(result)], False
     if not result:
-        raise located(MetadataError(f"{LABEL}: result= names no result; what a function does besides is an effect"))
+        raise located(MetadataError(f"{LABEL}: result= names no result; a function without results is an effect"))
     return [meta_of(each) for each in result], True
 
 
@@ -80,7 +80,7 @@ def meta_of(result: Any) -> Meta:
     elif is_pair(result):
         shape, dtype = result
     else:
-        message = "a result is (shape, dtype), or something that has both, such as a tensor"
+        message = "a result must be (shape, dtype), or an object with both, such as a tensor"
         raise located(MetadataTypeError(f"{LABEL}: {message}, and not {type(result).__name__}"))
     try:
         return Meta.of(check_shape(shape), check_dtype(dtype))

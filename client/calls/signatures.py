@@ -136,7 +136,7 @@ def operand_meta(core: Core, op: OpDef, value: Any, beside: Any = None) -> Opera
         if counts_as in SCALARS:
             return counts_as
     several = isinstance(value, list | tuple | range)
-    instead = "make a tensor of it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
+    instead = "make a tensor from it: session.asarray(...)" if several else "use a tensor (asarray) or a number"
     raise MetadataTypeError(f"{op.name}: {value.__class__.__name__} is not an operand; {instead}", op=op.name)
 
 

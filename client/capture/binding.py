@@ -120,7 +120,9 @@ class Bound:
                 raise located(MetadataError(f"{path} has a shape that depends on data: wait for it first (.wait())"))
             raise located(MetadataError(f"{path} is {source.meta}, not {meta}"))
         if before is not None and before is not tensor:
-            raise located(MetadataError(f"{path} was one tensor with {source.name} at the capture, and is another now"))
+            raise located(
+                MetadataError(f"{path} and {source.name} were the same tensor at the capture, but are not now")
+            )
         self.tensors[index] = tensor
 
     def _number(self, node: ArgumentSlot, value: Any, path: str) -> None:
@@ -165,7 +167,7 @@ class Bound:
             shown = a_global_tensor(label_of(value._form))
         else:
             shown = repr(value) if is_number(value) or isinstance(value, str | bool) else type(value).__name__
-        message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs for such arguments alone"
+        message = f"{path} {expected} at the capture, not {shown:.60}: the routine runs only for such arguments"
         raise located(MetadataTypeError(message))
 
 

@@ -103,7 +103,7 @@ class BlockCapture(Capture):
         if found is None:
             meta = around.metas[outer]
             if meta is None:
-                raise MetadataError("the shape of a tensor from outside of a block depends on data")
+                raise MetadataError("the shape of a tensor from outside the block depends on data")
             found = self._taken[outer] = self.builder.captured(meta, around.homes[outer])
         return found
 
@@ -174,8 +174,10 @@ def tensors_in(value: Any, *, strict: bool = True) -> Iterator[Tensor]:
         for _, each in found:
             yield from tensors_in(each, strict=strict)
     elif value is not None and strict:
-        message = f"the functions of control flow return tensors, and containers of them, not {type(value).__name__}"
-        raise located(CaptureError(f"{message}: make a tensor of it (asarray)"))
+        message = (
+            f"the functions of control flow must return tensors or containers of tensors, not {type(value).__name__}"
+        )
+        raise located(CaptureError(f"{message}: make a tensor from it (asarray)"))
 
 
 def structure_of(value: Any) -> Any:
@@ -200,7 +202,7 @@ def check_structures(op: str, values: Sequence[Any]) -> None:
     for value in values:
         if structure_of(value) != structure_of(values[0]):
             what = differing(value, values[0]) or "containers that differ"
-            raise located(MetadataError(f"{op}: the functions return {what}: all have to return the same", op=op))
+            raise located(MetadataError(f"{op}: the functions return {what}: all must return the same", op=op))
 
 
 def differing(value: Any, first: Any) -> str:

@@ -59,8 +59,8 @@ class Slot:
     def check(self) -> None:
         """CaptureError unless this thread is in the number's capture."""
         if CURRENT.capture is None or not CURRENT.capture.is_within(self.capture):
-            over = "that is over" if self.capture.over else "that another thread is in"
-            raise located(CaptureError(f"the number belongs to a capture {over}: a routine returns what it computes"))
+            over = "that has ended" if self.capture.over else "on another thread"
+            raise located(CaptureError(f"the number belongs to a capture {over}: return the number from the routine"))
 
     def fixed(self) -> Any:
         """The present value, on which the capture depends from now on."""

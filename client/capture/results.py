@@ -58,7 +58,7 @@ class CapturedResults:
         if found is not None:
             return nested(value, found, [self._node(each) for _, each in found])
         if isinstance(value, LAZY):
-            message = f"a routine returns tensors, numbers and containers of them, not a {type(value).__name__}"
+            message = f"a routine must return tensors, numbers or containers of these, not {type(value).__name__}"
             raise located(CaptureError(f"{message}, whose code would run after the capture has ended"))
         return Fixed(value)
 

@@ -46,4 +46,4 @@ class CaptureSlots:
 def check_room(taken: int, what: str) -> None:
     """CaptureError if a program would have too many slots."""
     if taken >= SLOTS:
-        raise CaptureError(f"a routine has at most {SLOTS} {what}; make several routines of it")
+        raise CaptureError(f"a routine has at most {SLOTS} {what}; split it into several routines")

@@ -79,7 +79,7 @@ class Arguments:
             self.key.append(type(value))
             self.numbers.append(value)
         elif isinstance(value, np.ndarray):
-            message = "a NumPy array is not an argument of a routine: make a tensor of it with session.asarray"
+            message = "a NumPy array is not an argument of a routine: make a tensor from it with session.asarray"
             raise located(MetadataTypeError(message))
         else:
             found = members(value)

@@ -35,7 +35,7 @@ else:
 _READ: Final = "return the tensor and read it outside, or print it in its place (session.print)"
 _NUMBER: Final = "use the tensor itself as an operand, or pass the number as an argument"
 _CHOICE: Final = "choose elementwise (xp.where), or let the machine choose (session.cond, while_loop)"
-_WAIT: Final = "wait outside, for what the routine returns"
+_WAIT: Final = "wait for the routine's results, outside of it"
 _TEXT: Final = "session.print writes it at each run"
 _HINT: Final = "give placement hints outside"
 
@@ -65,9 +65,11 @@ class Symbol:
     def check(self) -> None:
         """CaptureError unless this thread is in the capture."""
         if self.capture is None:
-            raise located(CaptureError("the tensor belongs to a capture that is over: a routine returns what it makes"))
+            raise located(
+                CaptureError("the tensor belongs to a capture that has ended: return the tensor from the routine")
+            )
         if CURRENT.capture is None or not CURRENT.capture.is_within(self.capture):
-            raise located(CaptureError("the tensor belongs to a capture that another thread is in"))
+            raise located(CaptureError("the tensor belongs to a capture on another thread"))
 
     @property
     def is_parameter(self) -> bool:
@@ -133,7 +135,7 @@ class SymbolicTensor(Base):
 
     def __repr__(self) -> str:
         if self._symbol.capture is None:
-            return "<tensor of a capture that is over>"
+            return "<tensor of a capture that has ended>"
         return (
             f"<tensor of a capture, {'of unknown shape' if self._meta is None else repr(self._meta)} on {self._home}>"
         )

@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "load": Listed("files.load", "Publish the tensors of a safetensors, .npz or .npy file, or these names of it."),
     "top": Listed("daemon.top", "Watch the daemon work; q or Ctrl-C ends it."),
     "metrics": Listed("metrics.metrics", "Serve the daemon's metrics to Prometheus, until SIGTERM or Ctrl-C."),
-    "web": Listed("web.web", "Show on a page what the daemon does, or what a trace holds, until SIGTERM or Ctrl-C."),
+    "web": Listed("web.web", "Show the work of the daemon, or a trace, on a web page, until SIGTERM or Ctrl-C."),
     "trace": Listed("traces.trace", "Record, verify, draw and explain what a daemon did."),
     "run": Listed(
         "programs.run",

@@ -128,7 +128,7 @@ class Cluster:
         if node not in self.table:
             self.refresh()
         if node not in self.table:
-            raise located(MetadataError(f"there is no device {shown(device)}; there are {', '.join(self.devices())}"))
+            raise located(MetadataError(f"unknown device {shown(device)}; devices: {', '.join(self.devices())}"))
         return node
 
     def place(self, core: Parts, placement: Placement | None) -> None:

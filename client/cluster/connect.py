@@ -35,7 +35,7 @@ def connect_cluster(
 def cluster_of(core: Parts, wanted: ConnectOptions) -> Cluster:
     """The cluster of the machine behind a session; MetadataError if it belongs to none."""
     if not core.node:
-        message = f"the machine at {core.address} is of no cluster: it has no node name (docs/cluster.md)"
+        message = f"the machine at {core.address} does not belong to a cluster: it has no node name (docs/cluster.md)"
         raise located(MetadataError(f"{message}; connect({core.address!r}) opens a session on it alone"))
     made = Cluster(core, core.answers.query("members"), wanted)
     check_keys([member for node, member in made.table.items() if node != core.node], wanted)
@@ -47,7 +47,7 @@ def check_keys(others: Iterable[Member], wanted: ConnectOptions) -> None:
     for member in others:
         if member.is_up and member.key and not socket_options(member.address, wanted.keys, member.key):
             message = (
-                f"{member.node} at {member.address} asks for keys, and there are none here: name the directory with "
+                f"{member.node} at {member.address} requires keys, and this process has none: name the directory with "
                 "yours, connect_cluster(keys=...) or $TENSORD_KEYS; `tensord cluster keys` writes one"
             )
             raise located(MetadataError(message))

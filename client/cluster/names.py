@@ -101,7 +101,7 @@ def publishing(cluster: Cluster, name: Any, value: Any, *, durable: bool) -> Ste
             raise located(MetadataError(f"publish: {plain!r} is on {core.node}, where its name is {core.node}/{plain}"))
     if len(set(cores.values())) > 1:
         places = ", ".join(f"{key!r} on {core.node}" for key, core in cores.items())
-        raise located(MetadataError(f"publish: names that are published at once are of one node, not {places}"))
+        raise located(MetadataError(f"publish: names that are published together must be of one node, not {places}"))
     for core in set(cores.values()):
         there = {split(cluster, key)[1]: each for key, each in given.items()}
         yield from of(core.outbox, of_node.publishing(core, there, None, durable=durable))

@@ -115,4 +115,4 @@ def too_late(limit: float, serving: Collection[str], missing: dict[str, str]) ->
 
 def unknown(cluster: Cluster, node: Any) -> MetadataError:
     """The error for the name of a node that does not exist."""
-    return MetadataError(f"there is no node {shown(node)}; there are {', '.join(sorted(cluster.table))}")
+    return MetadataError(f"unknown node {shown(node)}; nodes: {', '.join(sorted(cluster.table))}")

@@ -63,7 +63,7 @@ def follow(cluster: Cluster, node: str, transport: RemoteTransport) -> None:
         if why is None or (not why and not is_refused(member.address)):
             listened = monotonic()
         elif not why and monotonic() - listened > REFUSED:
-            why = f"nobody listens at {member.address} any more"
+            why = f"no daemon listens at {member.address} any more"
         if why:
             transport.give_up(node_lost(node, why))
         elif cluster.ended.wait(PAUSE if why is not None else ALIVE):

@@ -101,7 +101,9 @@ def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
         raise located(MetadataTypeError(f"expected a tensor, got {first.__class__.__name__}; use asarray"))
     for each in found:
         if type(each) in GLOBALS:
-            message = "a collective takes tensors of one device each; a global tensor has to_global(), and .parts()"
+            message = (
+                "a collective takes tensors of one device each; for a global tensor use to_global(), or its .parts()"
+            )
             raise located(MetadataTypeError(message))
     return [own(beside(first._core, tensor), tensor, first) for tensor in found]
 
@@ -111,7 +113,7 @@ def names_of(devices: Any) -> Iterable[Any]:
     if isinstance(devices, Placement):
         return devices.names
     if isinstance(devices, str | np.ndarray) or not isinstance(devices, Iterable):
-        message = f"broadcast: devices are a list of names, or a placement, not {type(devices).__name__}"
+        message = f"broadcast: devices must be a list of names, or a placement, not {type(devices).__name__}"
         raise located(MetadataTypeError(message))
     return devices
 

@@ -164,7 +164,7 @@ def capsule(outbox: Outbox, id_: int, device: str, stream: Any, options: dict[st
     does not wait, so the host does.
     """
     if stream is not None and (type(stream) is not int or stream < -1):
-        raise located(MetadataBufferError("__dlpack__: stream is None or the number of one", op="__dlpack__"))
+        raise located(MetadataBufferError("__dlpack__: stream must be None or the number of a stream", op="__dlpack__"))
     value = borrowed(outbox, id_, device)
     cuda = cupy().cuda
     with cuda.Device(value.number):

@@ -70,7 +70,7 @@ def checkpoint(core: Core, savings: Savings, directory: str | os.PathLike[str], 
     refuse_captured(outbox, "no checkpoint can be taken")
     where, listed = directory_of(directory, "checkpoint"), chosen_names(names, "checkpoint")
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
-        raise located(MetadataError(f"checkpoint: keep is a number of generations, 0 for all, not {keep!r}"))
+        raise located(MetadataError(f"checkpoint: keep must be a number of generations, 0 for all, not {keep!r}"))
     with outbox.lock, SHIELD:
         reply = outbox.ask(partial(CheckpointMessage, str(where), listed, keep))
         found = Checkpointing(where, outbox, reply)
@@ -87,7 +87,9 @@ def keeping_durable(outbox: Outbox, names: tuple[str, ...] = (), timeout: float 
     missing = [name for name in (names or failed) if name in failed]
     if missing:
         why = failed[missing[0]]
-        raise located(FileError(f"{missing[0]!r} is not on the disk as it is: {why}; write it anew, or unpublish it"))
+        raise located(
+            FileError(f"the latest value of {missing[0]!r} is not on the disk: {why}; write it anew, or unpublish it")
+        )
 
 
 def restoring(
@@ -97,7 +99,7 @@ def restoring(
     outbox = core.outbox
     where, listed = directory_of(directory, "restore"), chosen_names(names, "restore")
     if isinstance(generation, bool) or not isinstance(generation, int) or generation < 0:
-        raise located(MetadataError(f"restore: a generation is a number, 0 for the last one, not {generation!r}"))
+        raise located(MetadataError(f"restore: a generation must be a number, 0 for the last one, not {generation!r}"))
     reply = outbox.ask(lambda request, _: Restore(str(where), generation, listed, deep, request), located=False)
     report: dict[str, Any] = yield reply
     return report

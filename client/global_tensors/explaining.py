@@ -169,7 +169,7 @@ def why(asked: CallKind, plan: GlobalPlan) -> str:
     others = [one for one in alternatives(asked) if (one.operands, one.outputs) != chosen(plan)]
     rule = asked.op.layouts
     if plan.moves and (isinstance(rule, str) or not others):
-        reason = rule if isinstance(rule, str) else "of these shapes no axis can be split"
+        reason = rule if isinstance(rule, str) else "no axis of these shapes can be split"
         return f"each device computes all of it: {reason or 'the op has no rule'}"
     if not plan.boxes:
         return "the layouts fit"

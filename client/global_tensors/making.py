@@ -85,13 +85,13 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     """
     where = checked(core, placement)
     if isinstance(given, Tensor | np.ndarray) or not isinstance(given, Iterable):
-        raise located(MetadataTypeError(f"global_tensor: parts are a list of tensors, not {type(given).__name__}"))
+        raise located(MetadataTypeError(f"global_tensor: parts must be a list of tensors, not {type(given).__name__}"))
     parts: list[Any] = list(given)
     if len(parts) != len(where.names):
         raise located(MetadataError(f"global_tensor: {len(where.names)} parts are wanted, {len(parts)} given"))
     for part, name in zip(parts, where.names, strict=True):
         if type(own(beside(core, part), part)) is GlobalTensor:
-            raise located(MetadataTypeError("global_tensor: a part is a plain tensor"))
+            raise located(MetadataTypeError("global_tensor: each part must be a plain tensor"))
         if part._home != name:
             raise located(MetadataError(f"global_tensor: the part for {name} is on {part._home}: use to_device"))
     metas = [part._known_meta() for part in parts]
@@ -102,7 +102,7 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
     form = form_of(Meta.of(whole_shape(metas, where.grid, atoms), metas[0].dtype), where, atoms)
     for meta, wanted, name in zip(metas, form.metas, where.names, strict=True):
         if meta is not wanted:
-            raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, and would have to be {wanted}"))
+            raise located(MetadataError(f"global_tensor: the part on {name} is {meta}, but must be {wanted}"))
     with core.global_calls.grouped(where):
         made = GlobalTensor(form, [part.copy() for part in parts])
         return made if dtype is None else made.astype(dtype)  # type: ignore[return-value]

@@ -59,7 +59,7 @@ def in_form(label: str, parts: Sequence[Tensor], names: Sequence[str]) -> Global
     except (MetadataError, ValueError) as error:
         raise ProtocolError(f"the parts of a global tensor do not fit each other: {error}") from None
     if tuple(metas) != form.metas:
-        raise ProtocolError(f"the parts of a global tensor, {metas}, are not those of {form}")
+        raise ProtocolError(f"the parts of a global tensor, {metas}, do not match {form}")
     return GlobalTensor(form, parts)
 
 

@@ -179,7 +179,7 @@ class GlobalTensor(Base):
         :raises MetadataError: The device does not exist, or `stream` was given.
         """
         if stream is not None:
-            raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
+            raise located(MetadataError("to_device: the machine chooses its own streams; leave stream= out"))
         return self._core.global_calls.to_device(self, device)
 
     def copy(self) -> Tensor:

@@ -113,8 +113,10 @@ class HostPool:
             found = self._out.pop(id(array), None)
             if found is None or found() is not array:
                 again = any(each is array for each in self._in)
-                why = "the array is in the pool already" if again else "it is a view, or not an array of this pool"
-                raise located(MetadataError(f"put: {why}: give back each array that `get` gave, itself, and once"))
+                why = "the array is already in the pool" if again else "it is a view, or not an array of this pool"
+                raise located(
+                    MetadataError(f"put: {why}: put back each array that `get` returned, once, and no view of it")
+                )
             if not self._closed:
                 self._in.append(array)
 

@@ -101,7 +101,9 @@ def copied(values: ArrayLike, dtype: Any, new_array: Callable[[Meta], NDArray[An
 def unmasked(values: NDArray[Any]) -> NDArray[Any]:
     """The array; TypeError if elements are masked."""
     if type(values) is not np.ndarray and np.ma.is_masked(values):
-        raise TypeError("some elements are masked, and tensors have no masks: say what these become (values.filled(0))")
+        raise TypeError(
+            "some elements are masked, and tensors have no masks: fill the masked elements first (values.filled(0))"
+        )
     return values
 
 
@@ -131,7 +133,7 @@ def unfit(found: NDArray[Any]) -> Exception:
     if large is not None:
         which = shown(large) if large.bit_length() <= 128 else f"of {large.bit_length()} bits"
         return OverflowError(f'the integer {which} has more than 64 bits; with dtype="float64" it is rounded')
-    return TypeError(f'{unsupported}; say what the numbers are to become: dtype="float64", for example')
+    return TypeError(f'{unsupported}; choose a dtype for the numbers: dtype="float64", for example')
 
 
 def is_number(value: Any) -> bool:

@@ -224,7 +224,7 @@ def check_frames(frames: int | None) -> int | None:
     """The number of lines of a location: `frames`, else $TENSORD_FRAMES, else None. MetadataError for other values."""
     if frames is not None:
         if type(frames) is not int or not 1 <= frames <= MOST:
-            raise MetadataError(f"frames= is a number from 1 to {MOST}, not {shown(frames)}")
+            raise MetadataError(f"frames= must be a number from 1 to {MOST}, not {shown(frames)}")
         return frames
     named = os.environ.get(VARIABLE)
     if not named:

@@ -29,7 +29,7 @@ class AtomicGroup(list[list[Any]]):
 
 
 def full() -> ProtocolError:
-    return ProtocolError(f"an atomic block holds at most {GROUP} messages; make several of it", location=user_line())
+    return ProtocolError(f"an atomic block holds at most {GROUP} messages; split it into several", location=user_line())
 
 
 class Closed(list[list[Any]]):

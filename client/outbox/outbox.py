@@ -365,7 +365,7 @@ class Outbox:
         if self.depth:
             raise ProtocolError(
                 "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "
-                "do that behind the block",
+                "do that after the block",
                 location=user_line(),
             )
 

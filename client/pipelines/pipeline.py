@@ -65,7 +65,7 @@ class Pipeline:
         if isinstance(microbatches, np.integer):
             microbatches = int(microbatches)
         if type(microbatches) is not int or microbatches < 1:
-            raise located(MetadataError(f"pipeline: microbatches are a positive int, not {microbatches!r}"))
+            raise located(MetadataError(f"pipeline: microbatches must be a positive int, not {microbatches!r}"))
         self.microbatches = microbatches
 
     def __call__(self, x: Tensor, *targets: Tensor, loss: Loss) -> list[Any]:
@@ -76,7 +76,7 @@ class Pipeline:
         microbatches.
         """
         if not callable(loss):
-            raise located(MetadataTypeError(f"pipeline: loss is a function, not {type(loss).__name__}"))
+            raise located(MetadataTypeError(f"pipeline: loss must be a function, not {type(loss).__name__}"))
         rows = rows_of((x, *targets))
         if rows < self.microbatches:
             message = f"pipeline: {rows} rows are too few for {self.microbatches} microbatches"
@@ -171,12 +171,16 @@ def rows_of(operands: Sequence[Any]) -> int:
     """The common length of the first axes."""
     for each in operands:
         if not isinstance(each, Tensor):
-            raise located(MetadataTypeError(f"pipeline: a batch is a tensor, not {type(each).__name__}; use asarray"))
+            raise located(
+                MetadataTypeError(f"pipeline: a batch must be a tensor, not {type(each).__name__}; use asarray")
+            )
     shapes = [each.shape for each in operands]
     rows = {shape[0] if shape else None for shape in shapes}
     if len(rows) > 1 or None in rows:
         shown = ", ".join(map(str, shapes))
-        raise located(MetadataError(f"pipeline: batch and targets have equally many rows; their shapes are {shown}"))
+        raise located(
+            MetadataError(f"pipeline: batch and targets must have the same number of rows; their shapes are {shown}")
+        )
     return int(rows.pop() or 0)
 
 
@@ -191,26 +195,30 @@ def check_there(core: Core, device: str | Placement) -> None:
 def pair(given: Any, whose: str, what: str) -> tuple[Any, Any]:
     """The pair that a function has returned; MetadataTypeError for anything else."""
     if not isinstance(given, tuple) or len(given) != 2:
-        raise located(MetadataTypeError(f"pipeline: {whose} gives a pair: {what}"))
+        raise located(MetadataTypeError(f"pipeline: {whose} must return a pair: {what}"))
     return given
 
 
 def check_tensor(given: Any, what: str) -> None:
     """MetadataTypeError for a result of a function that is no tensor."""
     if not isinstance(given, Tensor):
-        raise located(MetadataTypeError(f"pipeline: {what} is a tensor, not {type(given).__name__}"))
+        raise located(MetadataTypeError(f"pipeline: {what} must be a tensor, not {type(given).__name__}"))
 
 
 def checked(stages: Sequence[Any]) -> list[Stage]:
     """The stages; MetadataTypeError for anything else."""
     if not isinstance(stages, Sequence) or not stages:
-        raise located(MetadataTypeError("pipeline: stages are a list of at least one tensord.Stage"))
+        raise located(MetadataTypeError("pipeline: stages must be a list of at least one tensord.Stage"))
     for each in stages:
         if not isinstance(each, Stage) or not callable(each.forward) or not callable(each.backward):
-            message = "pipeline: a stage is tensord.Stage(device, forward, backward), with functions for the latter two"
+            message = (
+                "pipeline: a stage must be tensord.Stage(device, forward, backward), with functions for the latter two"
+            )
             raise located(MetadataTypeError(message))
         if not isinstance(each.device, str | Placement):
-            message = f"pipeline: the device of a stage is a name, or a placement, not {type(each.device).__name__}"
+            message = (
+                f"pipeline: the device of a stage must be a name, or a placement, not {type(each.device).__name__}"
+            )
             raise located(MetadataTypeError(message))
     return list(stages)
 

@@ -97,7 +97,7 @@ def seconds(what: str, timeout: Any) -> float | None:
         return None
     if isinstance(timeout, (bool, np.bool_)) or not isinstance(timeout, (int, float, np.integer, np.floating)):
         kind = type(timeout).__name__
-        raise located(MetadataTypeError(f"{what}: a timeout is a number of seconds or None, not a {kind}"))
+        raise located(MetadataTypeError(f"{what}: a timeout must be a number of seconds or None, not a {kind}"))
     if isinstance(timeout, (float, np.floating)) and math.isnan(timeout):
         raise located(MetadataError(f"{what}: the timeout is not a number (NaN)"))
     return float(min(max(timeout, 0), LONGEST))

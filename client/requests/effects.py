@@ -82,7 +82,7 @@ class SessionEffects:
 def check_callback(callback: Any, what: str = "effect") -> None:
     """MetadataError unless it can be called."""
     if not callable(callback):
-        raise located(MetadataError(f"{what}: a callback is a function, not {type(callback).__name__}"))
+        raise located(MetadataError(f"{what}: a callback must be a function, not {type(callback).__name__}"))
 
 
 def nothing() -> None:

@@ -146,7 +146,7 @@ def check(core: Core, step: ControlFlowCall) -> None:
         if isinstance(head, Tensor):
             check_head(op, own(core, head)._known_meta())
         elif op == REPEAT and not (isinstance(head, int) and not isinstance(head, bool)):
-            raise MetadataTypeError(f"{op}: the count is an int or a tensor, not {head.__class__.__name__}", op=op)
+            raise MetadataTypeError(f"{op}: the count must be an int or a tensor, not {head.__class__.__name__}", op=op)
     if FORMS[op].loops:
         for value in step.args:
             check_state(op, value)
@@ -157,7 +157,7 @@ def as_bound(most: Any) -> int | None:
     most = fixed(most)
     if most is None or (isinstance(most, Integral) and not isinstance(most, bool) and int(most) in range(LIMIT + 1)):
         return None if most is None else int(most)
-    raise located(MetadataTypeError(f"max_iterations is a number from 0 on, not {shown(most)}", op=WHILE))
+    raise located(MetadataTypeError(f"max_iterations must be an int of at least 0, not {shown(most)}", op=WHILE))
 
 
 def check_state(op: str, value: Any) -> None:
@@ -172,9 +172,13 @@ def chosen(op: str, head: Any, functions: Sequence[Callable[..., Any]]) -> Calla
     if op == COND:
         return functions[0 if head else 1]
     if not isinstance(head, int):
-        raise located(MetadataTypeError(f"case: the index is an int or a tensor, not {head.__class__.__name__}", op=op))
+        raise located(
+            MetadataTypeError(f"case: the index must be an int or a tensor, not {head.__class__.__name__}", op=op)
+        )
     if not 0 <= head < len(functions):
-        raise located(MetadataIndexError(f"case: there is no function {head}; there are {len(functions)}", op=op))
+        raise located(
+            MetadataIndexError(f"case: the index {head} is out of range for {len(functions)} functions", op=op)
+        )
     return functions[head]
 
 

@@ -109,7 +109,7 @@ class Captures:
         if why:
             self._warned = True
             name = self.name or "routine"
-            warn(f"{name} was captured {self.count} times, each of which takes long. Last {why}", RuntimeWarning)
+            warn(f"{name} was captured {self.count} times, and each capture takes long. Last {why}", RuntimeWarning)
 
 
 class FirstCall(NamedTuple):

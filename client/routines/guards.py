@@ -72,7 +72,7 @@ class Guards:
             asked = f", since {search.asked} may read any attribute" if search.asked else ""
             raise refusal(
                 f"{error.name or 'the function'} leads to more than {MOST} objects outside of the arguments{asked}, "
-                "and a run has to look at all of them",
+                "and a run must check all of them",
                 error.name.partition(".")[0],
             ) from None
         return search
@@ -83,7 +83,7 @@ class Guards:
     def found(self) -> Search:
         """The findings of the search, until `settle`."""
         if self._search is None:
-            raise AssertionError("the capture is over")
+            raise AssertionError("the capture has ended")
         return self._search
 
     def ran(self, code: CodeType, outer: dict[str, Any], *, library: bool = False) -> None:

@@ -105,7 +105,7 @@ class Routine(Generic[P, R]):
         """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
         core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
-            raise located(CaptureError("program: a routine is being captured; ask for programs outside of it"))
+            raise located(CaptureError("program: a routine is being captured; call program outside of its function"))
         given = self._given(core, args, kwargs)
         return FirstCall(self._captures, core, given, args, kwargs).captured().program
 
@@ -117,7 +117,7 @@ class Routine(Generic[P, R]):
         """
         core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
-            raise located(CaptureError("link: a routine is being captured; link routines outside of it"))
+            raise located(CaptureError("link: a routine is being captured; call link outside of its function"))
         given = self._given(core, args, kwargs)
         entry = self._entries.find(tuple(given.key), given.numbers, given.objects)
         if entry is None:
@@ -142,7 +142,7 @@ class Routine(Generic[P, R]):
     def _latest(self) -> CacheEntry:
         entry = self._entries.latest()
         if entry is None:
-            raise located(ProtocolError("report: the routine was not called yet"))
+            raise located(ProtocolError("report: the routine has not been called yet"))
         return entry
 
     @overload
@@ -156,12 +156,13 @@ class Routine(Generic[P, R]):
 
     def __repr__(self) -> str:
         name = getattr(self, "__qualname__", repr(self._function))
-        return f"<tensord.Routine {name}, captured {self.captures} times>"
+        times = "once" if self.captures == 1 else f"{self.captures} times"
+        return f"<tensord.Routine {name}, captured {times}>"
 
     def _inlined(self, args: Any, kwargs: Any) -> Any:
         capture = CURRENT.capture
         if capture is not None and self._core is not None and capture.core is not self._core:
-            message = "a routine of another session cannot be a part of the one that is captured"
+            message = "a routine of another session cannot be called by the routine that is being captured"
             raise located(CaptureError(message))
         return self._function(*args, **kwargs)
 
@@ -237,9 +238,9 @@ def names_of_constants(constants: Iterable[str]) -> frozenset[str]:
 def check_function(function: Any) -> None:
     """MetadataTypeError unless it is a plain function, whose call runs it to its end."""
     if not callable(function):
-        raise located(MetadataTypeError(f"a routine is made of a function, not of {type(function).__name__}"))
+        raise located(MetadataTypeError(f"a routine is made from a function, not from {type(function).__name__}"))
     if any(lazy(function) for lazy in _LAZY):
-        message = "a routine is made of a plain function: generators and coroutines run at other times than their call"
+        message = "a routine is made from a plain function: a call of a generator or a coroutine does not run its body"
         raise located(MetadataTypeError(message))
 
 

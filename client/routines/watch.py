@@ -110,7 +110,7 @@ class Watch:
             raise self._error
         for name, value in (*sources_in(search), *self._drawn.items()):
             if not search.excuses(name) and self._states.get(id(value)) != state_of(value):
-                raise refusal(f"{name} gives other numbers each time", name)
+                raise refusal(f"{name} returns different numbers each time", name)
 
     def _find_closures(self) -> None:
         """Find the functions with new code that are still alive, in one pass over all objects."""
@@ -244,7 +244,9 @@ class Watch:
         """Refuse a result that no run can check."""
         expression = expression_of(frame) or name
         if self._error is None and not any(map(self._guards.excuses, (called(expression), name))):
-            self._error = refusal(f"{expression} gives what no run can look up", called(expression) or name)
+            self._error = refusal(
+                f"{expression} returns something that a run cannot look up", called(expression) or name
+            )
 
 
 _IMPORTERS: Final = frozenset((("importlib", "import_module"), ("pkgutil", "resolve_name")))

@@ -25,7 +25,7 @@ VARIABLE = "TENSORD_ENGINE"
 AUTO = "auto"
 RAY = "ray://"
 NOT_THROUGH_RAY = (
-    "nothing is reached through Ray Client: run the program on a node (`ray job submit`), where connect_cluster() "
+    "Ray Client cannot reach a daemon: run the program on a node (`ray job submit`), where connect_cluster() "
     'finds the daemon, or name one and your keys: connect_cluster("tcp://HOST:PORT", keys="DIRECTORY")'
 )
 
@@ -54,7 +54,9 @@ def connect(address: str | None, wanted: ConnectOptions = USUAL) -> Session:
     """See `tensord.connect`."""
     detail = wanted.detail
     if type(detail) is not int or detail < 0:
-        raise MetadataError(f"detail= is how many runs one of is timed, 0 for none, not {shown(detail)}")
+        raise MetadataError(
+            f"detail=N times one run in every N, 0 times none; N must be an int of at least 0, not {shown(detail)}"
+        )
     session = connect_anywhere(address, wanted, outbox_for(wanted.routines))
     if detail:
         try:
@@ -90,18 +92,18 @@ def checked(address: str | None, wanted: ConnectOptions) -> ConnectOptions:
     """The parameters, checked; frames and name by default from the environment and the program. MetadataError if
     invalid."""
     if address is not None and type(address) is not str:
-        raise MetadataError(f"an address is a string, not {type(address).__name__}")
+        raise MetadataError(f"an address must be a string, not {type(address).__name__}")
     if address is not None and address.startswith(RAY):
         raise MetadataError(NOT_THROUGH_RAY)
     if wanted.engine is not None:
         check_engine("engine=", wanted.engine)
     frames, keys, name = check_frames(wanted.frames), wanted.keys, wanted.name
     if keys is not None and not isinstance(keys, str | os.PathLike):
-        raise MetadataTypeError(f"keys= names a file or a directory, not {type(keys).__name__}")
+        raise MetadataTypeError(f"keys= must name a file or a directory, not {type(keys).__name__}")
     if wanted.node is not None and not is_node(wanted.node):
-        raise MetadataError(f"node= is {NODE_FORM}, not {shown(wanted.node)}")
+        raise MetadataError(f"node= must be {NODE_FORM}, not {shown(wanted.node)}")
     if name is not None and not is_name(name):
-        raise MetadataError(f"name= is a printable text of 1 to {LONGEST} characters, not {shown(name)}")
+        raise MetadataError(f"name= must be a printable text of 1 to {LONGEST} characters, not {shown(name)}")
     return wanted._replace(frames=frames, name=name or program_name())
 
 
@@ -124,11 +126,17 @@ def connect_inside(where: str | None, wanted: ConnectOptions, outbox: type[Outbo
 def refuse_local(where: str, wanted: ConnectOptions) -> None:
     """MetadataError for options that only apply to machines of this process."""
     if wanted.engine is not None:
-        raise MetadataError(f"engine= is for machines of this process: at {where} is a daemon, which has its own")
+        raise MetadataError(
+            f"engine= is for machines of this process: {where} is the address of a daemon, which has its own"
+        )
     if wanted.devices is not None:
-        raise MetadataError("devices= is for machines of this process: a daemon's are those it was started with")
+        raise MetadataError(
+            "devices= is for machines of this process: a daemon has the devices that it was started with"
+        )
     if wanted.plugins is not None:
-        raise MetadataError("plugins= is for machines of this process: a daemon loads those that its settings name")
+        raise MetadataError(
+            "plugins= is for machines of this process: a daemon loads the plugins that its settings name"
+        )
     if wanted.node is not None:
         raise MetadataError("node= is for machines of this process: a daemon has the name that it was started with")
     if not wanted.tracing:

@@ -70,7 +70,9 @@ class Reports(Facet):
         from ..recording.session_recording import SessionRecording
 
         if not isinstance(without, (list, tuple)) or not all(isinstance(one, str) for one in without):
-            raise located(MetadataTypeError(f'without= is a list of patterns, such as ["weights/*"], not {without!r}'))
+            raise located(
+                MetadataTypeError(f'without= must be a list of patterns, such as ["weights/*"], not {without!r}')
+            )
         try:
             where = os.fspath(path)
         except TypeError as error:

@@ -164,5 +164,5 @@ def listed_names(names: Any) -> tuple[str, ...]:
         raise located(MetadataTypeError(f"expected a name or a list of names, got {type(names).__name__}"))
     for name in names:
         if not isinstance(name, str):
-            raise located(MetadataTypeError(f"a name is a string, not {type(name).__name__}"))
+            raise located(MetadataTypeError(f"a name must be a string, not {type(name).__name__}"))
     return tuple(map(str.__str__, names))

@@ -25,7 +25,7 @@ def host_array(exporter: Any) -> NDArray[Any]:
     BufferError for an array that cannot be exported, and for dtypes that NumPy does not have (bfloat16).
     """
     if not hasattr(exporter, "__dlpack_device__"):
-        message = f"from_dlpack: {type(exporter).__name__} has no __dlpack__, as DLPack wants: use asarray"
+        message = f"from_dlpack: {type(exporter).__name__} has no method __dlpack__: use asarray"
         raise located(MetadataAttributeError(message, op="from_dlpack"))
     kind, _ = exporter.__dlpack_device__()
     if int(kind) == CPU[0]:
@@ -89,7 +89,9 @@ def known(tensor: Tensor) -> Tensor:
 def check_copy(copy: Any, function: str) -> None:
     """MetadataTypeError unless it is True, False or None."""
     if not (copy is None or isinstance(copy, bool | np.bool)):
-        raise located(MetadataTypeError(f"{function}: copy is True, False or None, not {shown(copy)}", op=function))
+        raise located(
+            MetadataTypeError(f"{function}: copy must be True, False or None, not {shown(copy)}", op=function)
+        )
 
 
 def pair(name: str, given: Any) -> tuple[int, int] | None:
@@ -99,7 +101,7 @@ def pair(name: str, given: Any) -> tuple[int, int] | None:
     try:
         first, second = map(index, given)
     except (TypeError, ValueError):
-        message = f"__dlpack__: {name} is None or a pair of ints, not {shown(given)}"
+        message = f"__dlpack__: {name} must be None or a pair of ints, not {shown(given)}"
         raise located(MetadataTypeError(message)) from None
     return first, second
 

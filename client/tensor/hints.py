@@ -52,8 +52,8 @@ AUTOGRAD: Final = words(
     "value_and_grad vjp"
 )
 NO_AUTOGRAD: Final = (
-    "there is no automatic differentiation: write gradients by hand (session.nn has those of its functions), or take "
-    "another library's"
+    "tensord has no automatic differentiation: write gradients by hand (session.nn has the gradients of its "
+    "functions), or use another library"
 )
 # Functions and constants of NumPy's main namespace, and their replacements in a namespace.
 FUNCTIONS: Final[Mapping[str, str]] = {

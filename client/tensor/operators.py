@@ -207,7 +207,7 @@ def as_number(other: object) -> Any:
         value = None if other.ndim else other.item()
         if type(value) in SCALARS:
             return value
-        how = "make a tensor of it with session.asarray, or take .numpy()"
+        how = "make a tensor from it with session.asarray, or take .numpy()"
         raise located(MetadataTypeError(f"a NumPy array is not an operand: {how}"))
     return next((kind(other) for kind in _NUMBERS if isinstance(other, kind)), NotImplemented)
 

@@ -58,7 +58,7 @@ class Tensor(Conversions, Methods):
         :raises MetadataError: The device does not exist, or `stream` was given.
         """
         if stream is not None:
-            raise located(MetadataError("to_device: the machine's streams are its own; leave it out"))
+            raise located(MetadataError("to_device: the machine chooses its own streams; leave stream= out"))
         return self._core.calls.to_device(self, device)
 
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
@@ -251,7 +251,7 @@ class Tensor(Conversions, Methods):
 
     @refusing
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
-        raise TypeError("a tensor is not an array in this process: call .numpy(), which waits for its value")
+        raise TypeError("a tensor is not an array of this process: call .numpy(), which waits for its value")
 
     @refusing
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Tensor:

@@ -219,7 +219,7 @@ class Conversions(Waiting):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            message = f"a tensor of shape {self.shape} has no one truth value: use .any() or .all()"
+            message = f"a tensor of shape {self.shape} has no truth value of its own: use .any() or .all()"
             raise located(MetadataError(message))
         return bool(self.item())
 

@@ -47,7 +47,7 @@ class HostFunction:
         if self.many and not isinstance(value, list | tuple):
             kind = type(value).__name__
             raise KernelError(
-                f"{LABEL}: the function returned {kind}, and result= asks for a list of {len(self.metas)}"
+                f"{LABEL}: the function returned {kind}, but result= asks for a list of {len(self.metas)}"
             )
         values = value if self.many else [value]
         arrays = [array_of(each, meta) for each, meta in zip(values, self.metas, strict=False)]

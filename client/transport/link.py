@@ -30,7 +30,7 @@ NEVER_MS = 24 * 3600 * 1000
 LONGEST = 1 << 30  # bytes of a header from the daemon: long answers come in slices
 ENDS = frozenset({zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED, *FAILURES})
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECT_RETRIED | sum(ENDS)
-HUNG_UP = "has hung up on us: it has too many connections at a time, or it ends; its log says which"
+HUNG_UP = "has hung up on us: it has too many connections, or is shutting down; its log says which"
 MISMATCH = zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
 
 
@@ -148,13 +148,13 @@ class DealerSocket:
             add = "add it with `tensord keygen --allow`" if keyed else "see its log"
             return f"the daemon at {self.address} refused us: our key is not in its allow list; {add}"
         if event.kind == zmq.EVENT_CLOSED:
-            return (
-                f"nobody answers at {self.address}: start a daemon there with `tensord serve`, or see `tensord doctor`"
-            )
+            return f"no daemon answers at {self.address}: start one with `tensord serve`, or see `tensord doctor`"
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and event.value == MISMATCH:
             if keyed:
                 return f"the daemon at {self.address} uses no keys: leave keys= out, and unset $TENSORD_KEYS"
-            return f"the daemon at {self.address} wants keys: name yours with keys= or $TENSORD_KEYS (`tensord keygen`)"
+            return (
+                f"the daemon at {self.address} requires keys: name yours with keys= or $TENSORD_KEYS (`tensord keygen`)"
+            )
         if event.kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
             return f"the process at {self.address} is not a tensord daemon"
         if keyed:
@@ -163,7 +163,7 @@ class DealerSocket:
                 "the daemon's anew), or it is not a tensord daemon"
             )
         return (
-            f"the process at {self.address} has hung up on us: it wants keys (see `tensord keygen`), "
+            f"the process at {self.address} has hung up on us: it requires keys (see `tensord keygen`), "
             "or is not a tensord daemon"
         )
 

@@ -244,7 +244,9 @@ class RemoteTransport:
             self._incoming.take(frames)
         except (ProtocolError, ValueError, TypeError, LookupError) as error:
             self._incoming.fail(
-                ConnectionLost(f"the daemon at {self._link.address} sent what this client does not understand: {error}")
+                ConnectionLost(
+                    f"the daemon at {self._link.address} sent something that this client does not understand: {error}"
+                )
             )
 
     def _handle_event(self, event: SocketEvent) -> None:

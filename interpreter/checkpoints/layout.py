@@ -36,7 +36,7 @@ _MAKE_ROOM: Final = "close files, or raise the limit (ulimit -n)"
 _WHAT_TO_DO: Final = {
     errno.ENOENT: "check the path",
     errno.ENOTDIR: "check the path",
-    errno.ENAMETOOLONG: "name it by a shorter path",
+    errno.ENAMETOOLONG: "use a shorter path",
     errno.EACCES: _GRANT,
     errno.EPERM: _GRANT,
     errno.EROFS: "mount it for writing, or name another directory",
@@ -161,11 +161,13 @@ def check_format(directory: int, shown: str) -> bool:
     finally:
         os.close(fd)
     if match is None:
-        raise MetadataError(f"{shown}: its file {FORMAT_FILE} does not say that these are checkpoints")
+        raise MetadataError(f"{shown}: its file {FORMAT_FILE} is not a tensord format file")
     if int(match[1]) != FORMAT:
-        raise MetadataError(f"{shown}: is of format {int(match[1])}, and this tensord knows {FORMAT}; use a newer one")
+        raise MetadataError(
+            f"{shown}: has format {int(match[1])}, but this tensord reads only format {FORMAT}; use another tensord"
+        )
     if match[2].decode() != sys.byteorder:
-        raise MetadataError(f"{shown}: was written on a machine of the other byte order")
+        raise MetadataError(f"{shown}: was written on a machine with the other byte order")
     return True
 
 
@@ -184,7 +186,7 @@ def write_format(directory: int, shown: str) -> None:
 def check_checkpoints(directory: int, shown: str) -> None:
     """MetadataError unless it is a directory of checkpoints of a known format."""
     if not check_format(directory, shown):
-        raise MetadataError(f"{shown}: holds no checkpoints; name a directory that has some")
+        raise MetadataError(f"{shown}: holds no checkpoints; name a directory that does")
 
 
 def check_unused(directory: int, shown: str) -> Literal[False]:
@@ -194,7 +196,7 @@ def check_unused(directory: int, shown: str) -> Literal[False]:
     others = [printable(name) for name in names if name != LOCK_FILE and not is_unfinished(name)]
     if others:
         raise MetadataError(
-            f"{shown}: holds other things than checkpoints ({some_of(others)}); name an empty directory"
+            f"{shown}: holds files that are not checkpoints ({some_of(others)}); name an empty directory"
         )
     return False
 

@@ -121,7 +121,7 @@ def _payload(file: TensorFile, limits: CheckpointLimits) -> memoryview:
     if magic != MAGIC:
         raise file.failed("is damaged: it does not begin as a manifest does")
     if length != len(payload):
-        raise file.failed(f"is damaged: it has {len(payload)} bytes behind its header, not {length}")
+        raise file.failed(f"is damaged: it has {len(payload)} bytes after its header, not {length}")
     if zlib.crc32(payload) != crc:
         raise file.failed(f"is damaged: it has checksum {zlib.crc32(payload):08x}, not {crc:08x}")
     return payload
@@ -150,7 +150,7 @@ class _ManifestReader:
             elif kind == VALUES:
                 self._add_rows(rest)
             else:
-                raise MetadataError(f"a frame of kind {kind} where there is none")
+                raise MetadataError(f"a frame of kind {kind} is not expected here")
         if self._left != [0, 0] or self._index + 1 != len(self._files):
             raise MetadataError("files or names are missing")
         return Generation(self._number, self._written, self._tensors, self._routines, dict(self._files))

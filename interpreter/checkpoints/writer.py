@@ -86,7 +86,7 @@ class GenerationWriter(Whole):
         """Write a tensor: contiguous buffers with its C-ordered bytes, one after the other."""
         views = [flat(buffer) for buffer in buffers]
         if sum(map(len, views)) != meta.nbytes:
-            raise MetadataError(f"{name[:SHOWN]!r}: {sum(map(len, views))} bytes are no {meta}")
+            raise MetadataError(f"{name[:SHOWN]!r}: {sum(map(len, views))} bytes do not make a {meta}")
         self.start(name, meta, fields)
         for view in views:
             self.append(view)
@@ -187,7 +187,7 @@ class GenerationWriter(Whole):
             raise MetadataError(f"{self._started[0][:SHOWN]!r} is being written: {self._left} bytes are left")
         check_record_names((name,), self._limits)
         if name in self.records:
-            raise MetadataError(f"{name[:SHOWN]!r} is there already")
+            raise MetadataError(f"{name[:SHOWN]!r} is already there")
         if len(self.records) >= self._limits.names:
             raise QuotaError(f"{self._shown}: has {self._limits.names} names, the limit; unpublish some")
 

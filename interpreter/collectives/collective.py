@@ -104,7 +104,7 @@ def collective(
 ) -> CollectiveSpec:
     """A collective with its axes counted from the front; MetadataError for invalid arguments."""
     if kind not in list(CollectiveKind):
-        raise MetadataError(f"there is no collective {kind!r} (known: {', '.join(CollectiveKind)})")
+        raise MetadataError(f"unknown collective {kind!r} (known: {', '.join(CollectiveKind)})")
     what = CollectiveKind(kind)
     if len(metas) != (1 if what is CollectiveKind.BROADCAST else ranks) or not ranks:
         raise MetadataError(f"{kind}: {len(metas)} tensors for {ranks} devices", op=kind)
@@ -120,7 +120,7 @@ def collective(
         if not agree(metas[0], meta, uneven):
             where = "" if uneven is None else f" but for axis {uneven}"
             raise MetadataError(
-                f"{kind}: tensor {rank} is {meta}, and tensor 0 {metas[0]}: they have to be equal{where}", op=kind
+                f"{kind}: tensor {rank} is {meta}, and tensor 0 {metas[0]}: they must be equal{where}", op=kind
             )
     made = CollectiveSpec(what, tuple(metas), ranks, reduction, axis, concat_axis, root)
     try:
@@ -133,7 +133,7 @@ def collective(
 def check_reduction(kind: str, reduction: str, meta: Meta) -> None:
     """MetadataError for an unknown reduction, or one that does not take the dtype."""
     if reduction not in REDUCTIONS:
-        raise MetadataError(f"{kind}: there is no reduction {reduction!r} (known: {', '.join(REDUCTIONS)})", op=kind)
+        raise MetadataError(f"{kind}: unknown reduction {reduction!r} (known: {', '.join(REDUCTIONS)})", op=kind)
     accepted, dtype = REDUCTIONS[reduction][1], DTYPE_NAMES[meta.dtype]
     if dtype not in accepted:
         raise MetadataError(f"{kind}: {reduction} takes {kind_name(accepted)} dtypes, not {dtype}", op=kind)

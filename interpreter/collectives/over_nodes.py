@@ -92,7 +92,7 @@ def asked_over_nodes(
 ) -> ResolvedRequest:
     """The request, on tensors with these homes and metas; MetadataError if it is invalid."""
     if max(len(homes), len(devices)) > MOST_RANKS:
-        raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are the most", op=kind)
+        raise MetadataError(f"{kind}: {MOST_RANKS} devices of several nodes are possible at most", op=kind)
     if not homes or len(homes) != len(metas):
         raise MetadataError(f"{kind}: {len(metas)} tensors on {len(homes)} devices", op=kind)
     try:

@@ -63,10 +63,10 @@ def request_of(attributes: Mapping[Any, Any] | Sequence[Any]) -> CollectiveReque
         raise MetadataError("attributes are pairs of a name and a value") from None
     for name, value in given.items():
         if type(name) is not str or name not in CHECKS:
-            raise MetadataError(f"a collective has another attribute than {', '.join(CHECKS)}")
+            raise MetadataError(f"a collective has only the attributes {', '.join(CHECKS)}")
         check, meaning = CHECKS[name]
         if not check(value):
-            raise MetadataError(f"{name} of a collective has to be {meaning}")
+            raise MetadataError(f"{name} of a collective must be {meaning}")
     return CollectiveRequest(**given)
 
 
@@ -105,7 +105,7 @@ def asked_for(
     check_devices(kind, ranks, homes)
     known = [meta for meta in metas if meta is not None]
     if len(known) < len(metas):
-        raise MetadataError(f"{kind}: data have not decided on a shape yet; wait for the tensors first", op=kind)
+        raise MetadataError(f"{kind}: a shape is not known yet; wait for the tensors first", op=kind)
     root = ranks.index(homes[0]) if homes[0] in ranks else 0
     return ResolvedRequest(request, request.collective(kind, known, len(ranks), root), list(ranks))
 
@@ -122,7 +122,7 @@ def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None
     seen: set[str] = set()
     for name in ranks:
         if name in seen:
-            raise MetadataError(f"{kind}: {name} twice; each tensor has to be on a device of its own", op=kind)
+            raise MetadataError(f"{kind}: {name} twice; each tensor must be on a device of its own", op=kind)
         seen.add(name)
     kinds = dict.fromkeys(kind_of(name) for name in (*ranks, *homes))
     if len(kinds) > 1:

@@ -64,7 +64,7 @@ def _header_text(peek: Callable[[int, int], bytes], size: int) -> tuple[str, int
     at = len(MAGIC) + 2
     version = tuple(peek(len(MAGIC), 2)) if size >= at else ()
     if len(version) != 2 or version[0] not in VERSIONS or version[1]:
-        raise ValueError(f"is of no version that is known: {'.'.join(map(str, version)) or 'it ends before that'}")
+        raise ValueError(f"has an unknown version: {'.'.join(map(str, version)) or 'it ends before that'}")
     width, encoding = VERSIONS[version[0]]
     if size < at + width:
         raise ValueError("ends in its header")
@@ -105,7 +105,7 @@ def _parsed(text: str) -> tuple[Any, bool, Shape]:
 def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | None, bool, str]:
     """The meta, or the reason why there is none, and whether its bytes are in the other order."""
     if type(descr) is not str:
-        return None, False, "is an array of records, which tensord has not"
+        return None, False, "is an array of records, which tensord does not support"
     match = DESCR.fullmatch(descr)
     if match is None:
         raise ValueError(f"NumPy has no dtype {descr[:SHOWN]!r}")
@@ -116,13 +116,13 @@ def _meta(descr: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
     itemsize = DTYPES[known].itemsize if known else int(count or 0) * CHARACTER.get(kind, 1)
     swapped = order in "<>" and order != NATIVE and itemsize > 1
     if math.prod(shape) * itemsize != nbytes:
-        raise ValueError(f"{nbytes} bytes are no {descr}{list(shape)}")
+        raise ValueError(f"{nbytes} bytes do not make a {descr}{list(shape)}")
     if known:
         return Meta.of(shape, known), swapped, ""
     if raw:
         meta = raw_meta(shape, 0 if kind in TEXTS else itemsize, nbytes)
         return meta, swapped and meta.dtype.itemsize > 1, ""
-    return None, False, f"is {descr}, a dtype that tensord has not; load it as raw bits, or convert it"
+    return None, False, f"is {descr}, a dtype that tensord does not support; load it as raw bits, or convert it"
 
 
 SUFFIX: Final = ".npy"
@@ -151,7 +151,7 @@ def read_npz(file: TensorFile, *, raw: bool, limits: FileLimits) -> dict[str, Te
 def _entry(file: TensorFile, name: str, piece: FilePiece, *, raw: bool) -> TensorEntry:
     peek = _inflating(file, piece) if piece.deflated else _stored(file, piece)
     if piece.size < len(MAGIC) or peek(0, len(MAGIC)) != MAGIC:
-        return TensorEntry(name, None, piece, error="is not an array: its member of the archive is none")
+        return TensorEntry(name, None, piece, error="is not an array: its member of the archive is not a .npy file")
     return array_entry(file, name, piece, peek, raw=raw)
 
 

@@ -87,7 +87,7 @@ def _header_text(file: TensorFile, limits: FileLimits) -> bytes:
         raise file.excessive(f"its header has {exact_size(length)}; the limit is {exact_size(limits.header)}")
     text = file.read(LENGTH, length)
     if not text.startswith(BEGIN) or not text.rstrip(b" ").endswith(b"}"):
-        raise file.malformed("its header does not begin with { and end with }, or spaces behind it")
+        raise file.malformed("its header does not begin with { and end with }, or spaces after it")
     most = limits.entries + OTHERS
     if text.count(b"{") + text.count(b"[") > OBJECTS * most or text.count(b",") > COMMAS * most:
         raise file.excessive(f"its header has more parts than {limits.entries} tensors, the limit, have")
@@ -173,12 +173,12 @@ def _meta(dtype: Any, shape: Shape, nbytes: int, *, raw: bool) -> tuple[Meta | N
         _check_size(dtype, shape, math.prod(shape) * bits, nbytes)
     if raw:
         return raw_meta(shape, bits // 8 if bits % 8 == 0 else 0, nbytes), ""
-    return None, f"is {dtype}, a dtype that tensord has not; load it as raw bits, or convert it"
+    return None, f"is {dtype}, a dtype that tensord does not support; load it as raw bits, or convert it"
 
 
 def _check_size(dtype: str, shape: Shape, bits: int, nbytes: int) -> None:
     if bits != 8 * nbytes:
-        raise ValueError(f"{nbytes} bytes are no {dtype}{list(shape)}")
+        raise ValueError(f"{nbytes} bytes do not make a {dtype}{list(shape)}")
 
 
 def _place(entry: TensorEntry) -> tuple[int, int]:

@@ -56,7 +56,7 @@ def split(axis: int) -> Split:
     :raises MetadataTypeError: The axis is no int.
     """
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
-        raise MetadataTypeError(f"the axis of a split is an int, not {type(axis).__name__}")
+        raise MetadataTypeError(f"the axis of a split must be an int, not {type(axis).__name__}")
     return Split(int(axis))
 
 
@@ -68,7 +68,9 @@ def partial(reduction: str) -> Partial:
     :raises MetadataError: There is no such reduction.
     """
     if reduction not in REDUCTIONS:
-        raise MetadataError(f"a partial value is a {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {reduction!r}")
+        raise MetadataError(
+            f"a partial value must be a {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, not {reduction!r}"
+        )
     return Partial(reduction)
 
 
@@ -81,11 +83,11 @@ def layout_of(given: Any, grid_dims: int, meta: Meta | None) -> Layout:
     atoms = (given,) if isinstance(given, Atom) else given
     if not isinstance(atoms, (tuple, list)) or not all(isinstance(atom, Atom) for atom in atoms):
         raise MetadataTypeError(
-            f"a layout is split(axis), broadcast, partial(reduction) or a tuple of them, not {given!r:.80}"
+            f"a layout must be split(axis), broadcast, partial(reduction) or a tuple of them, not {given!r:.80}"
         )
     if len(atoms) != grid_dims:
         raise MetadataError(
-            f"the layout {spelt(atoms)} is of {len(atoms)} grid dimensions, the placement has {grid_dims}"
+            f"the layout {spelt(atoms)} has {len(atoms)} grid dimensions, but the placement has {grid_dims}"
         )
     layout = tuple([_fitting(atom, meta) for atom in atoms])
     if len({atom for atom in layout if isinstance(atom, Partial)}) > 1:

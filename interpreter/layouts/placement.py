@@ -66,13 +66,13 @@ def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> P
     rows = [list(_listed(row)) for row in _rows(_listed(devices))]
     names = tuple([name for row in rows for name in row])
     if not names:
-        raise MetadataError("a placement has at least one device")
+        raise MetadataError("a placement needs at least one device")
     if len({len(row) for row in rows}) > 1:
         raise MetadataError(f"the rows of a placement have different lengths: {[len(row) for row in rows]}")
     kinds = list(dict.fromkeys(kind_of(name) for name in names))
     if len(kinds) > 1:
         raise MetadataError(
-            f"a placement has devices of one kind, not {' and '.join(kinds)}: their results differ in bits"
+            f"a placement must have devices of one kind, not {' and '.join(kinds)}: their results differ in bits"
         )
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
@@ -83,7 +83,7 @@ def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> P
 def kind_of(name: Any) -> str:
     """The kind of a device, from its name; MetadataError for an invalid name."""
     if not isinstance(name, str):
-        raise MetadataTypeError(f"a device is named by a str such as 'sim:0', not {type(name).__name__}")
+        raise MetadataTypeError(f"a device must be named by a str such as 'sim:0', not {type(name).__name__}")
     found = _NAME.fullmatch(name)
     if found is None:
         raise MetadataError(f"{name[:80]!r} is not a name of a device, such as 'sim:0'")
@@ -92,7 +92,9 @@ def kind_of(name: Any) -> str:
 
 def _listed(devices: Any) -> Sequence[Any]:
     if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise MetadataTypeError(f"a placement is a list of devices, or a list of lists of them, not {devices!r:.80}")
+        raise MetadataTypeError(
+            f"a placement must be a list of devices, or a list of lists of them, not {devices!r:.80}"
+        )
     return devices
 
 

@@ -65,9 +65,9 @@ def define_own(function: Callable[..., Any], stated: Stated) -> Defined:
     name = name_of(plain, stated.name)
     schema = schema_of(function, name)
     if stated.infer is None and not stated.elementwise:
-        raise TypeError(f"{name}: say infer=, a function from metas to metas, or elementwise=True")
+        raise TypeError(f"{name}: give infer=, a function from metas to metas, or elementwise=True")
     if isinstance(stated.kinds, str):
-        raise TypeError(f'{name}: kinds are a list of kinds of devices, such as ["cuda"]')
+        raise TypeError(f'{name}: kinds must be a list of kinds of devices, such as ["cuda"]')
     kinds = None if stated.kinds is None else frozenset(stated.kinds)
     found = stated.version if stated.version is not None else version_of(module)
     own = OwnOp(found, module, kinds, sources_of(name, found, function, stated, schema))

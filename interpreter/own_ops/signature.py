@@ -55,7 +55,9 @@ def schema_of(function: Callable[..., Any], name: str) -> Schema:
         raise TypeError(f"{name}: name each attribute, as in `*, scale: float = 1.0`; ** names none")
     least = sum(each.default is each.empty for each in operands)
     if any(each.default not in (each.empty, None) for each in operands):
-        raise TypeError(f"{name}: an operand's default is None, if it may be left out; attributes stand behind a *")
+        raise TypeError(
+            f"{name}: an operand that may be left out must have the default None; attributes come after a *"
+        )
     if variadic and least < len(operands):
         raise TypeError(f"{name}: no operand may be left out in front of *{variadic[0].name}")
     attributes = tuple([attribute_of(each, hints, name) for each in keywords if each.name != OUT])
@@ -105,7 +107,7 @@ def attribute_of(parameter: inspect.Parameter, hints: Mapping[str, Any], name: s
     try:
         return Attribute(parameter.name, check, check(parameter.default))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{label}: its default is none: {error}") from None
+        raise TypeError(f"{label}: its default is not valid: {error}") from None
 
 
 def check_of(hint: Any, label: str) -> Check:
@@ -122,7 +124,9 @@ def check_of(hint: Any, label: str) -> Check:
         return check_axes
     if get_origin(hint) is Literal and all(isinstance(each, str) for each in get_args(hint)):
         return choice(*get_args(hint))
-    raise TypeError(f"{label}: values of {hint} cannot travel; use bool, int, float, str, tuple[int, ...], numpy.dtype")
+    raise TypeError(
+        f"{label}: values of {hint} are not supported; use bool, int, float, str, tuple[int, ...], numpy.dtype"
+    )
 
 
 def without_none(hint: Any) -> Any:

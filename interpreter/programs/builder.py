@@ -119,7 +119,7 @@ class Builder:
         if type(kind) is not str or kind not in SCALAR_TYPES:
             raise ProtocolError(f"{shown(kind)} is not a type of a number")
         if type(op) is not str or (op not in LEAVES and op not in ARITHMETIC):
-            raise ProtocolError(f"there is no arithmetic {shown(op)} among numbers")
+            raise ProtocolError(f"unknown arithmetic {shown(op)} among numbers")
         if self.depth > 1 and op not in IN_BLOCKS:
             raise ProtocolError(f"the numbers of a block are parameters, constants and draws: there is no {op}")
         if self.size.numbers >= self.size.limit:
@@ -203,11 +203,11 @@ class Builder:
     ) -> range:
         """Add a collective on values of different homes; returns the values of its results, one on each home."""
         if kind not in COLLECTIVES:
-            raise ProtocolError(f"there is no collective {shown(kind)} in a program")
+            raise ProtocolError(f"unknown collective {shown(kind)} in a program")
         metas = [self._tensor_meta(value) for value in values]
         homes = [self.homes[value] for value in values]
         if len(set(homes)) < len(homes):
-            raise MetadataError(f"{kind}: each value has to be on a device of its own", op=kind)
+            raise MetadataError(f"{kind}: each value must be on a device of its own", op=kind)
         if None in metas:
             raise MetadataError(f"{kind} takes no value whose shape data decide", op=kind)
         request = request_of(dict(attributes or {}))
@@ -280,7 +280,7 @@ class Builder:
         `blocks`: made by builders from `block`.
         """
         if op not in FORMS:
-            raise ProtocolError(f"there is no step {shown(op)} with blocks")
+            raise ProtocolError(f"unknown step {shown(op)} with blocks")
         frozen = check_attributes(op, dict(attributes or {}))
         head, _, given = layout_of(op, operands, blocks)
         if head is not None:
@@ -446,7 +446,7 @@ def check_leaf(kind: str, op: str, operands: Sequence[int]) -> None:
 def check_slot(slot: Any, what: str) -> None:
     """ProtocolError unless it is the number of a slot."""
     if type(slot) is not int or not 0 <= slot < SLOTS:
-        raise ProtocolError(f"{shown(slot)} is no {what} of a program: they are numbered from 0, below {SLOTS}")
+        raise ProtocolError(f"{shown(slot)} is not a {what} of a program: they are numbered from 0, below {SLOTS}")
 
 
 def check_name(name: Any) -> None:

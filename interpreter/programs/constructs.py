@@ -114,7 +114,7 @@ def check_attributes(op: str, attributes: dict[str, Any]) -> tuple[tuple[str, An
         raise ProtocolError(f"{op} has the attributes {sorted(wanted)}")
     most = attributes.get(MAX_ITERATIONS)
     if most is not None and (type(most) is not int or not 0 <= most <= LIMIT):
-        raise MetadataTypeError(f"max_iterations is a number from 0 on, not {shown(most)}", op=op)
+        raise MetadataTypeError(f"max_iterations must be an int of at least 0, not {shown(most)}", op=op)
     return tuple(attributes.items())
 
 

@@ -220,7 +220,7 @@ class Decoder:
 
     def _nested(self, kind: str, label: Any, names: Any, members: Any, *, depth: int) -> Nested:
         if kind not in KINDS:
-            raise ValueError(f"there is no container {shown(kind)}")
+            raise ValueError(f"unknown container {shown(kind)}")
         keys = tuple(names)
         if (kind == "slice" and len(members) != 3) or (keys and len(keys) != len(members)):
             raise ValueError(f"a {kind} of {len(members)} members")

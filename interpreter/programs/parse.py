@@ -99,7 +99,7 @@ class ProgramParser:
             return
         kind = self._kinds.get(line.text) if line.kind == "word" else None
         if self._between and kind not in (self._block, self._end):
-            raise ProtocolError(f"behind a {self._constructs[-1].op} come its blocks: block, or end")
+            raise ProtocolError(f"after a {self._constructs[-1].op} come its blocks: block, or end")
         if kind is None:
             self._step(line)
             return
@@ -233,7 +233,7 @@ class ProgramParser:
     def _block(self, line: TokenLine) -> None:
         """The beginning of a block."""
         if not self._between:
-            raise ProtocolError("a block comes behind a step of control flow")
+            raise ProtocolError("a block comes after a step of control flow")
         construct = self._constructs[-1]
         if line.kind in ("value", "slot"):
             construct.operands += line.several(line.operand)

@@ -71,7 +71,11 @@ def why_apart(program: Program, step: Step) -> str:
     if step.into:
         return "it writes in place"
     by_rows = 0 < op.rows((meta,), dict(step.attributes)) < len(meta.shape)
-    return "its rows are too long or too few" if by_rows else "it reduces all axes, or not the last ones, or casts"
+    return (
+        "its rows are too long or too few"
+        if by_rows
+        else "it reduces all axes, or axes other than the last ones, or casts"
+    )
 
 
 def is_thin(program: Program, step: Step, shape: Shape) -> bool:

@@ -55,7 +55,7 @@ class TokenLine:
         found = TOKEN.match(self._line, self._at)
         if found is None:
             rest = self._line[self._at :].lstrip(" ")
-            raise ProtocolError('a string without its closing "' if rest[0] == '"' else f"what is {shown(rest)}?")
+            raise ProtocolError('a string without its closing "' if rest[0] == '"' else f"unexpected {shown(rest)}")
         self._at = found.end()
         self.kind = str(found.lastgroup)
         self.text = found[self.kind]
@@ -163,7 +163,7 @@ class TokenLine:
         dtype = self.take("word", "a dtype or ?")
         if dtype not in DTYPES:
             hint = similar(dtype, DTYPES) or f"; use one of {', '.join(DTYPES)}"
-            raise MetadataTypeError(f"there is no dtype {shown(dtype)}{hint}")
+            raise MetadataTypeError(f"unknown dtype {shown(dtype)}{hint}")
         self.need("[")
         shape = [] if self.at("]") else self.several(self.integer, FEW)
         self.need("]")
@@ -235,7 +235,7 @@ class TokenLine:
         """`None`, `True`, `False` or `inf`."""
         word = self.take("word", "a value")
         if word not in CONSTANTS:
-            raise ProtocolError(f"there is no value {shown(word)}; strings are in quotes")
+            raise ProtocolError(f"unknown value {shown(word)}; strings are in quotes")
         return CONSTANTS[word]
 
     def complex_number(self) -> complex:
@@ -296,9 +296,9 @@ def letter_of(found: re.Match[str]) -> str:
     plain = found[4]
     if plain is not None:
         if plain not in PLAIN:
-            raise ProtocolError(f"there is no escape \\{plain} in a string")
+            raise ProtocolError(f"unknown escape \\{plain} in a string")
         return PLAIN[plain]
     code = int(found[1] or found[2] or found[3], 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise ProtocolError(f"there is no character {found[0]}")
+        raise ProtocolError(f"unknown character {found[0]}")
     return chr(code)

@@ -73,7 +73,7 @@ def _check_slice(start: Any, stop: Any, step: Any) -> Entry:
 
 def _check_position(value: Any) -> int:
     if isinstance(value, np.ndarray) and value.ndim:
-        raise IndexError("a NumPy array is not an index: make a tensor of it (asarray)")
+        raise IndexError("a NumPy array is not an index: make a tensor from it (asarray)")
     if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "i") == "b":
         raise IndexError("a Python boolean is not an index; a mask is a tensor")
     try:

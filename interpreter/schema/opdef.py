@@ -414,5 +414,5 @@ def find(name: str) -> OpDef:
     op = REGISTRY.get(name) if isinstance(name, str) else None
     if op is None:
         hint = similar(name, REGISTRY) if isinstance(name, str) else ""
-        raise MetadataError(f"there is no op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
+        raise MetadataError(f"unknown op {shown(name)}{hint}", op=name if isinstance(name, str) else shown(name))
     return op

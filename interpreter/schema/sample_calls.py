@@ -128,7 +128,7 @@ def checked(wish: Wish) -> Wish:
     ops = ops_of(wish)
     for dtype in wish.dtypes:
         if dtype not in DTYPES:
-            raise MetadataError(f"there is no dtype {dtype!r}{similar(dtype, DTYPES)}")
+            raise MetadataError(f"unknown dtype {dtype!r}{similar(dtype, DTYPES)}")
         if not any(dtype in dtypes_of(op) for op in ops):
             raise MetadataError(f"{wish.op} does not take {dtype} (it takes {', '.join(dtypes_of(ops[0])) or 'none'})")
     return wish
@@ -147,7 +147,7 @@ def ops_of(wish: Wish) -> list[OpDef]:
     else:
         found = [REGISTRY[wish.op]] if wish.op in REGISTRY else []
     if not found:
-        raise MetadataError(f"there is no op {wish.op!r}{similar(wish.op, REGISTRY)}")
+        raise MetadataError(f"unknown op {wish.op!r}{similar(wish.op, REGISTRY)}")
     return found
 
 

@@ -141,7 +141,7 @@ class Exchange:
             found.copying = True
             return [(lambda _: self._carry(receiver.meta.nbytes, lambda: self._copy(transfer, sender, receiver)), None)]
         del self._open[transfer]
-        error = MetadataError(f"a {sender.meta} was sent to where a {receiver.meta} was expected")
+        error = MetadataError(f"a {sender.meta} was sent where a {receiver.meta} was expected")
         return sender.call(error) + receiver.call(error)
 
     def _end(self, transfer: bytes, error: TensordError, *, sends: bool) -> None:

@@ -253,9 +253,7 @@ def test_where_there_is_no_cpu_device_there_is_no_host(make_session):
     s = make_session(devices=["sim:0", "sim:1"])
     x = s.asarray([1.0])
     for use in (lambda: x.prefetch("host"), s.host_results):
-        with pytest.raises(
-            td.MetadataError, match="no cpu device to bring values to; there are sim:0, sim:1"
-        ) as caught:
+        with pytest.raises(td.MetadataError, match="no cpu device to bring values to; devices: sim:0, sim:1") as caught:
             use()
         assert "test_brought_to_the_host.py" in str(caught.value.location)
 

@@ -166,7 +166,7 @@ def test_dlpack_gives_the_value_in_host_memory_to_who_asks_for_that(session: Any
     assert (np.from_dlpack(x, device="cpu") == NUMBERS).all()
     with pytest.raises(BufferError, match=r"\(1, 0\), or \(2, 0\), where it lies"):
         x.__dlpack__(dl_device=(2, 1))
-    with pytest.raises(BufferError, match="stream is None or the number of one"):
+    with pytest.raises(BufferError, match="stream must be None or the number of a stream"):
         x.__dlpack__(stream="mine")
 
 

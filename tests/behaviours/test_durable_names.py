@@ -114,7 +114,9 @@ def test_an_error_is_raised_where_it_is_published_and_the_last_value_stays(make_
     failed = x + 1.0
     with pytest.raises(td.KernelError):
         s.publish("x", failed, durable=True)
-    with pytest.raises(td.FileError, match=r"'x' is not on the disk as it is: .*; write it anew, or unpublish it"):
+    with pytest.raises(
+        td.FileError, match=r"the latest value of 'x' is not on the disk: .*; write it anew, or unpublish it"
+    ):
         s.sync(durable=True)
     assert in_checkpoint(there)["x"][0] == 1
 
@@ -128,7 +130,9 @@ def test_a_value_that_is_not_there_yet_keeps_its_last_one(make_session, tmp_path
     with held(s, "sim:0", "compute"):
         x += 1
         s.flush()
-        with pytest.raises(td.FileError, match="'x' is not on the disk as it is: its value is not computed yet"):
+        with pytest.raises(
+            td.FileError, match="the latest value of 'x' is not on the disk: its value is not computed yet"
+        ):
             other.sync(durable=True)
         assert in_checkpoint(there)["x"][0] == 1
     s.sync(durable=True)
@@ -367,7 +371,7 @@ def test_what_one_block_changes_is_written_together(make_session, tmp_path, ther
             b += 1
         c += 1
         s.flush()
-        with pytest.raises(td.FileError, match="'b' is not on the disk as it is"):
+        with pytest.raises(td.FileError, match="the latest value of 'b' is not on the disk"):
             other.sync(durable=True)
         assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
     s.sync(durable=True)
@@ -376,7 +380,7 @@ def test_what_one_block_changes_is_written_together(make_session, tmp_path, ther
         b += 1  # by itself
         a += 1
         s.flush()
-        with pytest.raises(td.FileError, match="'b' is not on the disk as it is"):
+        with pytest.raises(td.FileError, match="the latest value of 'b' is not on the disk"):
             other.sync(durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 3, "b": 2, "c": 2}
 
@@ -436,7 +440,7 @@ def test_a_routine_is_written_together_with_what_its_block_changes(make_session,
             a += 1
             s.publish("f", times.link(a), durable=True)
         s.flush()
-        with pytest.raises(td.FileError, match="'a' is not on the disk as it is"):
+        with pytest.raises(td.FileError, match="the latest value of 'a' is not on the disk"):
             other.sync(durable=True)
         assert "multiply" not in text_in(there, "f")
         assert in_checkpoint(there)["a"][0] == 1
@@ -459,7 +463,9 @@ def test_a_name_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_the
         y += 1
         s.flush()
         for _ in range(2):
-            with pytest.raises(td.FileError, match="'new' is not on the disk as it is: its value is not computed yet"):
+            with pytest.raises(
+                td.FileError, match="the latest value of 'new' is not on the disk: its value is not computed yet"
+            ):
                 other.sync(durable=True)
             assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"old": 1, "y": 2}
         y += 1
@@ -480,7 +486,7 @@ def test_a_routine_that_a_block_takes_away_stays_until_the_rest_of_the_block_is_
         s.publish("x", x, durable=True)
         s.unpublish("f")
     for _ in range(2):
-        with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+        with pytest.raises(td.FileError, match="the latest value of 'x' is not on the disk"):
             s.sync(durable=True)
         assert {name: value[0] for name, value in in_checkpoint(there).items()} == {f"f{INNER}(captured 0)": 1}
         assert "add" in text_in(there, "f")
@@ -524,7 +530,9 @@ def test_a_checkpoint_of_some_names_leaves_the_others_together(make_session, tmp
     with held(s, "sim:0", "compute"):
         b += 1
         s.flush()
-        with pytest.raises(td.FileError, match="'a' is not on the disk as it is: it belongs together with 'b'"):
+        with pytest.raises(
+            td.FileError, match="the latest value of 'a' is not on the disk: it belongs together with 'b'"
+        ):
             s.publish("a", a, durable=True)
     assert {name: value[0] for name, value in in_checkpoint(there).items()} == {"a": 1, "b": 1, "c": 2}
 
@@ -569,7 +577,7 @@ def test_names_that_are_written_while_others_are_restored_stay(make_session, tmp
         engine.admission.durable.publish(engine.scheduler.system_session, ongoing)
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
     s.publish("x", s.asarray(ones(2), device="sim:0") + 1.0)
-    with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+    with pytest.raises(td.FileError, match="the latest value of 'x' is not on the disk"):
         s.sync(durable=True)
     assert values_in(there) == {"a": 1, "b": 2, "x": 3}
     s.unpublish("a")
@@ -615,7 +623,7 @@ def test_a_generation_is_there_although_old_files_cannot_be_removed(make_session
     assert note == f"old files are still there: {stuck}: cannot be removed: Operation not permitted; remove it by hand"
     device_of(s, "sim:0").inject(Fault(FaultKind.FAIL, label="add"))
     x += 1.0
-    with pytest.raises(td.FileError, match="'x' is not on the disk as it is"):
+    with pytest.raises(td.FileError, match="the latest value of 'x' is not on the disk"):
         s.sync(durable=True)
     assert values_in(there) == {"x": 7}
     monkeypatch.undo()

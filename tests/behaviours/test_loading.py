@@ -300,7 +300,7 @@ def test_what_is_wrong_with_a_file_is_raised_at_the_line(make_session, tmp_path)
         s.load(tmp_path / "fifo")
     with pytest.raises(td.MetadataError, match="not a regular file"):
         s.load(tmp_path)
-    with pytest.raises(td.MetadataError, match="no device"):
+    with pytest.raises(td.MetadataError, match="unknown device"):
         s.load(tmp_path / "nowhere", device="cuda:9")
     with pytest.raises(MetadataTypeError):
         s.load(None)

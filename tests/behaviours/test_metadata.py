@@ -31,8 +31,8 @@ WRONG: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("astype", [FLOATS], {"dtype": "float8"}, "float8"),
     ("add", [FLOATS], {}, "takes 2 operands, not 1"),
     ("concat", [MATRIX, FLOATS], {"axis": 0}, "concat"),
-    ("add", [FLOATS, FLOATS], {"device": "cpu:9"}, "no device 'cpu:9'"),
-    ("adds", [FLOATS, FLOATS], {}, "no op 'adds'; did you mean add"),
+    ("add", [FLOATS, FLOATS], {"device": "cpu:9"}, "unknown device 'cpu:9'"),
+    ("adds", [FLOATS, FLOATS], {}, "unknown op 'adds'; did you mean add"),
     ("zeros", [], {"shape": (2**40, 2**40)}, "too large"),
 ]
 

@@ -61,13 +61,13 @@ def test_routines_run_on_a_node(node):
 
 @each_case("name", ["node1/sim:0", "sim:7", "node0/sim:7"])
 def test_a_device_of_another_node_is_none(name, node):
-    with pytest.raises(MetadataError, match=r"there is no device '.*sim:.'; there are node0/cpu:0, node0/sim:0"):
+    with pytest.raises(MetadataError, match=r"unknown device '.*sim:.'; devices: node0/cpu:0, node0/sim:0"):
         node.asarray([1.0], device=name)
 
 
 @each_case("name", ["", "a/b", "a:b", 3])
 def test_what_is_no_name_of_a_node_is_refused(name):
-    with pytest.raises(MetadataError, match="node= is letters, digits"):
+    with pytest.raises(MetadataError, match="node= must be letters, digits"):
         td.connect("local", node=name)
 
 

@@ -187,7 +187,7 @@ def test_the_store_alone_is_no_machine():
 def test_nobody_computes_in_the_store(make_session):
     s = make_session(devices=["cpu:0"])
     assert s.devices == ["cpu:0"]
-    with pytest.raises(td.MetadataError, match="no device 'store:0'"):
+    with pytest.raises(td.MetadataError, match="unknown device 'store:0'"):
         s.asarray([1.0], device="store:0")
     x = s.asarray([1.0, 2.0])
     np.testing.assert_array_equal(x.numpy(), [1, 2])

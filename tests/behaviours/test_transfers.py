@@ -266,7 +266,7 @@ def test_a_failed_transfer_leaves_the_version_healthy(sim_session):
 
 
 def test_a_transfer_that_does_not_fit_leaves_the_version_healthy(make_session):
-    """Behaviour 41: a transfer fails for want of memory; after a release the next consumer's transfer goes through."""
+    """Behaviour 41: a transfer fails for lack of memory; after a release the next consumer's transfer goes through."""
     s = make_session(devices=["cpu:0", {"name": "sim:0", "memory": 4096, "eviction": "never"}])
     x = s.asarray(ones(512))
     blocker = s.asarray(ones(768), device="sim:0").wait(WAIT)

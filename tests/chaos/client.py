@@ -159,7 +159,7 @@ class Work:
         self.check(*self.one())
 
     def check(self, tensor: Tensor, values: Any) -> None:
-        """Is the value right? It may also be missing, for want of memory; what depends on it is, too, then."""
+        """Is the value right? It may also be missing, for lack of memory; what depends on it is, too, then."""
         try:
             found = tensor.numpy()
         except EXPECTED as error:

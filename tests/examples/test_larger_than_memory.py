@@ -130,7 +130,7 @@ def test_what_cannot_be_is_said_in_a_line(tmp_path, arguments, status, said):
 
 def test_a_device_that_the_daemon_lacks_is_one_line(daemon, tmp_path):
     printed = run(tmp_path, "--address", daemon.address, "--device", "sim:7", ends=1)
-    assert printed == "larger_than_memory: there is no device 'sim:7'; the machine has cpu:0, sim:0\n"
+    assert printed == "larger_than_memory: unknown device 'sim:7'; the machine has cpu:0, sim:0\n"
 
 
 @pytest.mark.cuda

@@ -242,7 +242,7 @@ def test_a_part_alone_needs_a_daemon(start):
 def test_a_device_that_the_daemon_does_not_have_is_one_line(daemon, start):
     status, _, errors = start("train", "--address", daemon.address, "--device", "sim:7").end()
     assert status == 1
-    assert "there is no device 'sim:7'" in errors
+    assert "unknown device 'sim:7'" in errors
     assert len(errors.splitlines()) == 1
 
 

@@ -29,7 +29,7 @@ from .steps import FLOW_EFFECTS, Program, Step
 
 SHORT = (DeviceMemoryError, QuotaError)  # of a device, or of what a session may have of it
 GROWTH = 1.5  # of the memory of a device that does not suffice even where values are evicted
-LACKED = re.compile(r"(?:not fit|more) on (\w+:\d+)")  # in errors for want of memory
+LACKED = re.compile(r"(?:not fit|more) on (\w+:\d+)")  # in errors for lack of memory
 
 Root = tuple[str, str | None, str | None]
 

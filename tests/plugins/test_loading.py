@@ -161,7 +161,9 @@ def test_the_configuration_loads_plugins_before_it_looks_at_devices_and_ops(
     file.write_text('devices = ["cpu:0", "made:0"]\n')
     LOADED.clear()
     KINDS.pop("made")
-    with pytest.raises(StartError, match=r"no device 'made:0'.*comes with the package made-up: name it, plugins ="):
+    with pytest.raises(
+        StartError, match=r"unknown device 'made:0'.*comes with the package made-up: name it, plugins ="
+    ):
         load_config(file)
 
 

@@ -132,7 +132,7 @@ def test_what_is_installed_is_listed(on_path: Path, tensord: Command):
     del on_path
     (row,) = json.loads(tensord("plugins", "--installed", "--json")[1])
     assert row == {"name": "mypackage", "version": "1.2", "ops": ["all"], "devices": ["file"]}
-    assert "a daemon loads those that its settings name" in tensord("plugins", "--installed")[1]
+    assert "the settings of a daemon name those that it loads" in tensord("plugins", "--installed")[1]
 
 
 def test_a_daemon_that_does_not_name_it_does_not_load_it_and_says_what_is_missing(on_path: Path, tensord: Command):

@@ -164,12 +164,12 @@ def test_faults_count_on_their_own(open_device, reports):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"kind": "explode"}, "no fault 'explode'"),
-        ({}, "no fault None"),
+        ({"kind": "explode"}, "unknown fault 'explode'"),
+        ({}, "unknown fault None"),
         ({"kind": "fail", "lable": "add"}, "unknown fault option 'lable'"),
         ({"kind": "fail", "nth": 0}, "start at 1"),
         ({"kind": "fail", "nth": "x"}, "fault fail"),
-        ("fail", "a fault is a table"),
+        ("fail", "a fault must be a table"),
     ],
 )
 def test_a_wrong_fault_is_an_error_that_says_why(open_device, table, message):

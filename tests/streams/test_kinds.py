@@ -145,7 +145,7 @@ def opens_nothing(*_: object) -> Any:
 
 
 @each_case(
-    ("opened", "told"), [(raises, "does not open: RuntimeError: no more lanes"), (opens_nothing, "a str, no Device")]
+    ("opened", "told"), [(raises, "does not open: RuntimeError: no more lanes"), (opens_nothing, "a str, not a Device")]
 )
 def test_a_device_that_does_not_open_is_named_and_the_others_are_closed(opened: Any, told: str):
     KINDS.pop("made", None)

@@ -111,7 +111,7 @@ class Cancellation:
         """Close a session: cancel its instructions, and release its handles. Tensors with other holders stay.
 
         A release takes 1 to 5 us, so a large session would delay the others; `release_some` continues in small pieces.
-        Until the last handle is released, no instruction fails for want of memory (`memory.reservation`), and no value
+        Until the last handle is released, no instruction fails for lack of memory (`memory.reservation`), and no value
         is evicted in place of one that is about to be released (`Releasing.catch_up`).
         """
         self.cancel(session, CLOSED)

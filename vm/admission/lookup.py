@@ -56,7 +56,7 @@ def check_new(session: VmSession, ids: Sequence[int]) -> None:
     newest = session.newest
     for id_ in ids:
         if id_ <= newest:
-            raise ProtocolError(f"tensor id {id_} is not new: ids rise, the last one was {newest}")
+            raise ProtocolError(f"tensor id {id_} is not new: ids must increase, and the last one was {newest}")
         newest = id_
 
 
@@ -94,7 +94,7 @@ def device_of(devices: Mapping[str, DeviceState], name: str) -> DeviceState:
     """The device with a name, which may include the node; MetadataError with the known names if there is none."""
     device = devices.get(own_name(name, devices))
     if device is None:
-        raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
+        raise MetadataError(f"unknown device {name!r}; devices: {', '.join(devices)}")
     return device
 
 

@@ -224,7 +224,7 @@ class Restoring(Generic[Kind]):
         ]
         if len(captured) != len(program.captured):
             raise MetadataError(
-                f"{name!r} captures {len(program.captured)} tensors, of which {len(captured)} are there"
+                f"{name!r} captures {len(program.captured)} tensors, but the checkpoint has {len(captured)} of them"
             )
         if len(wanted) != program.devices:
             raise MetadataError(f"{name!r}: {len(wanted)} devices for the {program.devices} of its program")

@@ -2,7 +2,7 @@
 
 A hint takes effect at its place in program order, on planned state, by the same means as placement's own decisions:
 `leave` does what making room does to a storage, `prefetch` does what the value's next use on the device would do. If
-there is no room, nothing happens: a hint never fails for want of memory, and takes no memory planned for others.
+there is no room, nothing happens: a hint never fails for lack of memory, and takes no memory planned for others.
 """
 
 from __future__ import annotations

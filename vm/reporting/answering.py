@@ -47,7 +47,7 @@ def answer_with(answers: Mapping[str, Callable[..., Any]], what: object, argumen
     """
     found = answers.get(what) if type(what) is str else None
     if found is None:
-        raise ProtocolError(f"no question is called {what!r:.40}; there are {', '.join(answers)}")
+        raise ProtocolError(f"unknown question {what!r:.40}; questions: {', '.join(answers)}")
     if not isinstance(arguments, list | tuple):
         raise ProtocolError(f"the arguments of {what} are a list")
     try:
@@ -77,7 +77,7 @@ def device_or_any(device: object, devices: Collection[str]) -> str:
         raise ProtocolError("the device is a name")
     name = own_name(device, devices) if device else ""
     if name and name not in devices:
-        raise ProtocolError(f"there is no device {device!r:.40}; there are {', '.join(devices)}")
+        raise ProtocolError(f"unknown device {device!r:.40}; devices: {', '.join(devices)}")
     return name
 
 
@@ -85,7 +85,7 @@ def session_or_any(session: object, sessions: Collection[int]) -> int:
     """Check that a value is the number of an open session, or 0 for all sessions. ProtocolError if it is not."""
     number = natural("session", session)
     if number and number not in sessions:
-        raise ProtocolError(f"there is no session {number}; open sessions: {', '.join(map(str, list(sessions)[:10]))}")
+        raise ProtocolError(f"unknown session {number}; open sessions: {', '.join(map(str, list(sessions)[:10]))}")
     return number
 
 

@@ -93,7 +93,7 @@ def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> 
     homes = tuple([own_name(name, devices) for name in message.devices])
     for name in homes:
         if name not in devices:
-            raise MetadataError(f"there is no device {name!r}; there are {', '.join(devices)}")
+            raise MetadataError(f"unknown device {name!r}; devices: {', '.join(devices)}")
     passes = chosen_names(message.passes)
     check_steps(session, program.weight)
     session.steps += program.weight
@@ -103,7 +103,7 @@ def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> 
 def check_new_id(session: ProgramSession, id_: int, there: Collection[int]) -> None:
     """ProtocolError unless the id is new; QuotaError if there are too many ids, refused ones included."""
     if id_ <= session.newest:
-        raise ProtocolError(f"id {id_} is not new: ids rise, the last one was {session.newest}")
+        raise ProtocolError(f"id {id_} is not new: ids must increase, and the last one was {session.newest}")
     if len(there) >= REFUSED * session.limits.programs:
         raise QuotaError(f"{len(there)} programs or routines, including refused ones: release some")
     session.newest = id_

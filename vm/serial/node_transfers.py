@@ -94,4 +94,4 @@ def fitting(sent: Sent, meta: Meta | None) -> Value:
     known, value = sent
     if value.array is None or known == meta:
         return value
-    return Value(None, (MetadataError(f"a {known} was sent to where a {meta} was expected"),))
+    return Value(None, (MetadataError(f"a {known} was sent where a {meta} was expected"),))

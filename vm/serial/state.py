@@ -69,7 +69,7 @@ class SerialState:
         """The full name of a device; the given name may lack the node. MetadataError if there is no such device."""
         name = own_name(device, self.devices)
         if name not in self.devices:
-            raise MetadataError(f"there is no device {device!r}; there are {', '.join(self.devices)}")
+            raise MetadataError(f"unknown device {device!r}; devices: {', '.join(self.devices)}")
         return name
 
     def request(self, what: str, handler: Callable[[SerialSession, Any], Any]) -> Callable[[SerialSession, Any], None]:

@@ -69,11 +69,11 @@ def doubts(config: Config) -> list[str]:
         if nbytes > most
     ]
     if config.warm and config.kernels is None and not any(table.get("launches") for table in config.opened):
-        warnings.append("warm is for devices that compile kernels, and none of the devices does")
+        warnings.append("warm is for devices that compile kernels, but none of the devices does")
     if not any(address.startswith("tcp://") for address in config.listen):
         unused = {"files": config.files, "checkpoints": config.checkpoints, "[security]": config.security.server_secret}
         warnings += [
-            f"{name} is for clients over tcp, and no address is tcp" for name, given in unused.items() if given
+            f"{name} is for clients over tcp, but no address is tcp" for name, given in unused.items() if given
         ]
     return warnings + doubts_about_peers(config)
 

@@ -80,7 +80,7 @@ class DaemonWarming:
             return [one for one in devices.values() if one.launches is not None or compiles(one.name)]
         name = own_name(wish.device, devices)
         if name not in devices:
-            raise StartError(f"warm: {wish.op}: there is no device {wish.device} (there are: {', '.join(devices)})")
+            raise StartError(f"warm: {wish.op}: unknown device {wish.device} (devices: {', '.join(devices)})")
         return [devices[name]]
 
     def start(self) -> None:

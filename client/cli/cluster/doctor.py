@@ -77,7 +77,7 @@ def check_nodes(rows: Rows) -> Iterator[CheckResult]:
             advice = f"tensord cluster logs --node {row['node']}; `ray status` shows the nodes of Ray"
             yield fail(row["node"], f"{row['state']}: {row.get('wrong') or 'its daemon does not serve yet'}", advice)
         elif row["failures"]:
-            often = f"its daemon has ended by itself {plural(row['failures'], 'time')} lately"
+            often = f"its daemon has ended unexpectedly {plural(row['failures'], 'time')} lately"
             yield warn(row["node"], often, f"tensord cluster logs --node {row['node']}")
     if rows and all(row.get("up") for row in rows):
         yield ok("nodes", f"{plural(len(rows), 'daemon')} {'serves' if len(rows) == 1 else 'serve'}")
@@ -118,7 +118,7 @@ def check_members(rows: Rows) -> Iterator[CheckResult]:
                     if one is None
                     else f"lists it as {one['state']}, incarnation {one['incarnation']}"
                 )
-                advice = "look again in a moment; if it is still so: tensord cluster restart"
+                advice = "look again in a moment; if it persists: tensord cluster restart"
                 yield warn("members", f"{node} is up, incarnation {incarnation}, and {row['node']} {what}", advice)
     if not wrong and rows:
         yield ok("members", "every node sees all others as they are")
@@ -160,11 +160,7 @@ def check_clocks(offsets: Mapping[str, tuple[float, float]]) -> Iterator[CheckRe
     far = {node: offset for node, (offset, unsure) in offsets.items() if abs(offset) - unsure > SKEW}
     for node, offset in far.items():
         ahead = "ahead of" if offset > 0 else "behind"
-        yield warn(
-            "clocks",
-            f"{node}'s clock is {duration(abs(offset))} {ahead} this one",
-            "run chrony or another NTP client there",
-        )
+        yield warn("clocks", f"{node}'s clock is {duration(abs(offset))} {ahead} this one", "run NTP or chrony there")
     if offsets and not far:
         most = max(abs(offset) + unsure for offset, unsure in offsets.values())
         yield (
@@ -179,4 +175,4 @@ def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
     if places:
         yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
     else:
-        yield note("metrics", "Ray exports no metrics", 'pip install "ray[default]" on all nodes, and start Ray anew')
+        yield note("metrics", "this Ray exports none", 'pip install "ray[default]" on all nodes, and restart Ray')

@@ -20,7 +20,7 @@ from .reaching import node, on_a_cluster, reached
 @click.option("--follow", is_flag=True, help="Follow the logs until Ctrl-C.")
 @options.as_json
 def logs(*, name: str, ray: str | None, nodes: Sequence[str], lines: int, follow: bool) -> None:
-    """Print the daemons' logs. Ray's logs have all of it; supervisors keep the last lines.
+    """Print the daemons' logs. Supervisors keep the last lines; Ray's logs have everything.
 
     Example: tensord cluster logs --node node1 --follow
     """

@@ -45,7 +45,7 @@ def down(*, name: str, ray: str | None, nodes: Sequence[str]) -> None:
 )
 @options.as_json
 def drain(*, name: str, ray: str | None, nodes: Sequence[str], wait: float) -> None:
-    """Remove nodes once their sessions have ended. They open no new ones, and end when the wait is over, too.
+    """Remove nodes once their sessions have ended, or when the wait is over. They open no new sessions.
 
     Example: tensord cluster drain node3 --wait 600
     """
@@ -69,9 +69,9 @@ def tell_ended(nodes: Sequence[str], seconds: float) -> None:
 @timeout
 @options.as_json
 def restart(*, name: str, ray: str | None, nodes: Sequence[str], timeout: float) -> None:
-    """Restart the daemons one by one. The next one follows once the one before serves again.
+    """Restart the daemons one by one, each once the one before serves again.
 
-    Sessions on a daemon end with it, and durable names come back. The first that does not come back ends it.
+    Sessions end with their daemon; durable names come back. A daemon that does not come back ends the command.
     """
     with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
@@ -88,8 +88,8 @@ def restart(*, name: str, ray: str | None, nodes: Sequence[str], timeout: float)
 def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float) -> None:
     """Give the cluster new keys, and restart the daemons one by one.
 
-    New are each node's pair, the secret that the daemons share, and this user's pair, which takes the place of the
-    old one in the allow lists. Other clients keep their pairs, and need the nodes' new public keys.
+    Each node gets a new pair, the daemons a new common secret, and this user a new pair, which replaces the old one
+    in the allow lists. Other clients keep their pairs, and need the nodes' new public keys.
     """
     with reached(ray, name), NodeProgress() as on_progress:
         from ....vm.cluster.on_ray import operations
@@ -111,7 +111,7 @@ def rotate(*, name: str, ray: str | None, directory: Path | None, timeout: float
 def keys(*, name: str, ray: str | None, directory: Path | None, client: str | None) -> None:
     """Admit a client, and write its keys: its own pair, and the public keys of the nodes.
 
-    Keys that exist are used, so this also renews the nodes' keys in a directory.
+    An existing pair of the client is used, so this also renews the nodes' keys in a directory.
 
     Example: tensord cluster keys --client alice --keys ./for-alice
     """

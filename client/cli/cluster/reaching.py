@@ -79,7 +79,7 @@ def check_address(address: str) -> None:
             "sides: run this on a node of the cluster, or through `ray job submit`"
         )
     if address not in ("", "auto") and host_and_port(address) is None:
-        raise MetadataError(f"{address!r} is not an address of a Ray cluster: HOST:PORT is, such as node0:6379")
+        raise MetadataError(f"{address!r} is not an address of a Ray cluster: write HOST:PORT, such as node0:6379")
 
 
 node: Final = click.option("--node", "nodes", multiple=True, help="Only this node; may be given several times.")

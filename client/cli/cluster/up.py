@@ -110,13 +110,15 @@ def up(
 @click.command()
 @on_a_cluster
 @click.option("--nodes", type=click.IntRange(1), default=1, help="How many nodes to add.")
-@click.option("--keys", type=options.FILE, help="The directory of this user's keys, which gets those of the new nodes.")
+@click.option(
+    "--keys", type=options.FILE, help="The directory of this user's keys; the new nodes' keys are added to it."
+)
 @cpus
 @wait
 @timeout
 @options.as_json
 def add(*, name: str, ray: str | None, nodes: int, keys: Path | None, cpus: float, wait: float, timeout: float) -> None:
-    """Add nodes to a cluster that is up. They get what `up` gave the others, and the first names that are free.
+    """Add nodes to a cluster that is up. They have the settings that `up` gave the others, and the first free names.
 
     Example: tensord cluster add --nodes 2
     """
@@ -143,7 +145,7 @@ def specification(name: str, given: Mapping[str, Any], *, simulated: int) -> Spe
 
     settings = read(given["config"])
     if wrong := OURS & settings.keys() - {"devices"}:
-        raise MetadataError(f"{given['config']}: {min(wrong)} is a node's own, which its supervisor sets: leave it out")
+        raise MetadataError(f"{given['config']}: {min(wrong)} is set for each node by its supervisor: leave it out")
     devices = with_a_cpu(tuple(given["devices"]) or tuple(settings.get("devices", ())))
     settings.pop("devices", None)
     if given["memory"] or simulated:
@@ -170,7 +172,7 @@ def check_free(wanted: Specification) -> None:
 
     if of_this_machine().is_taken(wanted.lock("node0")):
         raise ClusterError(
-            f"a cluster {wanted.cluster!r} runs on this machine already: end it (Ctrl-C where it was started, or "
+            f"a cluster {wanted.cluster!r} is already running on this machine: end it (Ctrl-C where it was started, or "
             "`tensord cluster down`), or give this one another --name"
         )
 

@@ -27,14 +27,14 @@ from .ask import asking
 def evict(names: tuple[str, ...], address: str | None, session: int, device: str) -> None:
     """Move tensors from their devices to the host, now.
 
-    Those that are published under the names, or all that a session made or that a device has. What is pinned, or read
-    in place by a client, stays. Values do not change: whoever needs one brings it back.
+    Moves the tensors published under these names, or all tensors that a session made or that a device has. Pinned
+    tensors, and those that a client reads in place, stay. Values do not change: the next use brings a value back.
 
     Example: tensord evict weights
     Example: tensord evict --device cuda:0
     """
     if not names and not session and not device:
-        raise click.UsageError("say what: names, --session or --device")
+        raise click.UsageError("say which tensors: names, --session or --device")
     with waiting("evicting"):
         left = evicted(address, names, session, device)
     tell(left, show_evicted)
@@ -44,7 +44,7 @@ def show_evicted(left: Sequence[Mapping[str, Any]]) -> None:
     for one in left:
         print(f"{one['device']} -> {one['to']}: {plural(one['values'], 'value')}, {size(one['bytes'])}")
     if not left:
-        print("nothing left: nothing of that is on a device that has a tier below it, or may leave it")
+        print("nothing was evicted: none of these tensors may leave its device, or the device has no tier below it")
 
 
 def evicted(address: str | None, names: tuple[str, ...], session: int, device: str) -> list[dict[str, Any]]:

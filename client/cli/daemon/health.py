@@ -36,7 +36,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
         yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
     durable = status.get("durable")  # an older daemon does not tell
     if durable is not None and durable["failure"]:
-        message = f"not on the disk as they are: {durable['failure']}"
+        message = f"the latest values are not on the disk: {durable['failure']}"
         yield HealthReason(
             "durable names", message, f"make {durable['directory']} writable again, with room on its disk"
         )

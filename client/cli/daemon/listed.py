@@ -98,7 +98,7 @@ TENSORS: Final = (
 
 
 def show_names(found: Iterable[Mapping[str, Any]], *, kind: str | None) -> None:
-    print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} has a name")
+    print_table(NAMES, map(_name, found), empty=f"no {kind or 'tensor or routine'} is published")
 
 
 def _name(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def reached(address: str | None) -> Iterator[Member]:
 
     rows = ask(address, "members")
     if not rows:
-        raise MetadataError("the daemon is of no cluster: it has no node name (docs/cluster.md); leave out --cluster")
+        raise MetadataError(
+            "the daemon does not belong to a cluster: it has no node name (docs/cluster.md); leave out --cluster"
+        )
     table = table_of(rows)
     own = node_of(next(iter(ask(address, "status")["devices"])))
     for member in table.values():

@@ -54,5 +54,7 @@ def show_loaded(found: Sequence[Mapping[str, Any]]) -> None:
 
 def show_installed(found: Sequence[Mapping[str, Any]]) -> None:
     nothing = "no package with an entry point in tensord.devices or tensord.ops is installed for this Python"
-    caption = f'{plural(len(found), "package")}; a daemon loads those that its settings name: plugins = ["PACKAGE"]'
+    caption = (
+        f'{plural(len(found), "package")}; the settings of a daemon name those that it loads: plugins = ["PACKAGE"]'
+    )
     print_table(COLUMNS, found, caption=caption, empty=nothing)

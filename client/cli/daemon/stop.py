@@ -44,8 +44,8 @@ SHOWN: Final = 5  # sessions
 def stop(address: str | None, *, now: bool, wait: float | None) -> None:
     """End the daemon, and wait until it has ended.
 
-    It takes no more work, pending work has the grace period of its configuration, and then every client is told: what
-    waits, and all later calls, raise ConnectionLost. Exits with 1 if it still runs after the wait; 0 s only asks it.
+    The daemon takes no more work, and pending work has the grace period of its configuration. Then all waiting and
+    later calls of clients raise ConnectionLost. Exits with 1 if the daemon still runs after the wait.
 
     Example: tensord stop
     Example: tensord stop --now --json
@@ -73,9 +73,9 @@ def stop(address: str | None, *, now: bool, wait: float | None) -> None:
     elif ended:
         print(f"it has ended, after {duration(seconds)}")
     elif wait != 0:
-        cancels = "" if now else "`tensord stop --now` cancels what it does, and "
+        cancels = "" if now else "`tensord stop --now` cancels its work, and "
         raise ConnectionLost(
-            f"process {pid} has not ended within {duration(seconds)}: {cancels}`kill -KILL {pid}` loses what it does"
+            f"process {pid} has not ended within {duration(seconds)}: {cancels}`kill -KILL {pid}` loses its work"
         )
     if not ended and wait != 0:
         raise click.exceptions.Exit(1)
@@ -132,12 +132,12 @@ def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
 def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:
     """The sessions that will be told, and the fate of pending work."""
     if not serves:
-        return "it does not listen yet, and serves nobody"
+        return "it does not listen yet, and has no clients"
     if sessions is None:
-        return "it does not say whom it serves"
+        return "its sessions are not known"
     work = f"pending work has up to {duration(grace)}" if grace else "pending work is cancelled"
     if not sessions:
-        return f"nobody is connected, {work}"
+        return f"no client is connected, {work}"
     shown = ", ".join(f"{one['name']} ({one['pid']})" for one in sessions[:SHOWN])
     more = f" and {len(sessions) - SHOWN} more" if len(sessions) > SHOWN else ""
     return f"it tells {plural(len(sessions), 'session')}: {shown}{more}; {work}"

@@ -61,7 +61,7 @@ def top(address: str | None, interval: float, *, once: bool) -> None:
     """Watch the daemon work; q or Ctrl-C ends it.
 
     Shows devices, streams, hanging kernels, and sessions by messages per second; the key s sorts them by something
-    else, and h lists the keys. With --json, one line for each look; in a pipe or a file, one screen below the other.
+    else, and h lists the keys. With --json, prints a line for each update; into a pipe, screens one after the other.
 
     Example: tensord top --interval 0.5
     """

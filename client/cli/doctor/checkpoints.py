@@ -38,7 +38,7 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[CheckR
             name = f"generation {row['generation']}"
             if row["error"]:
                 before = max((one["generation"] for one in whole if one["generation"] < row["generation"]), default=0)
-                instead = f"generation {before} is restored in its place" if before else "no older one is there"
+                instead = f"generation {before} is restored in its place" if before else "there is no older one"
                 yield fail(name, row["error"], f"{instead}; tensord checkpoint {directory}, while the values are there")
             elif row["failed"]:
                 names = sorted(row["failed"])
@@ -62,9 +62,7 @@ def check_orphans(
     if writer is not None:
         yield note("orphans", message, f"{writer} may be writing them: look again when it is done")
     elif unreadable:
-        advice = (
-            "they stay while there is a generation that cannot be read, which may need them: remove that one's file"
-        )
+        advice = "they stay, since a generation that cannot be read may need them: remove the file of that generation"
         yield warn("orphans", message, advice)
     else:
         yield warn("orphans", message, f"the next checkpoint removes them: tensord checkpoint {directory}")

@@ -43,7 +43,7 @@ def check_memory(cupy: Any) -> Iterator[CheckResult]:
         with cupy.cuda.Device(ordinal):
             free, total = cupy.cuda.runtime.memGetInfo()
         text = f"{size(free)} of {size(total)} free"
-        advice = "nvidia-smi shows who holds the rest"
+        advice = "nvidia-smi shows which processes hold the rest"
         yield judged(f"cuda:{ordinal}", text, doubtful=free < total // 10, advice=advice)
 
 
@@ -99,9 +99,9 @@ def check_pinned(cupy: Any) -> Iterator[CheckResult]:
         cupy.cuda.alloc_pinned_memory(_PINNED)
     except Exception as error:
         advice = "give the container more memory; `ulimit -l unlimited`, or --ulimit memlock=-1 for a container"
-        yield warn("pinned memory", f"{size(_PINNED)} cannot be had{within}: {first_line(error)}", advice)
+        yield warn("pinned memory", f"{size(_PINNED)} cannot be allocated{within}: {first_line(error)}", advice)
     else:
-        yield ok("pinned memory", f"{size(_PINNED)} can be had{within}")
+        yield ok("pinned memory", f"{size(_PINNED)} can be allocated{within}")
 
 
 def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
@@ -116,7 +116,9 @@ def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
             yield warn(name, f"{gpu['name']} is split (MIG)", advice)
         elif gpu["compute_mode"] == "Prohibited":
             yield warn(
-                name, f"{gpu['name']}: its compute mode allows no program", f"nvidia-smi -i {gpu['index']} -c DEFAULT"
+                name,
+                f"{gpu['name']}: its compute mode forbids all programs",
+                f"nvidia-smi -i {gpu['index']} -c DEFAULT",
             )
         elif gpu["compute_mode"] == "Exclusive_Process":
             yield note(

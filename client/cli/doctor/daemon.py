@@ -34,7 +34,7 @@ def check_daemon(address: str | None) -> Iterator[CheckResult]:
         parsed = for_client(chosen)
     except TensordError as error:
         what, _, advice = str(error).partition(": ")
-        yield fail("address", what, advice or "tensord serve --help says what addresses are")
+        yield fail("address", what, advice or "tensord serve --help shows the form of addresses")
         return
     if parsed.kind == "ipc":
         found = [*check_directory(Path(parsed.path).parent, default=not address), *check_socket(Path(parsed.path))]
@@ -57,7 +57,7 @@ def check_environment(address: str) -> Iterator[CheckResult]:
 def check_directory(directory: Path, *, default: bool) -> Iterator[CheckResult]:
     """The socket's directory, which must be ours and closed to others; a warning if it is not the default one."""
     if not directory.exists():
-        yield ok("directory", f"{directory} is not there yet; `tensord serve` makes it")
+        yield ok("directory", f"{directory} does not exist yet; `tensord serve` makes it")
         return
     about = directory.stat()
     mode = stat.S_IMODE(about.st_mode)
@@ -66,11 +66,11 @@ def check_directory(directory: Path, *, default: bool) -> Iterator[CheckResult]:
         yield fail("directory", f"{directory} is not a directory", f"rm {directory}")
     elif about.st_uid != os.getuid():
         advice = "rename it and start again, or choose another --address"
-        yield bad("directory", f"{directory} belongs to user {about.st_uid}, not to us ({os.getuid()})", advice)
+        yield bad("directory", f"{directory} belongs to user {about.st_uid}, not to this user ({os.getuid()})", advice)
     elif mode & 0o077:
-        yield bad("directory", f"{directory} has mode {mode:04o}: others may enter", f"chmod 700 {directory}")
+        yield bad("directory", f"{directory} has mode {mode:04o}: other users may enter", f"chmod 700 {directory}")
     elif mode & 0o700 != 0o700:
-        yield fail("directory", f"{directory} has mode {mode:04o}: we may not use it", f"chmod 700 {directory}")
+        yield fail("directory", f"{directory} has mode {mode:04o}: this user may not use it", f"chmod 700 {directory}")
     else:
         yield ok("directory", f"{directory}, mode {mode:04o}")
 
@@ -84,7 +84,7 @@ def check_socket(socket: Path) -> Iterator[CheckResult]:
     if not stat.S_ISSOCK(about.st_mode):
         yield fail("socket", f"{socket} is not a socket", f"rm {socket}")
     elif about.st_uid != os.getuid():
-        yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to us", "choose another --address")
+        yield fail("socket", f"{socket} belongs to user {about.st_uid}, not to this user", "choose another --address")
 
 
 def check_listener(address: str, socket: Path | None) -> Iterator[CheckResult]:
@@ -130,7 +130,7 @@ def check_plugins(address: str) -> Iterator[CheckResult]:
         if here in {None, there}:
             yield ok("plugins", f"{name} {there}, {'as here' if here else 'which is not installed here'}")
         else:
-            advice = "install the same version on both sides, and restart the daemon: its ops are others here"
+            advice = "install the same version on both sides, and restart the daemon: its ops differ here"
             yield warn("plugins", f"the daemon has {name} {there}, this Python {here}", advice)
 
 
@@ -141,7 +141,7 @@ def check_eviction(returns: Iterable[dict[str, Any]]) -> Iterator[CheckResult]:
         made = f"{one['op'] or 'an unknown op'}{' at ' + one['location'] if one['location'] else ''}"
         message = (
             f"{size(one['bytes'])} by {made} (session {one['session']}{', named ' + names if names else ''}) left "
-            f"{one['device']} for want of memory and came back {count(one['returns'])} times"
+            f"{one['device']} for lack of memory and came back {count(one['returns'])} times"
         )
         advice = f"give {one['device']} more memory, keep fewer tensors alive, or pin this one (tensor.pin())"
         yield warn("going round", message, advice)
@@ -173,7 +173,7 @@ def check_status(status: dict[str, Any]) -> Iterator[CheckResult]:
             held = f"{size(device['used'])} of {size(device['limit'])}"
             yield warn(name, f"its quota is nearly used up by what left the host: {held}", advice)
         elif device["used"] > device["limit"] * 0.95:
-            advice = "tensord tensors --device {name} shows what is there"
+            advice = "tensord tensors --device {name} lists its tensors"
             yield warn(name, "more than 95 % of its memory is in use", advice.format(name=name))
     for name in status["files"]["changed"]:
         advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
@@ -233,7 +233,7 @@ def check_pools(found: Mapping[str, Any]) -> Iterator[CheckResult]:
         yield ok("device memory", f"every byte in use has a holder: {size(found['total'])} on {devices}")
     elif not found["still"]:
         message = "memory was taken or freed whenever it was counted, so the holders do not add up"
-        yield note("device memory", message, "ask again while less goes on")
+        yield note("device memory", message, "run the command again when the daemon is less busy")
 
 
 def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
@@ -246,7 +246,11 @@ def check_ended(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
         holders = [f"name {name!r}" for name in names[:3]] + [f"session {id_}" for id_ in sessions[:3]]
         more = sum(row["names_in_all"] for row in rows) - len(names[:3]) + len(sessions) - len(sessions[:3])
         by = ", ".join(holders) + (f" and {more} more" if more else "")
-        yield note("ended sessions", f"{message} by {by}", "unpublish what nobody needs: tensord tensors --by name")
+        yield note(
+            "ended sessions",
+            f"{message} by {by}",
+            "unpublish names that are no longer needed: tensord tensors --by name",
+        )
 
 
 def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:

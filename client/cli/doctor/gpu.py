@@ -77,7 +77,7 @@ def check_nodes(cards: int, nodes: list[Path]) -> Iterator[CheckResult]:
         advice = "join the group that owns them (often `video` or `render`) and log in again"
         yield warn("gpu", f"no permission to use {', '.join(closed)}", advice)
     else:
-        yield ok("gpu", f"{count(len(nodes))} NVIDIA, and we may use them")
+        yield ok("gpu", f"{count(len(nodes))} NVIDIA, which this user may use")
 
 
 def check_cupy(driver: int) -> Iterator[CheckResult]:

@@ -41,7 +41,7 @@ def check_build() -> Iterator[CheckResult]:
     else:
         yield ok("engine", f"{count(len(found.compiled))} modules compiled by {found.compiler}, {sources}")
     if found.changed:
-        yield warn("engine", f"the compiled code is not that of the source: {listed(found.changed)}", again)
+        yield warn("engine", f"the compiled code does not match the source: {listed(found.changed)}", again)
     if found.missing:
         yield warn("engine", f"not compiled for this Python, which runs the source: {listed(found.missing)}", again)
 
@@ -124,7 +124,7 @@ def check_huge_pages() -> Iterator[CheckResult]:
     """Transparent huge pages: without them, fresh memory costs five times as much."""
     setting = chosen("/sys/kernel/mm/transparent_hugepage/enabled")
     if setting is None:
-        yield note("huge pages", "this system does not tell")
+        yield note("huge pages", "not known on this system")
     elif setting == "never":
         advice = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
         yield warn("huge pages", "off; fresh memory costs about five times as much", advice)
@@ -150,10 +150,10 @@ def check_memory() -> Iterator[CheckResult]:
         return
     total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
     swap, unused = found.get("SwapTotal", 0), found.get("SwapFree", 0)
-    advice = "end what takes it, or limit the cpu device's memory"
+    advice = "end the processes that use it, or limit the cpu device's memory"
     yield judged("memory", f"{size(free)} of {size(total)} available", doubtful=free < total // 20, advice=advice)
     used = f"{size(swap - unused)} of {size(swap)} in use" if swap else "none"
-    advice = "tensors that were swapped out are slow; end what takes the memory, or limit the cpu device's memory"
+    advice = "swapped tensors are slow; end the processes that use the memory, or limit the cpu device's memory"
     yield judged("swap", used, doubtful=swap - unused > total // 20, advice=advice)
 
 

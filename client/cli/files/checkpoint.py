@@ -39,8 +39,8 @@ POLL: Final = 0.25  # seconds between two checks of a checkpoint's progress
 def checkpoint(directory: Path, names: tuple[str, ...], keep: int, address: str | None) -> None:
     """Write all published values, or these names, to a directory of checkpoints.
 
-    All values are those of one moment, while every session goes on. What has not changed since the last checkpoint in
-    that directory is not written again. Exits with 1 if a value could not be written.
+    All values are of one moment, and no session has to wait. Values that have not changed since the last checkpoint
+    in that directory are not written again. Exits with 1 if a value could not be written.
 
     Example: tensord checkpoint /var/lib/tensord
     """
@@ -97,15 +97,15 @@ def restore(
 ) -> None:
     """Publish the values of a checkpoint, or these names of it.
 
-    Values are read when they are first needed. Names that are published already are replaced. What is damaged is named,
-    and the rest is published.
+    Values are read when they are first needed. Names that are published already are replaced. Damaged values are
+    listed, and the others are published.
 
     Example: tensord restore /var/lib/tensord --list
     Example: tensord restore /var/lib/tensord weights
     """
     if listing:
         if names:
-            raise click.UsageError("--list is of whole generations: leave out the names")
+            raise click.UsageError("--list shows whole generations: leave out the names")
         whole = list_generations(directory, generation, deep=deep)
     else:
         with connected(address) as session, waiting("reading the checkpoint" if deep else "restoring"):

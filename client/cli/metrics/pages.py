@@ -25,7 +25,7 @@ class Pages:
         if request.path == "/healthz":
             return await self._health(request)
         if request.path != "/metrics":
-            return Response.text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+            return Response.text(HTTPStatus.NOT_FOUND, "the paths are /metrics and /healthz")
         if not self._may_read(request):
             return Response.text(HTTPStatus.UNAUTHORIZED, "a bearer token is needed", WWW_Authenticate="Bearer")
         kind, text = await self._scrapes.metrics(request.headers.get("accept", ""))

@@ -49,7 +49,7 @@ def _miss(name: str, names: Iterable[str]) -> NoReturn:
     from ....interpreter.schema.op_table import similar
 
     hint = similar(name, names)
-    error = f"there is no op {name!r}{hint}"
+    error = f"unknown op {name!r}{hint}"
     if in_json():
         print_json({"error": error})
     else:
@@ -71,7 +71,7 @@ def _list(ops: Collection[Description]) -> None:
     )
     for family, members in by_family(ops).items():
         print_table(columns, members, title=family)
-    click.echo(f"{plural(len(ops), 'op')}; `tensord ops NAME` says all about one")
+    click.echo(f"{plural(len(ops), 'op')}; `tensord ops NAME` describes one")
 
 
 # -- one ---------------------------------------------------------------------------------------------------------------

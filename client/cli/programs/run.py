@@ -61,7 +61,7 @@ def run(
     """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
 
     Results without an --output are printed. It runs on the daemon at --address, else in this process; with --name on
-    the daemon, with the devices and captured tensors of whoever has published the routine.
+    the daemon, with the devices and captured tensors of its publisher.
 
     Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
     """
@@ -109,7 +109,9 @@ def parsed_from(file: Path) -> Program:
 def check(program: Program, given: dict[str, str], captured: dict[str, str] | None, outputs: Sequence[Path]) -> None:
     """Check that the given files are those the program needs. `captured` is None if its tensors are bound already."""
     if program.callbacks:
-        raise MetadataError("the program calls back (effect) functions of Python, which are not here: let it print")
+        raise MetadataError(
+            "the program calls Python functions back (effect), which do not exist in this process: let it print instead"
+        )
     check_names(given, [source.name for source in program.parameters], "input")
     if captured is not None:
         check_names(captured, [source.name for source in program.captured], "tensor")
@@ -183,10 +185,10 @@ def array_in(path: str) -> Any:
 
     with open_path(path) as file:
         if file.peek(0, min(file.size, len(MAGIC))) != MAGIC:
-            raise MetadataError(f"{path} is no .npy file; numpy.save writes one")
+            raise MetadataError(f"{path} is not a .npy file; numpy.save writes one")
         entry = read_npy(file, raw=False)[ALONE]
         if entry.meta is None:
-            raise MetadataError(f"{path} is no .npy file of numbers: it {entry.error}")
+            raise MetadataError(f"{path} is not a .npy file of numbers: it {entry.error}")
         return read_array(file, entry)
 
 

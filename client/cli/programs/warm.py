@@ -174,7 +174,7 @@ def compiling(session: Session) -> list[str]:
     found = [name for name in session.devices if compiles(name)]
     if not found:
         raise MetadataError(
-            f"there is no device that compiles kernels among {', '.join(session.devices)}: name another one (--device)"
+            f"none of the devices {', '.join(session.devices)} compiles kernels: name another one (--device)"
         )
     return found
 

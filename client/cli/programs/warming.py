@@ -80,7 +80,7 @@ class WarmedCalls:
         """The ops without a kernel on a device; MetadataError if there is no such device."""
         found: Mapping[str, Collection[str]] = self.session._core.outbox.transport.devices
         if device not in found:
-            raise MetadataError(f"there is no device {device}, there are {', '.join(found)}")
+            raise MetadataError(f"unknown device {device}; devices: {', '.join(found)}")
         return found[device]
 
     def call(self, sample: SampleCall, device: str) -> WarmedCall:

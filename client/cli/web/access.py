@@ -41,10 +41,10 @@ class Access:
         """Refused, unless the request may be answered."""
         host = headers.get("Host", "")
         if not self.knows(host):
-            raise Refused(HTTPStatus.FORBIDDEN, "this server is asked by its address, or as localhost")
+            raise Refused(HTTPStatus.FORBIDDEN, "use the address of this server, or localhost")
         origin = headers.get("Origin")
         if origin is not None and urlsplit_netloc(origin) != host.lower():
-            raise Refused(HTTPStatus.FORBIDDEN, "another site may not ask here")
+            raise Refused(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
         if not any(self.matches(given) for given in self.given(headers, cookies, query)):
             raise Refused(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong: open the address that was printed")
 

@@ -147,7 +147,7 @@ class RequestAnswers:
             raise Refused(HTTPStatus.BAD_REQUEST, "views are sent over a WebSocket")
         seat = self._seats.join()
         if seat is None:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages look: close some of them")
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open: close some of them")
         try:
             await socket.prepare(request)
             await self._serve(socket, seat, request)
@@ -203,4 +203,4 @@ def natural(text: str) -> int:
 
 
 def not_there() -> NoReturn:
-    raise Refused(HTTPStatus.NOT_FOUND, "there are /, /api/views, /api/why/ID, /api/tensor/ID and /api/advice")
+    raise Refused(HTTPStatus.NOT_FOUND, "the paths are /, /api/views, /api/why/ID, /api/tensor/ID and /api/advice")

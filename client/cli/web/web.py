@@ -36,9 +36,9 @@ PORT: Final = 9465
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @options.json_flag("For programs: one line of JSON on stdout, with the address and the token.")
 def web(file: Path | None, *, address: str | None, host: str, port: int, token_file: Path | None, opens: bool) -> None:
-    """Show on a page what the daemon does, or what a trace holds, until SIGTERM or Ctrl-C.
+    """Show the work of the daemon, or a trace, on a web page, until SIGTERM or Ctrl-C.
 
-    Who has the printed URL may look; nobody can change anything. The daemon is asked only while a page looks.
+    Anyone with the printed URL may look; nobody can change anything. The daemon is asked only while a page is open.
 
     Example: tensord web --open
     Example: tensord web run.trace

@@ -52,7 +52,7 @@ def chosen_names(names: str | Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for name in (names,) if isinstance(names, str) else names:
         if name not in NAMES and name not in (ALL, NONE):
-            raise MetadataError(f'there is no pass {shown(name)}: there are {", ".join(NAMES)}, or "all" or "none"')
+            raise MetadataError(f'unknown pass {shown(name)}; passes: {", ".join(NAMES)}, or "all" or "none"')
         found.update(NAMES if name == ALL else () if name == NONE else (name,))
     return frozenset(found)
 

@@ -114,7 +114,7 @@ def read_meta(payload: bytes) -> Meta:
         _, plain = decode(payload, META_BYTES)
         meta = decode_meta(plain)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        raise ProtocolError(f"no meta: {error}") from None
+        raise ProtocolError(f"not a meta: {error}") from None
     if not isinstance(meta, Meta):
         raise ProtocolError("no meta of a tensor")
     return meta

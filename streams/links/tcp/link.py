@@ -68,7 +68,7 @@ class TcpLink:
         self._writing = False  # a thread is writing
         self._queueing = False  # the writer waits for that thread
         self._free_at = 0.0  # when the simulated link has carried all bytes so far
-        self._why = "nobody has answered there yet"
+        self._why = "no daemon has answered there yet"
         self._called = False  # the peer has dialled us, so it will answer when we dial
         self._lost: TensordError | None = None  # set: the node is lost for good
         self._thread = threading.Thread(target=self._live, name=f"tensord-to-{node}", daemon=True)

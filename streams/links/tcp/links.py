@@ -228,14 +228,18 @@ class TcpLinks:
         link = self._checked(hello)
         life = link.greeted(hello.life)
         if not life:
-            raise ProtocolError("this connection is of an earlier life")
+            raise ProtocolError("this connection belongs to an earlier incarnation")
         return hello, link, life
 
     def _checked(self, hello: LinkHello) -> TcpLink:
         """The link of the dialling node; ProtocolError unless it is an admissible member."""
         token, member, link = self._token, self._members.get(hello.node), self._links.get(hello.node)
         if not token or not hmac.compare_digest(token.encode(), hello.token.encode("utf-8", "replace")):
-            raise ProtocolError("the token is not that of this cluster" if token else "no members were told here yet")
+            raise ProtocolError(
+                "the token is not that of this cluster"
+                if token
+                else "this daemon does not know its cluster's members yet"
+            )
         if hello.to != self.node:
             raise ProtocolError(f"this is {self.node}, not {hello.to[:64]!r}")
         if member is None or link is None or not member.is_up:

@@ -155,7 +155,7 @@ class Receiver:
     def _arrive(self, head: Frame, meta: Meta, values: bytes | None) -> list[Call]:
         """Keep an offer until the machine expects it; refuse it if too many are kept."""
         if self.arrived >= ARRIVED:
-            error = QuotaError(f"{ARRIVED} values from one node to another wait, and nobody has asked for them")
+            error = QuotaError(f"{ARRIVED} values from one node to another wait, but no session has asked for them")
             self.failed.keep(head.transfer, error)
             self._outgoing.tell(HeaderKind.REFUSE, head.transfer, head.number, error)
             return []
@@ -203,7 +203,7 @@ class Receiver:
         differ."""
         if sent is wanted:
             return half.call(None) if half.into is None else self._fill(half)
-        error = MetadataError(f"a {sent} was sent to where a {wanted} was expected")
+        error = MetadataError(f"a {sent} was sent where a {wanted} was expected")
         half.on(HalfEvent.WITHDRAWN)
         self._outgoing.tell(HeaderKind.REFUSE, half.transfer, half.number, error)
         return self._drop(half, error)

@@ -39,7 +39,7 @@ def test_a_numpy_scalar_counts_as_a_number(session):
     assert (chosen.dtype, chosen.numpy().tolist()) == (np.float32, [1.0, 5.0])
     assert xp.result_type(x, np.float64(1.0)) == np.float32
     assert xp.result_type(np.int64(1), np.dtype("int8")) == np.int8
-    with pytest.raises(TypeError, match="at least one argument has to be a tensor or a dtype"):
+    with pytest.raises(TypeError, match="at least one argument must be a tensor or a dtype"):
         xp.result_type(np.float64(1.0))
 
 
@@ -70,7 +70,7 @@ def test_what_was_filled_with_a_tensor_s_value_is_written_to_alone(session):
 def test_only_one_value_fills_a_tensor(session):
     xp = session.xp
     for fill in (lambda: xp.full((2, 3), xp.ones(3)), lambda: xp.full_like(xp.ones(3), xp.ones(1))):
-        with pytest.raises(td.MetadataError, match="full: the fill value is a number, not of shape"):
+        with pytest.raises(td.MetadataError, match="full: the fill value must be a number, not an array of shape"):
             fill()
     pending = xp.unique_values(xp.asarray([1, 1]))
     assert xp.full(2, xp.max(pending)).numpy().tolist() == [1, 1]

@@ -41,11 +41,11 @@ OF_TENSORS: dict[str, Any] = {
     "and": (lambda x: x[0] > 0 and x, "xp.where"),
     "in": (lambda x: 1.0 in x, "xp.where"),
     "max": (lambda x: max(x[0], x[1]), "xp.where"),
-    "wait": (lambda x: x.wait(), "wait outside"),
-    "is_ready": (lambda x: x.is_ready(), "wait outside"),
-    "error": (lambda x: x.error, "wait outside"),
-    "await": (awaited, "wait outside"),
-    "residency": (lambda x: x.residency(), "wait outside"),
+    "wait": (lambda x: x.wait(), "wait for the routine's results"),
+    "is_ready": (lambda x: x.is_ready(), "wait for the routine's results"),
+    "error": (lambda x: x.error, "wait for the routine's results"),
+    "await": (awaited, "wait for the routine's results"),
+    "residency": (lambda x: x.residency(), "wait for the routine's results"),
     "str": (str, "session.print"),
     "format": (lambda x: f"{x[0]:.3f}", "session.print"),
     "shape that data decide": (lambda x: x[x > 0].shape, "its shape depends on data"),
@@ -201,9 +201,9 @@ def test_a_symbolic_tensor_that_escapes_is_dead_and_says_so(session):
         f,
     ]
     for each in kept:
-        assert repr(each) == "<tensor of a capture that is over>"
+        assert repr(each) == "<tensor of a capture that has ended>"
         for use in uses:
-            with pytest.raises(td.CaptureError, match="over") as caught:
+            with pytest.raises(td.CaptureError, match="has ended") as caught:
                 use(each)
             assert "test_symbolic.py" in (caught.value.location or "")
     assert x.tolist() == [1.0, 1.0]
@@ -282,7 +282,7 @@ def test_generators_and_coroutines_are_no_routines(session):
         assert "test_symbolic.py" in (caught.value.location or "")
         with pytest.raises(td.MetadataError, match="plain function"):
             td.routine(function)
-    with pytest.raises(td.MetadataError, match="made of a function, not of int"):
+    with pytest.raises(td.MetadataError, match="made from a function, not from int"):
         session.routine(3)
 
 

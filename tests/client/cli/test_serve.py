@@ -76,7 +76,7 @@ def test_options_go_before_the_file(command, tmp_path):
     [
         ("--log-level loud", "log.level: must be"),
         ("--grace -1", "grace: must be"),
-        ("--device gpu", "there is no device 'gpu'"),
+        ("--device gpu", "unknown device 'gpu'"),
         ("--address x", "'x' is not an address"),
         ("--config /does/not/exist", "/does/not/exist: No such file"),
     ],

@@ -152,7 +152,7 @@ class TestOverBothNodes:
         np.testing.assert_allclose(sum(loss.item() for loss in losses), expected)
         for layer, gradient in zip(layers, gradients, strict=True):
             np.testing.assert_allclose(layer.gradient.numpy(), gradient)
-        with pytest.raises(td.MetadataError, match="there is no device 'node7/sim:0'"):
+        with pytest.raises(td.MetadataError, match="unknown device 'node7/sim:0'"):
             td.pipeline([td.Stage("node7/sim:0", layers[0].forward, layers[0].backward)], 2)(x, target, loss=squares)
 
 

@@ -104,11 +104,11 @@ class TestErrors:
     def test_what_does_not_fit_raises_at_the_call(self, two: Two) -> None:
         x, y, z, _ = two.tensors(SMALL)
         session = two.session
-        with pytest.raises(td.MetadataError, match="they have to be equal"):
+        with pytest.raises(td.MetadataError, match="they must be equal"):
             all_reduce([x, y[:2]])
         with pytest.raises(td.MetadataError, match="twice"):
             all_reduce([x, y, z, z])
-        with pytest.raises(td.MetadataError, match="no device"):
+        with pytest.raises(td.MetadataError, match="unknown device"):
             broadcast(x, ["node7/sim:0"])
         with pytest.raises(td.ProtocolError, match="atomic block"), session.atomic():
             all_reduce([x, y])

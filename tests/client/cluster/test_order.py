@@ -67,7 +67,7 @@ def test_an_event_loop_waits_for_all_nodes(cluster):
 
 def test_devices_are_listed_by_node_and_nodes_are_waited_for_by_name_or_number(cluster):
     assert cluster.devices_of("node1") == ["node1/cpu:0", "node1/sim:0", "node1/sim:1"]
-    with pytest.raises(td.MetadataError, match="there is no node 'node7'; there are node0, node1"):
+    with pytest.raises(td.MetadataError, match="unknown node 'node7'; nodes: node0, node1"):
         cluster.devices_of("node7")
     assert cluster.wait_for_nodes() == ["node0", "node1"]
     assert asyncio.run(awaited(cluster.wait_for_nodes_async(["node1"]))) == ["node1"]

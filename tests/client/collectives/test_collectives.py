@@ -163,11 +163,11 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
         ("sim:0 twice", lambda: all_reduce([x, x])),
         ("devices of one kind", lambda: all_reduce([x, host])),
         ("have to be equal", lambda: all_reduce([x, other])),
-        ("no reduction 'mean'", lambda: all_reduce([x, y], "mean")),
+        ("unknown reduction 'mean'", lambda: all_reduce([x, y], "mean")),
         ("out of bounds", lambda: all_gather([x, y], 2)),
         ("merge of a collective", lambda: all_reduce([x, y], merge="x")),  # type: ignore[arg-type]
         ("timeout of a collective", lambda: all_reduce([x, y], timeout=-1)),
-        ("no device 'sim:9'", lambda: broadcast(x, ["sim:9"])),
+        ("unknown device 'sim:9'", lambda: broadcast(x, ["sim:9"])),
         ("sim:1 twice", lambda: broadcast(x, ["sim:1", "sim:1"])),
         ("0 devices", lambda: broadcast(x, [])),
         ("bool", lambda: all_reduce([x > 0, y > 0])),
@@ -183,9 +183,9 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
         ("list of tensors, one on each device, not ndarray", all_gather, [np.array(1.0)]),
         ("list of names, or a placement, not str", broadcast, [x, "sim:1"]),
         ("list of names, or a placement, not int", broadcast, [x, 1]),
-        ("global tensor has to_global", all_reduce, [[whole]]),
-        ("global tensor has to_global", all_gather, [[x, whole]]),
-        ("global tensor has to_global", broadcast, [whole, ["sim:0"]]),
+        ("for a global tensor use to_global", all_reduce, [[whole]]),
+        ("for a global tensor use to_global", all_gather, [[x, whole]]),
+        ("for a global tensor use to_global", broadcast, [whole, ["sim:0"]]),
     ):
         with pytest.raises(MetadataTypeError, match=text):
             function(*given)

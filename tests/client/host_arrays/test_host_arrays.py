@@ -252,7 +252,7 @@ class TestAPool:
             with pytest.raises(td.MetadataError, match=r"not an array of this pool.* give back each array"):
                 pool.put(foreign)
         pool.put(array)
-        with pytest.raises(td.MetadataError, match="is in the pool already") as caught:
+        with pytest.raises(td.MetadataError, match="is already in the pool") as caught:
             pool.put(array)
         assert "test_host_arrays.py" in str(caught.value.location)
 

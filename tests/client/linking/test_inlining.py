@@ -448,6 +448,9 @@ def test_effects_of_a_program_need_their_functions(session: Session) -> None:
             session.link(TELLS, callbacks=given)
         assert "test_inlining.py" in (caught.value.location or "")
     wrong: Any
-    for wrong, said in (("print", "a list of functions, not str"), ([print, 3], "a callback is a function, not int")):
+    for wrong, said in (
+        ("print", "a list of functions, not str"),
+        ([print, 3], "a callback must be a function, not int"),
+    ):
         with pytest.raises(MetadataError, match=said):
             session.link(TELLS, callbacks=wrong)

@@ -87,7 +87,7 @@ class TestRefusals:
         ("options", "said"),
         [
             ({"devices": {"d1": "cpu:0"}}, "no device slot 'd1'"),
-            ({"devices": {"d0": "tpu:0"}}, "there is no device 'tpu:0'"),
+            ({"devices": {"d0": "tpu:0"}}, "unknown device 'tpu:0'"),
             ({"tensors": {}}, "captures a tensor 'w'"),
         ],
     )
@@ -143,7 +143,7 @@ class TestReport:
         assert "local" in {mode for mode, _ in f.report()["values"]}
         assert [fusion for piece in f.report()["pieces"] for fusion in piece["fusions"]]
 
-    @each_case(("axis", "why"), [(-1, ""), (0, "not the last ones"), (None, "all axes"), ((0, 1), "all axes")])
+    @each_case(("axis", "why"), [(-1, ""), (0, "other than the last ones"), (None, "all axes"), ((0, 1), "all axes")])
     def test_says_why_a_reduction_is_in_no_fusion(self, session, axis, why):
         f = session.routine(lambda x: (x * 2 + 1).sum(axis=axis))
         x = session.asarray(np.ones((600, 600)), device="cpu:0")
@@ -168,5 +168,5 @@ class TestReport:
         assert [piece["fusions"] for piece in f.report()["pieces"]] == [[[0, 1, 2, 3, 4]]]
 
     def test_a_routine_that_was_not_called_has_none(self, session):
-        with pytest.raises(ProtocolError, match="was not called yet"):
+        with pytest.raises(ProtocolError, match="has not been called yet"):
             session.routine(lambda x: x).report()

@@ -336,7 +336,7 @@ class TestSetting:
 
     @each_case("frames", [0, 17, -1, 2.0, "4", True])
     def test_a_number_from_1_to_16(self, frames):
-        with pytest.raises(MetadataError, match="frames= is a number from 1 to 16"):
+        with pytest.raises(MetadataError, match="frames= must be a number from 1 to 16"):
             td.connect("local", frames=frames)
 
     @pytest.mark.parametrize("value", ["0", "many", "17", "²"])

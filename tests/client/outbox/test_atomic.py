@@ -85,7 +85,7 @@ def test_one_message_too_many_raises_at_its_line_and_the_others_are_sent(
 ) -> None:
     monkeypatch.setattr(batches, "GROUP", 5)
     x = session.asarray([0.0])
-    with session.atomic(), pytest.raises(td.ProtocolError, match="at most 5 messages; make several") as caught:  # noqa: PT012
+    with session.atomic(), pytest.raises(td.ProtocolError, match="at most 5 messages; split it") as caught:  # noqa: PT012
         for _ in range(5):  # four, and a signature
             x += 1.0
     assert "test_atomic.py" in (caught.value.location or "")

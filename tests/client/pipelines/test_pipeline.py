@@ -171,18 +171,18 @@ WRONG = [
     Bad("at least one", stages=[]),
     Bad(r"tensord\.Stage", stages=[first]),
     Bad("functions", stages=[td.Stage("sim:0", kept, 3)]),  # type: ignore[arg-type]
-    Bad("no device", stages=[td.Stage("sim:9", kept, first)]),
+    Bad("unknown device", stages=[td.Stage("sim:9", kept, first)]),
     Bad("forward of stage 0", stages=[td.Stage("sim:0", first, first)]),
     Bad("backward of stage 0", stages=[td.Stage("sim:0", kept, nothing)]),
-    Bad("forward of stage 0 gives is a tensor, not float", stages=[td.Stage("sim:0", number, first)]),
-    Bad("loss gives a pair", loss=first),
-    Bad("what loss gives is a tensor, not float", loss=lambda y, _: (y, 1.0)),
-    Bad("loss is a function, not NoneType", loss=None),
-    Bad("device of a stage is a name, or a placement, not list", stages=[td.Stage(["sim:0"], kept, first)]),  # type: ignore[arg-type]
+    Bad("forward of stage 0 gives must be a tensor, not float", stages=[td.Stage("sim:0", number, first)]),
+    Bad("loss must return a pair", loss=first),
+    Bad("what loss gives must be a tensor, not float", loss=lambda y, _: (y, 1.0)),
+    Bad("loss must be a function, not NoneType", loss=None),
+    Bad("device of a stage must be a name, or a placement, not list", stages=[td.Stage(["sim:0"], kept, first)]),  # type: ignore[arg-type]
     Bad("positive", microbatches=0),
     Bad("positive", microbatches=2.0),
     Bad("too few", microbatches=5),
-    Bad("equally many rows", targets=3),
+    Bad("the same number of rows", targets=3),
 ]
 
 
@@ -203,7 +203,7 @@ def test_a_device_that_is_none_is_found_before_any_stage_begins(session: Any) ->
 
     seen = td.Stage("sim:0", noted, first)
     for device in ("sim:9", td.placement(["sim:9"])):
-        with pytest.raises(MetadataError, match="no device 'sim:9'"):
+        with pytest.raises(MetadataError, match="unknown device 'sim:9'"):
             td.pipeline([seen, td.Stage(device, kept, first)], 2)(x, target, loss=squares)
     assert not begun
 

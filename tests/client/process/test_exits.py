@@ -151,7 +151,7 @@ def test_a_session_may_be_given_a_name(daemon: Daemon) -> None:
 
 @each_case("name", ["", "  ", "a\nb", "\x1b[31m", "x" * (LONGEST + 1), 7])
 def test_a_name_that_nobody_could_read_is_refused(name: object) -> None:
-    with pytest.raises(td.MetadataError, match="name= is a printable text"):
+    with pytest.raises(td.MetadataError, match="name= must be a printable text"):
         td.connect("local", name=name)  # type: ignore[arg-type]
 
 

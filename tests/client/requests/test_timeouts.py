@@ -53,7 +53,7 @@ def test_what_is_no_number_of_seconds_is_refused_at_the_users_line(make_session:
     tensor = make_session().asarray([1.0])
     what = entry.rpartition(".")[2]
     for value in WRONG_TYPES:
-        with pytest.raises(td.MetadataError, match=f"^{what}: a timeout is a number of seconds or None") as caught:
+        with pytest.raises(td.MetadataError, match=f"^{what}: a timeout must be a number of seconds or None") as caught:
             ENTRIES[entry](tensor, value)
         assert isinstance(caught.value, TypeError)
         assert "test_timeouts.py" in (caught.value.location or "")

@@ -301,9 +301,9 @@ class TestLoops:
 
 class TestTheirNames:
     def test_are_checked_where_they_are_given(self, session: Session) -> None:
-        with pytest.raises(MetadataError, match=r"no pass 'fusoin': there are dead_results, .*memory_plan"):
+        with pytest.raises(MetadataError, match=r"unknown pass 'fusoin'; passes: dead_results, .*memory_plan"):
             session.routine(lambda x: x, passes=["fusion", "fusoin"])
-        with pytest.raises(MetadataError, match="no pass 'nothing'"):
+        with pytest.raises(MetadataError, match="unknown pass 'nothing'"):
             session.link(SHARED, passes="nothing")
         with pytest.raises(MetadataTypeError, match="names of passes, not int"):
             td.routine(passes=3)(lambda x: x)  # type: ignore[call-overload]

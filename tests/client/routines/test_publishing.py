@@ -517,7 +517,7 @@ class TestArgumentsThatDoNotFit:
         trainer.publish("f", trainer.routine(lambda a, b: a + b).link(x, x))
         found, y = server.lookup("f"), server.asarray([2.0])
         assert found(y, y).tolist() == [4.0]
-        with pytest.raises(MetadataError, match="b was one tensor with a at the capture"):
+        with pytest.raises(MetadataError, match="b and a were the same tensor at the capture"):
             found(y, server.asarray([1.0]))
 
     def test_are_refused_if_python_cannot_compute_with_them(self, pair):

@@ -285,7 +285,7 @@ def test_a_routine_is_a_function_with_a_name_and_a_program(session):
     assert double.captures == 0
     assert double(x).tolist() == [2.0]
     assert "double" in repr(double)
-    assert "captured 1 times" in repr(double)
+    assert "captured once" in repr(double)
     assert double.program(x, 4.0) == program
 
 

@@ -61,7 +61,7 @@ def test_an_old_reader_keeps_its_dtype_when_the_tensor_is_handed_down(sim_sessio
 
 def test_a_machine_shared_by_name_does_not_take_other_options(make_session, machines):
     if machines == "daemon":
-        pytest.skip("a daemon's devices are those it was started with")
+        pytest.skip("a daemon has the devices that it was started with")
     make_session("local:options", devices=["cpu:0", {"name": "sim:0", "memory": 1 << 20}])
     with pytest.raises(td.MetadataError, match="exists already"):
         td.connect("local:options", devices=["cpu:0", {"name": "sim:0", "memory": 1 << 30}])

@@ -217,7 +217,7 @@ class TestDetail:
 
     @each_case("detail", [-1, True, "2", None, 1.5])
     def test_it_is_a_number(self, detail):
-        with pytest.raises(td.MetadataError, match="detail= is how many runs one of is timed"):
+        with pytest.raises(td.MetadataError, match="detail=N times one run in every N"):
             td.connect("local", detail=detail)
 
     def test_without_a_trace_there_is_none(self):

@@ -300,7 +300,7 @@ def test_a_tensor_of_one_element_is_a_number_to_python(session):
 @each_case(
     ("use", "error", "text"),
     [
-        (bool, ValueError, r"shape \(2, 3\) has no one truth value: use .any\(\) or .all\(\)"),
+        (bool, ValueError, r"shape \(2, 3\) has no truth value of its own: use .any\(\) or .all\(\)"),
         (float, TypeError, r"float\(\) is for tensors of one element, not of shape \(2, 3\)"),
         (int, TypeError, r"int\(\) is for tensors of one element, not of shape \(2, 3\)"),
         (complex, TypeError, r"complex\(\) is for tensors of one element, not of shape \(2, 3\)"),
@@ -382,7 +382,7 @@ def test_a_numpy_scalar_is_taken_in_place_and_as_an_item(session):
         (lambda x: np.add(x, x), r"numpy.add does not take tensors: use session.xp.add"),
         (lambda x: np.add(1.0, x, out=np.ones(4)), "numpy.add does not take tensors"),
         (lambda x: np.add(np.float64(1), x, dtype=np.float32), "numpy.add does not take tensors"),
-        (np.asarray, "a tensor is not an array in this process"),
+        (np.asarray, "a tensor is not an array of this process"),
     ],
 )
 def test_numpy_does_not_take_tensors_and_says_what_to_do(session, use, text):

@@ -50,7 +50,7 @@ def test_without_being_asked_to_none_is_made(path):
         CheckpointDirectory.open(path)
     path.mkdir()
     for open_ in (CheckpointDirectory.open, CheckpointReader.open):
-        with pytest.raises(MetadataError, match="checkpoints: holds no checkpoints; name a directory that has some"):
+        with pytest.raises(MetadataError, match="checkpoints: holds no checkpoints; name a directory that does"):
             open_(path)
     assert names_of(path) == set()
     with pytest.raises(FileError, match=r"a/b: cannot be made: No such file or directory; check the path"):
@@ -60,7 +60,7 @@ def test_without_being_asked_to_none_is_made(path):
 def test_a_directory_with_other_things_is_not_taken_over(path):
     path.mkdir()
     (path / "thesis.tex").touch()
-    with pytest.raises(MetadataError, match=r"holds other things than checkpoints \(thesis.tex\); name an empty"):
+    with pytest.raises(MetadataError, match=r"holds files that are not checkpoints \(thesis.tex\); name an empty"):
         CheckpointDirectory.open(path, create=True)
     assert names_of(path) == {"thesis.tex"}
 
@@ -89,13 +89,13 @@ def test_what_is_no_directory_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"tensord checkpoints 2 little\n", "is of format 2, and this tensord knows 1; use a newer one"),
-        (b"tensord checkpoints 999999999 big\n", "is of format 999999999, and this tensord knows 1"),
-        (b"tensord checkpoints 1 big\n", "was written on a machine of the other byte order"),
-        (b"tensord checkpoints 1 little", "its file tensord-checkpoints does not say that these are checkpoints"),
-        (b"tensord checkpoints 01 little\n", "does not say that these are checkpoints"),
-        (b"", "does not say that these are checkpoints"),
-        (bytes(1000), "does not say that these are checkpoints"),
+        (b"tensord checkpoints 2 little\n", "has format 2, but this tensord reads only format 1; use another tensord"),
+        (b"tensord checkpoints 999999999 big\n", "has format 999999999, but this tensord reads only format 1"),
+        (b"tensord checkpoints 1 big\n", "was written on a machine with the other byte order"),
+        (b"tensord checkpoints 1 little", "its file tensord-checkpoints is not a tensord format file"),
+        (b"tensord checkpoints 01 little\n", "is not a tensord format file"),
+        (b"", "is not a tensord format file"),
+        (bytes(1000), "is not a tensord format file"),
     ],
 )
 def test_other_formats_are_refused(path, content, why, monkeypatch):

@@ -91,11 +91,11 @@ def another(path):
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (cut, "is damaged: it has .* bytes behind its header, not "),
+        (cut, "is damaged: it has .* bytes after its header, not "),
         (flip, "is damaged: it has checksum"),
         (empty, "is damaged: it has 0 bytes; was it cut short?"),
         (zero, "is damaged: it does not begin as a manifest does"),
-        (lengthen, "is damaged: it has .* bytes behind its header, not "),
+        (lengthen, "is damaged: it has .* bytes after its header, not "),
         (link, "is not a regular file"),
         (folder, "is not a regular file"),
         (pipe, "is not a regular file"),

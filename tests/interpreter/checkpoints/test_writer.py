@@ -238,7 +238,7 @@ def test_misuse_is_an_error_and_the_generation_goes_on(directory):
         for name in ("", "a\n", None, "x" * 1025):
             with pytest.raises(MetadataError, match="name"):
                 writer.start(name, meta)
-        with pytest.raises(MetadataError, match="'a' is there already"):
+        with pytest.raises(MetadataError, match="'a' is already there"):
             writer.routine("a", "text")
         with pytest.raises(MetadataError, match=r"'b': 15 bytes are no float64\[2\]"):
             writer.write("b", meta, bytes(7), bytes(8))

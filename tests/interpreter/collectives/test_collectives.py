@@ -215,13 +215,13 @@ def test_an_axis_out_of_bounds_is_refused(axis: int) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     one, other, flags = Meta.of((2, 2), "int8"), Meta.of((3, 2), "int8"), Meta.of((2,), "bool")
     for text, given in (
-        ("no collective 'x'", lambda: collective("x", [one], 1)),
+        ("unknown collective 'x'", lambda: collective("x", [one], 1)),
         ("1 tensors for 2 devices", lambda: collective("all_reduce", [one], 2)),
         ("0 tensors for 0 devices", lambda: collective("all_reduce", [], 0)),
         ("2 tensors for 2 devices", lambda: collective("broadcast", [one, one], 2)),
         ("have to be equal$", lambda: collective("all_reduce", [one, other], 2)),
         ("equal but for axis 1", lambda: collective("all_gather", [one, other], 2, axis=1)),
-        ("no reduction 'mean'", lambda: collective("all_reduce", [one], 1, reduction="mean")),
+        ("unknown reduction 'mean'", lambda: collective("all_reduce", [one], 1, reduction="mean")),
         ("not bool", lambda: collective("all_reduce", [flags], 1)),
         ("not complex64", lambda: collective("all_reduce", [Meta.of((), "complex64")], 1, reduction="max")),
         ("too large", lambda: collective("all_gather", [Meta.of((1 << 62,), "int8")] * 2, 2)),

@@ -196,7 +196,7 @@ def test_a_dtype_that_tensord_has_not_fails_for_its_tensor_alone_or_is_raw_bits(
         header = describe(file)
         assert read_array(file, header.entry("b")).tolist() == [7]
         with pytest.raises(
-            MetadataError, match=f"tensor 'a' is {dtype}, a dtype that tensord has not; load it as raw bits"
+            MetadataError, match=f"tensor 'a' is {dtype}, a dtype that tensord does not support; load it as raw bits"
         ):
             header.entry("a")
         with pytest.raises(MetadataError, match=dtype):

@@ -82,7 +82,7 @@ def test_a_number_has_a_type_of_python(kind):
 
 @each_case("op", ["sqrt", "", "matmul", 1, None, ["add"]])
 def test_there_is_no_other_arithmetic(op):
-    refuses(numbers(), ProtocolError, "no arithmetic", lambda b: b.number("int", op, (1, 1)))
+    refuses(numbers(), ProtocolError, "unknown arithmetic", lambda b: b.number("int", op, (1, 1)))
 
 
 @each_case("operands", [(), (1,), (1, 1, 1), (1, 4), (-1, 1), (1.0, 1), (True, 1), ("1", 1), (None, 1)])
@@ -188,10 +188,10 @@ def test_parameters_come_first():
 @each_case("device", [-1, SLOTS, 1.0, True, "d0", None, HUGE], ids=kinds)
 def test_devices_are_slots(device):
     builder = with_parameters(VECTOR)
-    refuses(builder, ProtocolError, "no device", lambda b: b.parameter(VECTOR, device))
-    refuses(builder, ProtocolError, "no device", lambda b: b.captured(VECTOR, device))
-    refuses(builder, ProtocolError, "no device", lambda b: b.op("exp", [0], device=device))
-    refuses(builder, ProtocolError, "no device", lambda b: b.move(0, device))
+    refuses(builder, ProtocolError, "not a device", lambda b: b.parameter(VECTOR, device))
+    refuses(builder, ProtocolError, "not a device", lambda b: b.captured(VECTOR, device))
+    refuses(builder, ProtocolError, "not a device", lambda b: b.op("exp", [0], device=device))
+    refuses(builder, ProtocolError, "not a device", lambda b: b.move(0, device))
 
 
 def test_the_limit_of_tensors_from_outside_does_not_count_results():
@@ -225,8 +225,8 @@ def test_a_step_is_checked_as_a_call_is():
     one = ~builder.number("int", "constant", value=1)
     large = ~builder.number("int", "constant", value=1000)
     for name, operands, attributes, error, match in (
-        ("no_such_op", [0], None, MetadataError, "no op"),
-        (["exp"], [0], None, MetadataError, "no op"),
+        ("no_such_op", [0], None, MetadataError, "unknown op"),
+        (["exp"], [0], None, MetadataError, "unknown op"),
         ("matmul", [0, 0], {"axis": 1}, MetadataError, "unknown attribute"),
         ("astype", [0], None, MetadataError, "required"),
         ("matmul", [1, 1], None, MetadataError, "matmul"),

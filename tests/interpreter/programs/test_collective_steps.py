@@ -51,10 +51,10 @@ def test_no_pass_leaves_one_out_or_shares_it() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     for text, homes, kind, given in (
         ("device of its own", (0, 0), "all_reduce", {}),
-        ("no collective 'broadcast'", (0, 1), "broadcast", {}),
-        ("no reduction 'mean'", (0, 1), "all_reduce", {"reduction": "mean"}),
+        ("unknown collective 'broadcast'", (0, 1), "broadcast", {}),
+        ("unknown reduction 'mean'", (0, 1), "all_reduce", {"reduction": "mean"}),
         ("out of bounds", (0, 1), "all_gather", {"axis": 2}),
-        ("another attribute", (0, 1), "all_reduce", {"colour": 1}),
+        ("only the attributes", (0, 1), "all_reduce", {"colour": 1}),
         ("0 tensors", (), "all_reduce", {}),
     ):
         builder, values = built(homes)

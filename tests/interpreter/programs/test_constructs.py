@@ -97,7 +97,7 @@ CASES: list[tuple[str, str, list[int], list[tuple[Body, tuple[Meta, ...]]], dict
         [2],
         [(any_of_it, (VECTOR,)), (negated, (VECTOR,))],
         {"max_iterations": -1},
-        "max_iterations is a number",
+        "max_iterations must be an int",
     ),
 ]
 
@@ -230,11 +230,11 @@ def test_a_program_counts_what_is_in_its_blocks():
         (3, LOOP.replace("%1: float32[3] = while", "%1: float32[4] = while"), "in the text, but while_loop makes"),
         (3, LOOP.replace("while_loop %0", "while_loop %0 into %0"), "writes in place what its blocks write: nothing"),
         (3, LOOP.replace("while_loop %0", "while_loop %0 {max_iterations: -2}"), "max_iterations"),
-        (4, LOOP.replace("while_loop %0\nblock", "while_loop %0\nblo"), "behind a while_loop come its blocks"),
-        (14, LOOP.replace("end\nprint", "print"), "behind a while_loop come its blocks"),
+        (4, LOOP.replace("while_loop %0\nblock", "while_loop %0\nblo"), "after a while_loop come its blocks"),
+        (14, LOOP.replace("end\nprint", "print"), "after a while_loop come its blocks"),
         (14, LOOP.replace("end\nprint", "block"), "the string|a value|expected"),
         (8, LOOP.replace("    return %1\nblock", "end\nblock"), "no step with blocks to end"),
-        (3, LOOP.replace("%1: float32[3] = while_loop %0\n", ""), "a block comes behind a step"),
+        (3, LOOP.replace("%1: float32[3] = while_loop %0\n", ""), "a block comes after a step"),
     ],
 )
 def test_an_error_names_the_line(line, text, match):

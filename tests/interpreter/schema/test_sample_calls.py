@@ -69,10 +69,10 @@ def test_a_pattern_fits_several_ops_also_such_as_cannot_be_called_without_more()
 @each_case(
     ("entry", "told"),
     [
-        ("mulitply", "there is no op 'mulitply'; did you mean multiply?"),
-        ("nothing*", "there is no op 'nothing*'"),
-        ("add:flot32", "there is no dtype 'flot32'; did you mean float32"),
-        ("invert_nothing", "there is no op"),
+        ("mulitply", "unknown op 'mulitply'; did you mean multiply?"),
+        ("nothing*", "unknown op 'nothing*'"),
+        ("add:flot32", "unknown dtype 'flot32'; did you mean float32"),
+        ("invert_nothing", "unknown op"),
         ("bitwise_and:float32", "bitwise_and does not take float32 (it takes bool, int8"),
         (3, "must be"),
         ({"dtypes": []}, "must be"),

@@ -104,13 +104,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "incarnations too few": ({"incarnations": (1,)}, "1 incarnations for 2 nodes"),
     "no tensor": ({"inputs": ()}, "got 0 tensors"),
     "an unknown device": ({"homes": ("node0/cpu:9", HOMES[1])}, "no device|the request names"),
-    "an unknown node": ({"homes": (HOMES[0], "node7/cpu:0")}, "no node 'node7'"),
+    "an unknown node": ({"homes": (HOMES[0], "node7/cpu:0")}, "unknown node 'node7'"),
     "another meta than the tensor's": ({"metas": (((2, 2), "float64"),) * 2}, "the request names"),
     "a library that is not there": ({"attributes": (("library", "nccl 22707"),)}, "is not there for node0/cpu:0"),
     "a library for what it has not": ({"attributes": {"library": "nccl 22707", "reduction": "min"}}, "does not carry"),
-    "a library of no name": ({"attributes": (("library", 7),)}, "has to be the name of a library"),
-    "a library with a long name": ({"attributes": (("library", "n" * 65),)}, "has to be the name of a library"),
-    "no kind": ({"kind": "gossip"}, "no collective"),
+    "a library of no name": ({"attributes": (("library", 7),)}, "must be the name of a library"),
+    "a library with a long name": ({"attributes": (("library", "n" * 65),)}, "must be the name of a library"),
+    "no kind": ({"kind": "gossip"}, "unknown collective"),
 }
 
 

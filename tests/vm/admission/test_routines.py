@@ -174,7 +174,7 @@ MANY = records_of(chain_of(63))  # with its parameter and what it returns 65 rec
         ([["negative"]], "not a record of a program"),
         ([[("negative", "x", (), 0, None, 1)]], "'x' is not a list"),
         ([[("number", "int", "constant", (), 1 << 64, "")]], "64 bits"),
-        ([[("parameter", ((1,), "float64"), 64, "")]], "no device of a program"),
+        ([[("parameter", ((1,), "float64"), 64, "")]], "not a device of a program"),
         ([[("return", (0,))]], "no value %0"),
     ],
 )
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_program_is_told_to_each_run(bare: Bare, parts: lis
 @pytest.mark.parametrize(
     ("devices", "captured", "match"),
     [
-        (("gpu:7",), (1,), "no device 'gpu:7'; there are cpu:0"),
+        (("gpu:7",), (1,), "unknown device 'gpu:7'; devices: cpu:0"),
         (("cpu:0", "cpu:0"), (1,), "(2, 1) devices and captured tensors, but the program has (1, 1)"),
         (("cpu:0",), (), "(1, 0) devices and captured tensors, but the program has (1, 1)"),
     ],

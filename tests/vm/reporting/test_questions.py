@@ -64,7 +64,7 @@ class TestQuestions:
     @each_case(
         ("what", "arguments", "message"),
         [
-            ("nonsense", (), "no question is called 'nonsense'; there are stats, residency"),
+            ("nonsense", (), "unknown question 'nonsense'; questions: stats, residency"),
             (7, (), "no question is called 7"),
             ([], (), "no question is called"),
             ("status", None, "a list"),
@@ -74,8 +74,8 @@ class TestQuestions:
             ("residency", (99,), "tensor 99 was released"),
             ("trace", (-1,), "not a natural number"),
             ("tensors", (1 << 70,), "not a natural number"),
-            ("tensors", (1, 0, "gpu"), "there is no device 'gpu'; there are cpu:0, sim:0"),
-            ("tensors", (1, 99), "there is no session 99; open sessions: 1"),
+            ("tensors", (1, 0, "gpu"), "unknown device 'gpu'; devices: cpu:0, sim:0"),
+            ("tensors", (1, 99), "unknown session 99; open sessions: 1"),
             ("tensors", (1, 0, 5), "a name"),
         ],
     )

@@ -196,7 +196,7 @@ def test_the_questions_have_the_virtual_machines_layout(both):
         (("nothing",), "no question is called 'nothing'"),
         (("names", 1, 2, 3), "arguments do not fit"),
         (("names", -1), "natural number"),
-        (("memory", "device", 1, "cpu:7"), "no device 'cpu:7'"),
+        (("memory", "device", 1, "cpu:7"), "unknown device 'cpu:7'"),
         (("status",), "no question is called 'status'"),
         (("residency", 10_000), "was released"),
     ],

@@ -70,7 +70,7 @@ def test_an_error_arrives_in_place_of_the_value(client: Client) -> None:
 
 def test_another_meta_is_refused(client: Client) -> None:
     client.send(sending(), receiving(shape=(3,)))
-    with pytest.raises(MetadataError, match=r"a float64\[2\] was sent to where a float64\[3\] was expected"):
+    with pytest.raises(MetadataError, match=r"a float64\[2\] was sent where a float64\[3\] was expected"):
         client.fetch(2)
 
 

@@ -234,7 +234,7 @@ def test_more_memory_than_there_is_makes_doubts(
 def test_what_only_clients_over_tcp_need_makes_doubts_without_tcp(home: Path) -> None:
     (home / "models").mkdir()
     settings: dict[str, Any] = {"files": [str(home / "models")], "memory": "1 GiB"}
-    assert preflight.doubts(given(home, **settings)) == ["files is for clients over tcp, and no address is tcp"]
+    assert preflight.doubts(given(home, **settings)) == ["files is for clients over tcp, but no address is tcp"]
     assert preflight.doubts(given(home, addresses=["tcp://127.0.0.1:7700"], **settings)) == []
 
 

@@ -117,8 +117,8 @@ def test_a_daemon_with_a_gpu_keeps_its_kernels_where_the_status_says(tmp_path: P
 @each_case(
     ("entry", "told"),
     [
-        ('"ad:float32"', "warm: 'ad:float32': there is no op 'ad'; did you mean add?"),
-        ('"add:float3"', "warm: 'add:float3': there is no dtype 'float3'"),
+        ('"ad:float32"', "warm: 'ad:float32': unknown op 'ad'; did you mean add?"),
+        ('"add:float3"', "warm: 'add:float3': unknown dtype 'float3'"),
         ('"zeros"', "warm: 'zeros': zeros requires shape"),
         ('{op = "sum", axis = 1}', "has no key 'axis'"),
         ("3", "warm: 3: must be"),
@@ -145,7 +145,7 @@ def test_a_device_that_is_not_there_is_found_by_the_check_and_by_serve(
     os.chmod(tmp_path, 0o700)  # noqa: PTH101 - of a fixture
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     config = load(None, {"addresses": [f"ipc://{tmp_path}/own/socket"], "warm": [{"op": "add", "device": "cuda:1"}]})
-    with pytest.raises(StartError, match=r"warm: add: there is no device cuda:1 \(there are: cpu:0\)"):
+    with pytest.raises(StartError, match=r"warm: add: unknown device cuda:1 \(devices: cpu:0\)"):
         ask(config)
 
 

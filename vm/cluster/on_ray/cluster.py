@@ -96,7 +96,7 @@ def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
     found = running(namespace)
     for node in nodes:
         if node not in found:
-            raise ClusterError(f"there is no node {node!r}; nodes: {', '.join(found)}")
+            raise ClusterError(f"unknown node {node!r}; nodes: {', '.join(found)}")
     return {node: found[node] for node in nodes} if nodes else found
 
 

@@ -26,7 +26,7 @@ def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[s
     if isinstance(routine, TensordError):
         raise routine.reraisable()
     if routine is None:
-        raise ProtocolError(f"there is no routine {id_}")
+        raise ProtocolError(f"unknown routine {id_}")
     ran = routine if routine.improved is None else routine.improved
     return {
         "program": routine.program.digest,

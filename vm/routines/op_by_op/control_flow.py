@@ -114,7 +114,7 @@ class RunningConstruct:
         value, count = (yield from self.decision()), len(self.blocks)
         index = int(value) if self.step.op == CASE else int(not value)
         if not 0 <= index < count:
-            raise Failed(KernelIndexError(f"{CASE}: there is no block {index}; there are {count}, from 0"))
+            raise Failed(KernelIndexError(f"{CASE}: the index {index} is out of range for {count} blocks"))
         return (yield from self.block(self.blocks[index], self.arguments))
 
     def loop(self) -> Unfolded:

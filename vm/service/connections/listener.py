@@ -158,10 +158,10 @@ class Listener:
             return "" if self.local else why
         if failure.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
             if self.keyed:
-                return "the peer has no keys, and this address needs them"
-            return "the peer uses keys, and this address has none"
+                return "the peer has no keys, but this address requires them"
+            return "the peer uses keys, but this address does not"
         if failure.value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-            return "the peer expects another daemon: its server.key is not this daemon's"
+            return "the peer expects another daemon: the server.key that it was given is not this daemon's"
         return f"the peer speaks another protocol (ZeroMQ's error {failure.value:#x})"
 
     def cut(self, fd: int, number: int) -> None:

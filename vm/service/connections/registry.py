@@ -179,7 +179,7 @@ class ConnectionRegistry:
         """Resume a session on another connection, and resend the replies that the client has not received."""
         peer = self.resumable.get(token)
         if peer is None or peer.listener is not listener:
-            raise ConnectionLost("this session is not known any more; its lease may be over")
+            raise ConnectionLost("this session is no longer known; its lease may have expired")
         if peer.state is ConnectionState.OPEN:  # the loss of the old connection is not handled yet
             self.lose(peer)
         peer.on(ConnectionEvent.RESUMED)
@@ -283,7 +283,7 @@ class ConnectionRegistry:
         now = self.clock()
         for peer in list(self.resumable.values()):
             if peer.state is ConnectionState.AWAY and now - peer.away_since > self.lease:
-                self.end(peer, "its lease is over")
+                self.end(peer, "its lease has expired")
 
     def end(self, peer: Peer, why: str) -> None:
         """End a connection and its session: cancel its live instructions, and release its tensors."""

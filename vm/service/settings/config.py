@@ -213,7 +213,7 @@ def _checked(kind: type[Any], key: str, value: object, where: str, base: Path) -
     """A value of the right type and in range, or StartError."""
     check = dict(settings(kind)).get(key)
     if check is None:
-        raise StartError(f"{where}: there is no such key; {_similar(kind, key)}")
+        raise StartError(f"{where}: unknown key; {_similar(kind, key)}")
     try:
         found = check(value)
     except checks.SentenceError as error:

@@ -57,7 +57,7 @@ def test_simulated_nodes_share_the_memory_of_the_machine():
 
 
 def test_settings_with_which_no_daemon_starts_are_refused_before_ray_is_asked(tmp_path):
-    with pytest.raises(TensordError, match="there is no device 'simx:0'"):
+    with pytest.raises(TensordError, match="unknown device 'simx:0'"):
         wanted(devices=("simx:0",))
     with pytest.raises(MetadataError, match="cuda:1 without cuda:0: number the GPUs of a node from cuda:0 on"):
         wanted(devices=("cuda:1",))
@@ -65,7 +65,7 @@ def test_settings_with_which_no_daemon_starts_are_refused_before_ray_is_asked(tm
         wanted(ports="everything")
     file = tmp_path / "tensord.toml"
     file.write_text('node = "me"\n')
-    with pytest.raises(MetadataError, match="node is a node's own, which its supervisor sets"):
+    with pytest.raises(MetadataError, match="node is set for each node by its supervisor"):
         wanted(config=file)
 
 

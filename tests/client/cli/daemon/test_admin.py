@@ -119,7 +119,7 @@ class TestTables:
         assert all("sim:0" in (*row["residency"], row["home"]) for row in json.loads(out))
         code, _, err = run("tensors", "--address", address, "--session", 99)
         assert code == 1
-        assert "there is no session 99" in err
+        assert "unknown session 99" in err
 
     def test_a_limit_of_0_means_all(self, run, address):
         everything = json.loads(run("tensors", "--address", address, "--json")[1])
@@ -143,7 +143,7 @@ class TestTables:
         assert [(row["name"], row["ops"], row["captured"]) for row in rows] == [("scaled", 2, ["w"])]
         assert len(json.loads(run("names", "--address", address, "--json", "--limit", 1)[1])) == 1
         watched.unpublish("scaled", "weights")
-        assert run("names", "--address", address)[1] == "no tensor or routine has a name\n"
+        assert run("names", "--address", address)[1] == "no tensor or routine is published\n"
         watched.publish("weights", watched.keep[0])
 
     def test_devices(self, run, address):
@@ -210,15 +210,18 @@ class TestEvict:
         assert left["device"] == "sim:0"
         code, out, _ = run("evict", "--session", str(number), "--address", address)
         assert code == 0
-        assert out == "nothing left: nothing of that is on a device that has a tier below it, or may leave it\n"
+        assert (
+            out
+            == "nothing was evicted: none of these tensors may leave its device, or the device has no tier below it\n"
+        )
 
     @each_case(
         ("arguments", "message", "status"),
         [
-            ((), "say what: names, --session or --device", 2),
+            ((), "say which tensors: names, --session or --device", 2),
             (("nothing",), "nothing", 1),
-            (("--device", "gpu"), "there is no device 'gpu'", 1),
-            (("--session", "999"), "there is no session 999", 1),
+            (("--device", "gpu"), "unknown device 'gpu'", 1),
+            (("--session", "999"), "unknown session 999", 1),
         ],
     )
     def test_what_is_not_there_is_one_line(self, run, watched, address, arguments, message, status):

@@ -157,7 +157,7 @@ def test_durable_names_that_cannot_be_written_are_told_until_they_are(
             session.sync(durable=True)  # another line meets the same: that is no news
     (reason,) = health.reasons(session._core.answers.query("status"))
     assert reason.check == "durable names"
-    assert "not on the disk as they are" in reason.message
+    assert "the latest values are not on the disk" in reason.message
     assert str(tmp_path / "d") in reason.advice
     watch()
     watch()

@@ -98,7 +98,7 @@ def test_pending_work_has_the_grace_period_unless_it_is_to_end_now(run: Run, slo
         assert "tensord stop --now" in err
         code, out, _ = run("stop", "--now", "--wait", str(PATIENCE), "--address", daemon.address)
         assert code == 0
-        assert "it does not say whom it serves" in out  # since it takes no more connections
+        assert "its sessions are not known" in out  # since it takes no more connections
         assert daemon.process.wait(PATIENCE) == 0
 
 
@@ -111,7 +111,7 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(
         with paused(daemon):
             code, out, err = run("stop", "--now", "--wait", "0.1", "--address", daemon.address)
         assert code == 1
-        assert "it does not say whom it serves" in out
+        assert "its sessions are not known" in out
         assert "tensord stop --now" not in err
         assert f"`kill -KILL {daemon.pid}` loses" in err
         assert daemon.process.wait(PATIENCE) == 0
@@ -153,7 +153,9 @@ def test_where_there_is_none_it_is_one_line(run: Run, address: str, said: str) -
 
 def test_now_means_without_a_grace_period(run: Run, tmp_path: Path) -> None:
     with Daemon.start(tmp_path) as daemon:
-        assert "nobody is connected, pending work is cancelled" in run("stop", "--now", "--address", daemon.address)[1]
+        assert (
+            "no client is connected, pending work is cancelled" in run("stop", "--now", "--address", daemon.address)[1]
+        )
         assert daemon.process.wait(PATIENCE) == 0
 
 
@@ -168,7 +170,7 @@ def test_a_daemon_that_is_starting_gets_a_single_signal(run: Run, tmp_path: Path
         starting.stdout.readline()
         code, out, err = run("stop", "--now", "--address", address)
         assert (code, err) == (0, "")
-        assert f"ending process {starting.pid} at {address}: it does not listen yet, and serves nobody\n" in out
+        assert f"ending process {starting.pid} at {address}: it does not listen yet, and has no clients\n" in out
         assert starting.wait(PATIENCE) == 0
 
 

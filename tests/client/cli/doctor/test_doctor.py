@@ -127,7 +127,7 @@ class TestDirectoryAndSocket:
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         (found,) = of_daemon.check_directory(home, default=True)
         assert found.level is Level.FAIL
-        assert "not to us (12345)" in found.message
+        assert "not to this user (12345)" in found.message
 
     def test_a_file_in_the_place_of_the_directory_or_the_socket(self, home):
         (home / "socket").write_text("")
@@ -219,7 +219,7 @@ class TestWhatADaemonSays:
                 {"durable": {"directory": "/d", "failure": "/d: No space left on device"}},
                 "durable names",
                 Level.FAIL,
-                "not on the disk as they are: /d: No space left on device",
+                "the latest values are not on the disk: /d: No space left on device",
             ),
             ({"trace": {"enabled": False}}, "trace", Level.NOTE, "off"),
             ({"descriptors": {"open": 3900, "limit": 4096}}, "open files", Level.WARN, "has 3,900 of 4,096 open"),
@@ -237,7 +237,7 @@ def test_tensors_that_go_round_are_named_with_what_to_do() -> None:
     (found,) = of_daemon.check_eviction([row | {"returns": 1200, "device": "cuda:0"}])
     assert found.level is Level.WARN
     assert found.message == (
-        "1 MiB by upload at train.py:5 in <module> (session 3, named 'w') left cuda:0 for want of memory and came back "
+        "1 MiB by upload at train.py:5 in <module> (session 3, named 'w') left cuda:0 for lack of memory and came back "
         "1,200 times"
     )
     assert "more memory" in found.advice

@@ -109,7 +109,7 @@ class TestList:
     def test_a_dtype_that_is_missing_is_a_remark(self, run, brain):
         code, out, _ = run("load", brain, "--list")
         assert code == 0
-        assert "is BF16, a dtype that tensord has not" in out
+        assert "is BF16, a dtype that tensord does not support" in out
         assert "uint16[2]" in run("load", brain, "--list", "--raw")[1]
 
     def test_what_is_about_publishing_is_refused(self, run, model):

@@ -59,7 +59,7 @@ class TestAll:
             assert family.split() in lines
             for op in members:
                 assert [line for line in lines if line[:1] == [op["name"]]]
-        assert f"{len(REGISTRY)} ops; `tensord ops NAME` says all about one" in out
+        assert f"{len(REGISTRY)} ops; `tensord ops NAME` describes one" in out
         assert " where " in out
         assert " condition, x1, x2 " in out
 
@@ -155,12 +155,12 @@ class TestOne:
 
 class TestNone:
     def test_near_names_are_offered(self, run):
-        assert run("ops", "mulitply") == (2, "", "tensord: there is no op 'mulitply'; did you mean multiply?\n")
+        assert run("ops", "mulitply") == (2, "", "tensord: unknown op 'mulitply'; did you mean multiply?\n")
 
     def test_otherwise_the_list_is(self, run):
-        assert run("ops", "zzz") == (2, "", "tensord: there is no op 'zzz'; `tensord ops` lists all\n")
+        assert run("ops", "zzz") == (2, "", "tensord: unknown op 'zzz'; `tensord ops` lists all\n")
 
     def test_for_programs_it_is_an_object_with_the_error(self, run):
         code, out, err = run("ops", "zzz", "--json")
         assert (code, err) == (2, "")
-        assert json.loads(out) == {"error": "there is no op 'zzz'"}
+        assert json.loads(out) == {"error": "unknown op 'zzz'"}

@@ -83,7 +83,7 @@ def test_passes_are_named_between_commas(capsys, files, given, passes):
 def test_an_unknown_pass_names_the_known_ones(capsys, files):
     code, _, err = run(capsys, *usual(files), "--passes", "fusoin")
     assert code == 1
-    assert "no pass 'fusoin': there are dead_results" in err
+    assert "unknown pass 'fusoin'; passes: dead_results" in err
 
 
 def test_slots_have_the_devices_that_are_named(capsys, files):
@@ -153,14 +153,17 @@ def test_a_program_that_calls_back_is_refused_since_its_functions_are_elsewhere(
     path.write_text("tensord program 1\nparameter %0 x: float64[1] on d0\neffect %0 {callback: 0}\nreturn")
     code, out, said = run(capsys, path, "--input", "x=x.npy")
     assert (code, out) == (1, "")
-    assert "the program calls back (effect) functions of Python, which are not here: let it print" in said
+    assert (
+        "the program calls Python functions back (effect), which do not exist in this process: let it print instead"
+        in said
+    )
 
 
 def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
     np.save(files / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     code, _, err = run(capsys, *usual(files))
     assert code == 1
-    assert "is no .npy file of numbers" in err
+    assert "is not a .npy file of numbers" in err
     assert "holds Python objects, whose pickles could run any code and are never read" in err
 
 
@@ -180,11 +183,11 @@ def cut_short(path):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (as_npz, "is no .npy file; numpy.save writes one"),
-        (lambda path: path.write_text("1.0"), "is no .npy file; numpy.save writes one"),
-        (lambda path: path.write_bytes(b""), "is no .npy file; numpy.save writes one"),
-        (as_text, "is no .npy file of numbers: it is <U3"),
-        (cut_short, "15 bytes are no <f8[3]"),
+        (as_npz, "is not a .npy file; numpy.save writes one"),
+        (lambda path: path.write_text("1.0"), "is not a .npy file; numpy.save writes one"),
+        (lambda path: path.write_bytes(b""), "is not a .npy file; numpy.save writes one"),
+        (as_text, "is not a .npy file of numbers: it is <U3"),
+        (cut_short, "15 bytes do not make a <f8[3]"),
     ],
 )
 def test_a_file_of_another_kind_is_named_with_what_is_wrong_with_it(capsys, files, make, why):

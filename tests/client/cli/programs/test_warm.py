@@ -132,8 +132,8 @@ def test_what_is_wrong_on_the_command_line(run: Any, make_session: Any, address:
     assert run("warm", "add", "--shape", "8,8")[0] == run("warm", "add", "--attribute", "axis")[0] == 2
     assert "did you mean add?" in run("warm", "ad", "--device", "sim:0")[2]
     make_session(address, devices=["cpu:0", "sim:0"])
-    assert "there is no device that compiles kernels among cpu:0, sim:0" in run("warm", "add", "--address", address)[2]
-    assert "there is no device sim:1" in run("warm", "add", "--address", address, "--device", "sim:1")[2]
+    assert "none of the devices cpu:0, sim:0 compiles kernels" in run("warm", "add", "--address", address)[2]
+    assert "unknown device sim:1" in run("warm", "add", "--address", address, "--device", "sim:1")[2]
 
 
 def test_without_a_daemon_the_directory_of_a_daemon_is_filled(
@@ -162,7 +162,7 @@ def test_the_list_of_a_configuration_is_called_and_its_directory_filled(
     assert [one["call"] for one in found["called"]] == ["tan(float64[8, 8])", "sin(float32[8, 8])"]
     assert found["directory"] == str(tmp_path / "kernels")
     (tmp_path / "tensord.toml").write_text('warm = ["sn"]\n')
-    assert "warm: 'sn': there is no op 'sn'" in run("warm", "--config", tmp_path / "tensord.toml")[2]
+    assert "warm: 'sn': unknown op 'sn'" in run("warm", "--config", tmp_path / "tensord.toml")[2]
 
 
 def test_a_daemon_that_runs_is_asked(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,4 +174,4 @@ def test_a_daemon_that_runs_is_asked(run: Any, tmp_path: Path, monkeypatch: pyte
         assert "sin" in out
         code, _, err = run("warm", "sin:float32")
         assert code == 1
-        assert "there is no device that compiles kernels among cpu:0" in err
+        assert "none of the devices cpu:0 compiles kernels" in err

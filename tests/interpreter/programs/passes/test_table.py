@@ -50,7 +50,7 @@ def test_passes_are_named() -> None:
     assert apply(program) == apply(program, PASSES) == apply(program, "all")
     assert apply(program, "numbers") == apply(program, ["numbers"])
     with pytest.raises(
-        MetadataError, match=r"no pass 'nubmers': there are dead_results, numbers, .*\"all\" or \"none\""
+        MetadataError, match=r"unknown pass 'nubmers'; passes: dead_results, numbers, .*\"all\" or \"none\""
     ):
         apply(program, ["nubmers"])
 

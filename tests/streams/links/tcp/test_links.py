@@ -191,7 +191,7 @@ def knock(at: Node, **change: Any) -> tuple[socket.socket, str]:
         ({"incarnation": -1}, "not a HELLO"),
         ({"version": 7}, "version 7 of links"),
         ({"order": "middle"}, "numbers in middle order"),
-        ({"life": 0}, "an earlier life"),
+        ({"life": 0}, "an earlier incarnation"),
     ],
 )
 def test_strangers_are_refused_and_told_why(change, why):
@@ -207,7 +207,7 @@ def test_nobody_is_known_before_the_first_table():
     node = Node("node0")
     connection, why = knock(node)
     connection.close()
-    assert "no members were told here yet" in why
+    assert "does not know its cluster's members yet" in why
     assert node.close(WAIT)
 
 

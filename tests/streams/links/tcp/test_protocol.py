@@ -320,7 +320,7 @@ def test_another_meta_fails_both_halves(nbytes):
     run(one, other)
     for ear in (done, offered):
         assert isinstance(ear.error, MetadataError)
-        assert f"uint8[{nbytes}] was sent to where a float32[3] was expected" in str(ear.error)
+        assert f"uint8[{nbytes}] was sent where a float32[3] was expected" in str(ear.error)
     assert is_clean(one)
     assert is_clean(other)
 
@@ -669,8 +669,8 @@ def test_an_offer_beyond_what_may_wait_fails_alone(nbytes, monkeypatch):
     ears = [offer(first, transfer, array) for transfer in T[:5]]
     run(*ends)
     assert [len(ear.heard) for ear in ears] == [0, 0, 0, 1, 1]
-    assert "nobody has asked" in str(ears[3].error)
-    assert "nobody has asked" in str(expect(second, T[4], meta).error)
+    assert "no session has asked" in str(ears[3].error)
+    assert "no session has asked" in str(expect(second, T[4], meta).error)
     asked = expect(second, T[5], meta)  # what was asked for before has room
     late = offer(first, T[5], array)
     run(*ends)

@@ -130,7 +130,7 @@ def a_second_up_says_that_there_is_one(nodes):
     ended = nodes.run("up")
     assert ended.stderr.startswith("tensord: the cluster 'tensord' is already up, with node0, node1")
     ended = nodes.run("restart", "--node", "node7")
-    assert ended.stderr == "tensord: there is no node 'node7'; nodes: node0, node1\n"
+    assert ended.stderr == "tensord: unknown node 'node7'; nodes: node0, node1\n"
 
 
 def rotated_keys_shut_the_old_ones_out(nodes):

@@ -177,5 +177,5 @@ def test_a_link_with_an_unknown_pass_is_an_error_of_each_run(bare: Bare) -> None
     routine, x = link(client, program, passes=["fusion", "frobnicate"]), client.upload([2.0])
     for _ in range(2):
         (result,) = run(client, routine, program, [x])
-        with pytest.raises(MetadataError, match=r"no pass 'frobnicate': there are dead_results"):
+        with pytest.raises(MetadataError, match=r"unknown pass 'frobnicate'; passes: dead_results"):
             client.fetch(result)

@@ -339,7 +339,7 @@ def test_an_index_without_a_block_is_an_error_of_the_step(bare: Bare, index: int
     error = it.error(chosen)
     assert isinstance(error, KernelIndexError)
     assert (error.op, error.location) == ("case", STEP)
-    assert f"there is no block {index}; there are 2" in str(error)
+    assert f"the index {index} is out of range for 2 blocks" in str(error)
     assert it.client.fetch(behind) == [-5.0]
     assert it.seen == []
     it.is_left(chosen, behind)

@@ -91,7 +91,7 @@ def test_a_client_with_the_right_keys_comes_in(keyed: Daemon, key_files: Path) -
 @pytest.mark.parametrize(
     ("who", "told", "logged"),
     [
-        ("", "wants keys", "has no keys"),
+        ("", "requires keys", "has no keys"),
         ("elsewhere/carol.key_secret", "is not its key", "server.key is not this daemon's"),
         ("bob.key_secret", "not in its allow list; add it with `tensord keygen --allow`", "not in the allow list"),
     ],

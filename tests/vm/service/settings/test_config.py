@@ -78,13 +78,13 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
 @each_case(
     ("text", "told"),
     [
-        ("adresses = []", "adresses: there is no such key; did you mean addresses?"),
+        ("adresses = []", "adresses: unknown key; did you mean addresses?"),
         ("frame = 1", "frame belongs in the table [limits]"),
         (
             "quite_unknown = 1",
             "known are plugins, addresses, devices, memory, grace, hang_after, heartbeat, lease, files, checkpoints",
         ),
-        ("[limits]\nframs = 1", "limits.frams: there is no such key; did you mean frame"),
+        ("[limits]\nframs = 1", "limits.frams: unknown key; did you mean frame"),
         ("limits = 3", "limits: must be a table, [limits], not 3"),
         ("[limits]\nframe = 'big'", "limits.frame: must be a size from 4096"),
         ("[limits]\nframe = 1.5", "limits.frame: must be a size"),
@@ -102,7 +102,7 @@ def test_paths_are_relative_to_the_file_and_may_begin_with_a_tilde(write, monkey
         ("addresses = 'ipc:///x'", "addresses: must be a list of addresses"),
         ("addresses = ['x']", "addresses: 'x' is not an address of a daemon: write"),
         ("devices = []", "devices: must be a list of devices"),
-        ("devices = ['gpu:0']", "devices: there is no device 'gpu:0'"),
+        ("devices = ['gpu:0']", "devices: unknown device 'gpu:0'"),
         ("devices = [{name = 'sim:0', memry = 1}]", "device 'sim:0' has no option 'memry'"),
         ("devices = ['cpu:0', 'cpu:0']", "devices: device 'cpu:0' is given twice"),
         ("[trace]\non = 1", "trace.on: must be true or false, not 1"),
