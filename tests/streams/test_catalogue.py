@@ -63,7 +63,7 @@ def test_what_is_no_size(value):
         (["gpu:0"], f"known: {', '.join(sorted(KINDS))}.*other kinds come with plugins"),
         (["cpu"], "unknown device 'cpu'"),
         (["cpu:01"], "unknown device 'cpu:01'"),
-        (["sim:0\n"], "no device"),
+        (["sim:0\n"], "unknown device"),
         ([{}], "unknown device None"),
         ([{"name": 3}], "unknown device 3"),
         (["sim:0", {"name": "sim:0"}], "'sim:0' is given twice"),

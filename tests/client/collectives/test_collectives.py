@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused_at_the_users_line(make_session: Make) -> N
         ("at least one tensor", lambda: all_reduce([])),
         ("sim:0 twice", lambda: all_reduce([x, x])),
         ("devices of one kind", lambda: all_reduce([x, host])),
-        ("have to be equal", lambda: all_reduce([x, other])),
+        ("must be equal", lambda: all_reduce([x, other])),
         ("unknown reduction 'mean'", lambda: all_reduce([x, y], "mean")),
         ("out of bounds", lambda: all_gather([x, y], 2)),
         ("merge of a collective", lambda: all_reduce([x, y], merge="x")),  # type: ignore[arg-type]

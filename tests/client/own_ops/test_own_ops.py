@@ -340,7 +340,7 @@ DEFINITIONS: dict[str, tuple[Any, Any, str]] = {
     "kinds": (lambda x: x, {"infer": id, "kinds": "cuda"}, "a list of kinds"),
     "layouts": (lambda x: x, {"infer": id, "layouts": [(td.split(0), td.split(0))]}, "layouts are a list"),
     "layouts of two": (lambda x: x, {"infer": id, "layouts": [((td.split(0),) * 2, td.split(0))]}, "1 operands"),
-    "default": (lambda x=1: x, {"infer": id}, "behind a"),
+    "default": (lambda x=1: x, {"infer": id}, "come after a"),
     "keywords": (lambda x, **more: (x, more), {"infer": id}, r"\*\* names none"),
     "no type": (lambda x, *, scale=1.0: (x, scale), {"infer": id}, "needs an annotation"),
 }

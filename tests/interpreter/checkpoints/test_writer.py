@@ -240,7 +240,7 @@ def test_misuse_is_an_error_and_the_generation_goes_on(directory):
                 writer.start(name, meta)
         with pytest.raises(MetadataError, match="'a' is already there"):
             writer.routine("a", "text")
-        with pytest.raises(MetadataError, match=r"'b': 15 bytes are no float64\[2\]"):
+        with pytest.raises(MetadataError, match=r"'b': 15 bytes do not make a float64\[2\]"):
             writer.write("b", meta, bytes(7), bytes(8))
         with pytest.raises(ValueError, match="not contiguous"):
             writer.write("b", meta, np.zeros(4)[::2])

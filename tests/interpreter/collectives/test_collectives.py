@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ("1 tensors for 2 devices", lambda: collective("all_reduce", [one], 2)),
         ("0 tensors for 0 devices", lambda: collective("all_reduce", [], 0)),
         ("2 tensors for 2 devices", lambda: collective("broadcast", [one, one], 2)),
-        ("have to be equal$", lambda: collective("all_reduce", [one, other], 2)),
+        ("must be equal$", lambda: collective("all_reduce", [one, other], 2)),
         ("equal but for axis 1", lambda: collective("all_gather", [one, other], 2, axis=1)),
         ("unknown reduction 'mean'", lambda: collective("all_reduce", [one], 1, reduction="mean")),
         ("not bool", lambda: collective("all_reduce", [flags], 1)),

@@ -85,14 +85,17 @@ HOSTILE = {
     "a huge dimension": (npy_of(GOOD.replace("2", str(2**63)), bytes(8)), "its shape is not a tuple"),
     "65 dimensions": (npy_of(GOOD.replace("2,", "1," * 65), bytes(4)), "its shape is not a tuple of at most 64"),
     "an order that is a number": (npy_of(GOOD.replace("False", "0"), bytes(8)), "neither True nor False"),
-    "a product that overflows": (npy_of(GOOD.replace("2,", "4294967297,4294967296")), "0 bytes are no <f4"),
+    "a product that overflows": (npy_of(GOOD.replace("2,", "4294967297,4294967296")), "0 bytes do not make a <f4"),
     "one that overflows beside a zero": (npy_of(GOOD.replace("2,", f"{2**62},4,0")), "too large for any memory"),
     "a dtype that is none": (npy_of(GOOD.replace("<f4", "f4,f4"), bytes(16)), "NumPy has no dtype 'f4,f4'"),
     "a dtype without an order": (npy_of(GOOD.replace("<f4", "f4"), bytes(8)), "NumPy has no dtype 'f4'"),
     "a dtype of a billion bytes": (npy_of(GOOD.replace("<f4", "|V9999999999"), bytes(8)), "NumPy has no dtype"),
-    "a size that its dtype contradicts": (npy_of(GOOD.replace("<f4", "<f3"), bytes(8)), r"8 bytes are no <f3\[2\]"),
-    "bytes too few": (npy_of(GOOD, bytes(7)), r"7 bytes are no <f4\[2\]"),
-    "bytes behind": (npy_of(GOOD, bytes(9)), r"9 bytes are no <f4\[2\]"),
+    "a size that its dtype contradicts": (
+        npy_of(GOOD.replace("<f4", "<f3"), bytes(8)),
+        r"8 bytes do not make a <f3\[2\]",
+    ),
+    "bytes too few": (npy_of(GOOD, bytes(7)), r"7 bytes do not make a <f4\[2\]"),
+    "bytes behind": (npy_of(GOOD, bytes(9)), r"9 bytes do not make a <f4\[2\]"),
 }
 
 

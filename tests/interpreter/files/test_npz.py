@@ -58,8 +58,8 @@ def test_members_that_are_no_arrays_or_hold_objects_fail_alone():
         ({".npy": npy(1)}, "printable text, and '' is not"),
         ({"a\nb.npy": npy(1)}, r"printable text, and 'a\\nb' is not"),
         ({"a" * 1100: npy(1)}, "has a name of 1100 characters; the limit is 1024"),
-        ({"a.npy": npy([1, 2])[:-1]}, r"array 'a': 15 bytes are no <i8\[2\]"),
-        ({"a.npy": npy([1, 2]) + b"x"}, r"array 'a': 17 bytes are no <i8\[2\]"),
+        ({"a.npy": npy([1, 2])[:-1]}, r"array 'a': 15 bytes do not make a <i8\[2\]"),
+        ({"a.npy": npy([1, 2]) + b"x"}, r"array 'a': 17 bytes do not make a <i8\[2\]"),
         ({"a.npy": b"\x93NUMPY"}, "array 'a': has an unknown version"),
     ],
 )

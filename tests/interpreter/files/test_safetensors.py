@@ -113,10 +113,19 @@ HOSTILE = {
         safetensors({"a": tensor("F32", [2**32 + 1, 2**32], 0, 0)}),
         "too large for any memory",
     ),
-    "a shape that is too small": (safetensors({"a": tensor("F32", [1], 0, 8)}, bytes(8)), r"8 bytes are no F32\[1\]"),
-    "a shape that is too large": (safetensors({"a": tensor("F32", [3], 0, 8)}, bytes(8)), r"8 bytes are no F32\[3\]"),
-    "half a byte": (safetensors({"a": tensor("F4", [3], 0, 1)}, bytes(1)), r"1 bytes are no F4\[3\]"),
-    "a size that other dtypes contradict": (safetensors({"a": tensor("BF16", [3], 0, 7)}, bytes(7)), "are no BF16"),
+    "a shape that is too small": (
+        safetensors({"a": tensor("F32", [1], 0, 8)}, bytes(8)),
+        r"8 bytes do not make a F32\[1\]",
+    ),
+    "a shape that is too large": (
+        safetensors({"a": tensor("F32", [3], 0, 8)}, bytes(8)),
+        r"8 bytes do not make a F32\[3\]",
+    ),
+    "half a byte": (safetensors({"a": tensor("F4", [3], 0, 1)}, bytes(1)), r"1 bytes do not make a F4\[3\]"),
+    "a size that other dtypes contradict": (
+        safetensors({"a": tensor("BF16", [3], 0, 7)}, bytes(7)),
+        "do not make a BF16",
+    ),
     "one offset": (safetensors({"a": tensor("F32", [2], 0)}, bytes(8)), "data_offsets is not a list of 2 to 2 numbers"),
     "three offsets": (safetensors({"a": tensor("F32", [2], 0, 8, 8)}, bytes(8)), "data_offsets is not a list of 2"),
     "offsets backwards": (safetensors({"a": tensor("F32", [2], 8, 0)}, bytes(8)), r"data_offsets \[8, 0\] go backw"),

@@ -357,9 +357,9 @@ def test_a_print_has_a_place_for_each_value():
 @each_case("slot", [-1, SLOTS, True, 1.0, None, HUGE], ids=kinds)
 def test_chains_and_callbacks_are_slots(slot):
     builder = with_parameters(VECTOR)
-    refuses(builder, ProtocolError, "no chain", lambda b: b.print([None], [0], chain=slot))
-    refuses(builder, ProtocolError, "no chain", lambda b: b.effect(0, [0], chain=slot))
-    refuses(builder, ProtocolError, "no callback", lambda b: b.effect(slot, [0]))
+    refuses(builder, ProtocolError, "not a chain", lambda b: b.print([None], [0], chain=slot))
+    refuses(builder, ProtocolError, "not a chain", lambda b: b.effect(0, [0], chain=slot))
+    refuses(builder, ProtocolError, "not a callback", lambda b: b.effect(slot, [0]))
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ class TestQuestions:
         ("what", "arguments", "message"),
         [
             ("nonsense", (), "unknown question 'nonsense'; questions: stats, residency"),
-            (7, (), "no question is called 7"),
-            ([], (), "no question is called"),
+            (7, (), "unknown question 7"),
+            ([], (), "unknown question"),
             ("status", None, "a list"),
             ("status", (1, 2), "do not fit"),
             ("residency", (), "do not fit"),

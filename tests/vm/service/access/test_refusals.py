@@ -40,7 +40,7 @@ def test_a_flood_has_few_lines_and_the_next_one_says_how_many_had_none(caplog: p
     [
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH, True, False, "has no keys"),
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH, False, False, "uses keys"),
-        (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC, True, False, "server.key is not"),
+        (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC, True, False, "server.key that"),
         (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, 0x10000001, True, False, "0x10000001"),
         (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 104, True, False, "not a tensord client"),
         (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 32, False, True, ""),
@@ -92,7 +92,7 @@ def test_a_client_with_the_right_keys_comes_in(keyed: Daemon, key_files: Path) -
     ("who", "told", "logged"),
     [
         ("", "requires keys", "has no keys"),
-        ("elsewhere/carol.key_secret", "is not its key", "server.key is not this daemon's"),
+        ("elsewhere/carol.key_secret", "is not its key", "the server.key that it was given is not this daemon's"),
         ("bob.key_secret", "not in its allow list; add it with `tensord keygen --allow`", "not in the allow list"),
     ],
 )
