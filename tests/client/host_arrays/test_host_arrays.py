@@ -249,7 +249,7 @@ class TestAPool:
         pool, other = session.pool(SHAPE), session.pool(SHAPE)
         array = pool.get()
         for foreign in (np.empty(SHAPE), other.get(), array[1:], array.base, None, [1]):
-            with pytest.raises(td.MetadataError, match=r"not an array of this pool.* give back each array"):
+            with pytest.raises(td.MetadataError, match=r"not an array of this pool.* put back each array"):
                 pool.put(foreign)
         pool.put(array)
         with pytest.raises(td.MetadataError, match="is already in the pool") as caught:
