@@ -105,7 +105,10 @@ def test_pinned_memory_that_cannot_be_had(monkeypatch, tmp_path):
     limit = tmp_path / "memory.max"
     limit.write_text(f"{2 * GIB}\n")
     monkeypatch.setattr(doctor_cuda, "_LIMITS", (tmp_path / "none", limit))
-    assert one(doctor_cuda.check_pinned(cupy())).message == "64 MiB can be allocated, within this container's 2 GiB of memory"
+    assert (
+        one(doctor_cuda.check_pinned(cupy())).message
+        == "64 MiB can be allocated, within this container's 2 GiB of memory"
+    )
     found = one(doctor_cuda.check_pinned(cupy(pin=failing("out of memory"))))
     assert (found.level, "memlock" in found.advice) == (Level.WARN, True)
 
