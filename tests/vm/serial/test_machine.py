@@ -193,11 +193,11 @@ def test_the_questions_have_the_virtual_machines_layout(both):
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        (("nothing",), "no question is called 'nothing'"),
+        (("nothing",), "unknown question 'nothing'"),
         (("names", 1, 2, 3), "arguments do not fit"),
         (("names", -1), "natural number"),
         (("memory", "device", 1, "cpu:7"), "unknown device 'cpu:7'"),
-        (("status",), "no question is called 'status'"),
+        (("status",), "unknown question 'status'"),
         (("residency", 10_000), "was released"),
     ],
 )

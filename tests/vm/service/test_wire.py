@@ -486,7 +486,7 @@ def test_queries_are_answered_with_plain_values(client: RawClient, daemon: Daemo
     assert found["pid"] == daemon.pid
     mine = next(row for row in client.query("sessions") if row["id"] == client.session)
     assert (mine["name"], mine["kind"], mine["asks"]) == ("raw", "ipc", True)
-    with pytest.raises(Failed, match="no question is called 'nonsense'"):
+    with pytest.raises(Failed, match="unknown question 'nonsense'"):
         client.query("nonsense")
 
 

@@ -115,11 +115,11 @@ def test_compiled_kernels_are_counted_where_their_directory_is(daemon: Daemon, t
 
 def test_a_daemon_without_that_question_is_not_up(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
-        raise ConnectionLost("no question is called 'metrics'")
+        raise ConnectionLost("unknown question 'metrics'")
 
     monkeypatch.setattr(Connection, "ask", refuse)
     assert daemon.looks().figures().machine == {}
-    assert daemon.told == ["the daemon does not answer: no question is called 'metrics'"]
+    assert daemon.told == ["the daemon does not answer: unknown question 'metrics'"]
 
 
 def test_an_interrupted_question_does_not_answer_the_next_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
