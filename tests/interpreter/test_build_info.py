@@ -95,7 +95,7 @@ def test_the_public_function_tells_of_this_package():
         (
             BuildInfo("compiled", ("a",), ("a",), (), "0" * 64, "mypyc"),
             [Level.OK, Level.WARN],
-            "not that of the source: a",
+            "does not match the source: a",
         ),
         (BuildInfo("pure", (), (), (*"abcd",), "0" * 64, ""), [Level.OK, Level.WARN], "a, b, c and 1 more"),
     ],

@@ -175,4 +175,4 @@ def check_metrics(places: Sequence[str]) -> Iterator[CheckResult]:
     if places:
         yield ok("metrics", f"for Prometheus at {listed([f'http://{place}/metrics' for place in places])}")
     else:
-        yield note("metrics", "this Ray exports none", 'pip install "ray[default]" on all nodes, and restart Ray')
+        yield note("metrics", "Ray exports no metrics", 'pip install "ray[default]" on all nodes, and restart Ray')

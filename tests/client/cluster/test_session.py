@@ -245,7 +245,7 @@ def test_a_dropped_session_ends_with_its_last_tensor():
 
 @pytest.mark.usefixtures("machines_of_nodes")
 def test_connecting_asks_for_a_node():
-    with td.connect("local:alone"), pytest.raises(td.MetadataError, match="of no cluster"):
+    with td.connect("local:alone"), pytest.raises(td.MetadataError, match="does not belong to a cluster"):
         td.connect_cluster("local:alone")
     with pytest.raises(td.ConnectionLost, match="no daemon is running"):
         td.connect_cluster()

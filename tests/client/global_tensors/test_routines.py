@@ -96,7 +96,7 @@ def test_a_symbolic_global_tensor_has_no_value(session, pair):
             session.routine(ask)(x)
     kept = []
     session.routine(lambda x: kept.append(x + 1))(x)
-    with pytest.raises(td.CaptureError, match="capture that is over"):
+    with pytest.raises(td.CaptureError, match="capture that has ended"):
         _ = kept[0] + 1
     assert "of a capture" in repr(kept[0])
 

@@ -130,7 +130,7 @@ def test_a_link_names_devices_of_the_machine() -> None:
     session.link(3, 1, ("cpu:0", "cpu:0"))
     assert routine_of(session, 3).results == [(ONE, "cpu:0")]
     session.link(4, 1, ("cpu:0", "gpu:0"))
-    with pytest.raises(MetadataError, match="there are cpu:0, sim:0"):
+    with pytest.raises(MetadataError, match="devices: cpu:0, sim:0"):
         routine_of(session, 4)
 
 

@@ -47,7 +47,7 @@ class Connection:
         self.daemon = daemon
         self.number = number
 
-    def has(self, _patience: float) -> None: ...
+    def renew_patience(self, _patience: float) -> None: ...
 
     def ask(self, what: str, *arguments: Any) -> Any:
         daemon = self.daemon

@@ -50,7 +50,7 @@ class Connection:
         self.machine = machine
         self.number = number
 
-    def has(self, _patience: float) -> None: ...
+    def renew_patience(self, _patience: float) -> None: ...
 
     def ask(self, what: str, *arguments: Any) -> Any:
         machine = self.machine
