@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -199,9 +199,8 @@ ENOUGH: Final = 0.5  # of a window: unfinished messages that still count as room
 PAUSE: Final = 0.002  # seconds between two checks
 
 # Set by the task that checks, the only owner: a loop that is closed meanwhile leaves nothing behind.
-_looking: WeakKeyDictionary[Outbox, WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]] = (
-    WeakKeyDictionary()
-)
+Looks: TypeAlias = "WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]"
+_looking: WeakKeyDictionary[Outbox, Looks] = WeakKeyDictionary()
 
 
 async def room(outbox: Outbox) -> None:
@@ -212,12 +211,12 @@ async def room(outbox: Outbox) -> None:
         seen = looks.get(loop)
         if seen is None:
             looks[loop] = seen = loop.create_future()
-            await look(outbox, seen)
+            await look(outbox, looks, seen)
         else:
             await asyncio.shield(seen)
 
 
-async def look(outbox: Outbox, seen: asyncio.Future[None]) -> None:
+async def look(outbox: Outbox, looks: Looks, seen: asyncio.Future[None]) -> None:
     """Check until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
     read = Reply()  # stands for what the background thread has to read
     try:
@@ -227,6 +226,6 @@ async def look(outbox: Outbox, seen: asyncio.Future[None]) -> None:
                 await asyncio.sleep(PAUSE)
     finally:
         read.set(None, None)
-        del _looking[outbox][seen.get_loop()]
+        looks.pop(seen.get_loop(), None)  # the collector may have taken it already, with a closed loop
         with suppress(RuntimeError):  # the loop is closed
             seen.set_result(None)
