@@ -32,7 +32,7 @@ from ....interpreter.wire.messages import decode_meta
 from ..link import SMALL as SMALL_BYTES
 
 HEADER: Final = struct.Struct("<BxxxIQ16s")
-PIECE_BYTES: Final = 2 << 20
+PIECE_BYTES: Final = 1 << 20
 META_BYTES: Final = 1 << 10
 ERROR_BYTES: Final = 1 << 14
 TEXT: Final = 2000  # characters of an error's text

@@ -17,7 +17,7 @@ from ....interpreter.types.device_names import is_node
 from ....interpreter.wire.codec import Encoder, decode
 from ....interpreter.wire.fields import is_natural
 
-VERSION: Final = 2
+VERSION: Final = 1
 LONGEST: Final = 1 << 12
 _LENGTH: Final = struct.Struct("<I")
 

@@ -81,9 +81,8 @@ class Sender:
         return half
 
     def piece_of(self, half: TcpHalf) -> list[bytes | memoryview]:
-        """The header and the bytes of the half's next piece: half as many while other values wait for their turn."""
-        size = self._piece // 2 if self.active else self._piece
-        size -= size % half.meta.dtype.itemsize  # whole elements, since a piece may be merged
+        """The header and the bytes of the half's next piece."""
+        size = self._piece - self._piece % half.meta.dtype.itemsize  # whole elements, since a piece may be merged
         piece = half.view[half.moved : half.moved + size]
         half.moved += len(piece)
         if half.moved == len(half.view):

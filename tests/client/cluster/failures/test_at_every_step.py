@@ -27,8 +27,8 @@ STEPS = {
     "before DONE": ("node0", HeaderKind.DONE, 1),
 }
 FAULTS = ("kill node0", "kill node1", "stop node0", "stop node1", "cut", "client")
-VALUES = np.arange(3 << 18, dtype=np.float64)  # 3 pieces
-PARTS = 3 << 19  # elements of float32: of each of two chunks two pieces, the first of which are merged
+VALUES = np.arange(3 << 17, dtype=np.float64)  # 3 pieces
+PARTS = 3 << 18  # elements of float32: of each of two chunks two pieces, the first of which are merged
 CHUNKS = {
     "the first offer": (HeaderKind.OFFER, 1),
     "a merge": (HeaderKind.PIECE, 2),
