@@ -111,7 +111,7 @@ PARTS = {"train": train, "notebook": notebook, "server": server}
 
 
 def lacking(device: str) -> str | None:
-    """What this machine lacks for the example; None if it has everything."""
+    """The reason why the example cannot run on this machine; None if it can."""
     try:
         import cupy
     except ImportError:

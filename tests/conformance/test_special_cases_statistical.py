@@ -240,7 +240,7 @@ def test_running_sums_and_products(name, batch):
             expected = np.asarray(results, dtype)
             batch.equal(f"{name} of {values}", running(batch.tensor(values, dtype)), expected)
             initial = np.concatenate([np.asarray([INITIAL[name]], dtype), expected])
-            # What is added to +0 is never -0; but the initial value is not an operand.
+            # The initial value is put in front of the results, and is not added to them: +0 + -0 would give +0.
             found = running(batch.tensor(values, dtype), include_initial=True)
             batch.equal(f"{name} of {values}, with the initial value", found, initial)
     batch.settle()

@@ -65,7 +65,7 @@ class PeerSupervisors(Protocol):
         """
 
     async def known(self, node: str, of: str) -> Mapping[str, Any]:
-        """What a node's supervisor knows about the node `of`, and its credentials. PeerLost if it does not answer."""
+        """The answer of the supervisor of `node` to `Supervisor.known(of)`. PeerLost if it does not answer."""
 
 
 class Supervisor:
@@ -144,7 +144,7 @@ class Supervisor:
         self.keeper.failure = ""
 
     async def _remembered(self) -> list[Mapping[str, Any]]:
-        """What the other supervisors know about this node."""
+        """The answers of the other supervisors about this node (`known`)."""
         try:
             others = await self._peers.names() - {self.node}
         except PeerLost:
@@ -310,7 +310,7 @@ class Supervisor:
         self._heard(self.members.heard(entry))
 
     def known(self, of: str) -> dict[str, Any]:
-        """What this supervisor knows about a node, and the credentials."""
+        """The newest incarnation of a node that has been announced here, 0 for an unknown node; and the credentials."""
         entry = self.members.entries.get(of)
         return {
             "incarnation": 0 if entry is None else entry["incarnation"],

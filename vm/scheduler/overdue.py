@@ -1,4 +1,6 @@
-"""What becomes of instructions that have waited for room, have waited too long, or have run too long."""
+"""Instructions whose wait is over: room was made or cannot be, a time limit has passed, or nodes may wait for each
+other.
+"""
 
 from __future__ import annotations
 

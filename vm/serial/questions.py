@@ -70,7 +70,7 @@ def _stats(asked: SerialQuestionContext) -> dict[str, Any]:
 
 
 def _device_row(allocated: int) -> dict[str, Any]:
-    """What the serial engine does not have counts as 0: plans, limits, caches, queues and evictions."""
+    """The figures of a device. Plans, limits, caches, queues and evictions are 0: the serial engine has none."""
     return {
         "allocated": allocated,
         "planned": 0,

@@ -94,7 +94,7 @@ def warm(
 
 
 def report_of(warming: WarmedCalls, directory: Path | None, before: int) -> dict[str, Any]:
-    """What was compiled. The directory had `before` kernels then."""
+    """The report on what was compiled. `before`: the number of kernels in the directory when the warming began."""
     kernels = kernels_in(directory)
     return {
         "called": [one._asdict() for one in warming.called],

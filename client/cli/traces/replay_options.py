@@ -1,4 +1,4 @@
-"""What `trace replay` and `trace bisect` share: options, the choice of machines, and a difference as JSON."""
+"""Options, the choice of machines, and a difference as JSON, for both `trace replay` and `trace bisect`."""
 
 from __future__ import annotations
 

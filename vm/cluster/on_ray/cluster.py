@@ -101,7 +101,7 @@ def chosen(namespace: str, nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def answers(asked: Mapping[str, Any], seconds: float = ANSWER, lost: Container[str] = ()) -> dict[str, Any]:
-    """The answers of several supervisors by node; if one does not answer, its error. Those that are `lost` have only
+    """The answer of each supervisor, by node, or its error if it does not answer. Supervisors in `lost` have only
     `MOMENT` seconds."""
     sure = [reference for node, reference in asked.items() if node not in lost]
     _await(sure, len(sure), seconds)
