@@ -38,10 +38,10 @@ from ..outbox.outbox import Outbox
 
 SLACK: Final = 256  # entries that a list may have before it is swept
 ENDED: Final = -1  # as the limit of a list
-Handles: TypeAlias = "list[ref[Held]]"  # of a scope
+Handles: TypeAlias = "list[ref[ScopedHandle]]"  # of a scope
 
 
-class Held(Protocol):
+class ScopedHandle(Protocol):
     """A handle of a tensor, as far as scopes use one. `_holder`: the list of its scope, if it was made in one."""
 
     _holder: Handles | None
@@ -108,7 +108,7 @@ class Scope:
         self.scopes = scopes
         self.parent: Scope | None = None
         self.token: Token[Scope | None] | None = None
-        self.names: dict[str, Held] = {}
+        self.names: dict[str, ScopedHandle] = {}
         self.sweeping = Lock()
         self.handles: Handles = []
         self.limit = SLACK
@@ -137,18 +137,18 @@ class Scope:
             handle._let_go(gone)
         self.handles.clear()
 
-    def hold(self, handle: Held) -> None:
+    def hold(self, handle: ScopedHandle) -> None:
         """Hold a handle. Called for each handle made while this is the innermost scope."""
         handle._holder = handles = self.handles
         handles.append(ref(handle))
         if len(handles) > self.limit:
             self._tidy(handle)
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[ScopedHandle]:
         handles = self.handles
         return [handle for each in list(handles) if (handle := each()) is not None and handle._holder is handles]
 
-    def _tidy(self, newest: Held) -> None:
+    def _tidy(self, newest: ScopedHandle) -> None:
         """Sweep the list; after the end of the scope, move the newest handle to the nearest open parent."""
         if self.ended:
             successor = open_from(self.parent)
@@ -170,7 +170,7 @@ class Scope:
         if self.ended:  # ended meanwhile; handles made since then found the new limit
             self.end()
 
-    def find(self, name: str) -> Held | None:
+    def find(self, name: str) -> ScopedHandle | None:
         """The tensor of that name, in this scope or the nearest surrounding one; None if there is none."""
         return next((each.names[name] for each in around(self) if name in each.names), None)
 
@@ -197,7 +197,7 @@ def open_from(scope: Scope | None) -> Scope | None:
     return next(around(scope), None)
 
 
-def hand(handle: Held, successor: Scope | None) -> None:
+def hand(handle: ScopedHandle, successor: Scope | None) -> None:
     """Make the handle live as long as the successor; None: as long as the program keeps it.
 
     The handle stays in its scope if no scope holds it, or a scope around the successor, which ends later anyway.

@@ -31,7 +31,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])  # no two rows may be equal in the f
 Named: TypeAlias = dict[Storage, list[str]]
 
 
-class Held(NamedTuple):
+class SizedCopy(NamedTuple):
     """A copy of a storage, in a form that a heap can compare: no two have the same size and id."""
 
     nbytes: int
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[list[Holding]]:
     """The `limit` largest holdings of all devices, the largest first, in slices, many of which are empty."""
-    largest: list[Held] = []
+    largest: list[SizedCopy] = []
     seen: set[int] = set()  # copies, by id
     everything = tensors(engine.directory)
     for chunk in batched(everything, LOOKED_AT):
@@ -83,7 +83,7 @@ class Largest:
 def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     """The largest holdings of one device as a sentence for an error; empty if nothing is held there."""
     everything = tensors(directory)
-    largest: list[Held] = []
+    largest: list[SizedCopy] = []
     found = (one for one in held_by(islice(everything, SEARCHED), set()) if one.copy.device is device)
     keep_largest(largest, found, IN_AN_ERROR)
     if not largest:
@@ -109,7 +109,7 @@ def tensors(directory: Directory) -> Iterator[VmTensor]:
     yield from [tensor for _, tensor in directory.named()]
 
 
-def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[Held]:
+def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[SizedCopy]:
     """The copies of the tensors' storages that have memory and are not in `seen`, to which they are added."""
     for tensor in some:
         storage = tensor.storage
@@ -117,10 +117,10 @@ def held_by(some: Iterable[VmTensor], seen: set[int]) -> Iterator[Held]:
             if copy.id not in seen:
                 seen.add(copy.id)
                 if copy.buffer is not None and copy.nbytes > 0:
-                    yield Held(copy.nbytes, copy.id, copy, storage)
+                    yield SizedCopy(copy.nbytes, copy.id, copy, storage)
 
 
-def is_there(one: Held) -> bool:
+def is_there(one: SizedCopy) -> bool:
     """Whether the copy still has its memory.
 
     If it was released, its objects may serve another tensor (`memory.recycling`).
@@ -142,7 +142,7 @@ def add_names(found: Named, some: Iterable[tuple[str, VmTensor]]) -> None:
         found.setdefault(tensor.storage, []).append(name)
 
 
-def row(one: Held, names: Named, where: Where) -> Holding:
+def row(one: SizedCopy, names: Named, where: Where) -> Holding:
     storage = one.storage
     session, location = maker_of(storage, where)
     named = tuple(sorted(names.get(storage, ())))
