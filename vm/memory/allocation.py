@@ -1,7 +1,7 @@
 """Allocation of buffers: from the stream's reusable buffers, from the device, or after dropping idle replicas.
 
 The array module allocates a kernel's temporaries while the kernel runs. Their bytes (`Plan.scratch`) are set aside
-before, so that this allocation succeeds.
+before the kernel starts, so that this allocation succeeds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def allocate(instruction: Instruction, nbytes: int) -> Buffer | None:
     device, stream = instruction.device, instruction.stream
     backend, launches = device.backend, device.launches
     if launches is not None and stream is not None and stream is not launches.queue.stream:
-        backend.prefer_reached(nbytes)  # otherwise a copy, and all copies after it, would wait for launches
+        backend.prefer_reached(nbytes)  # otherwise this copy, and all copies after it, would wait for launches
     buffer = backend.allocate(nbytes)
     while buffer is None and make_spare(instruction):
         buffer = backend.allocate(nbytes)
@@ -74,8 +74,8 @@ def make_spare(instruction: Instruction) -> bool:
 def may_drop(instruction: Instruction) -> bool:
     """Whether the instruction may drop more idle replicas than admission has dropped for it.
 
-    Only the oldest instruction on the device may, since no earlier one can free memory any more. If a later one did,
-    the copy on another device could become the only one, although the plan there counts on dropping that copy. The
-    handles of closed sessions must be released first.
+    Only the oldest instruction of the device may: no earlier instruction is left to free memory for it. If a later
+    instruction dropped a replica, the copy on another device could become the value's only one, although the plan of
+    that device counts on dropping the copy. The handles of closed sessions must be released first.
     """
     return not instruction.device.leaving and oldest(instruction.device) in {None, instruction}

@@ -25,7 +25,7 @@ def bind(binding: Binding) -> Any:
     copy, tensor, offset, strides = binding
     buffer, meta, backend = copy.buffer, tensor.meta, copy.device.backend
     if buffer is None and copy.poison is not None:
-        return None  # only instructions that run in spite of poison bind such an operand
+        return None  # only instructions that accept poisoned operands bind this one
     if buffer is None or meta is None:
         raise TensordError("an operand has no memory")
     if strides is not None:

@@ -1,4 +1,4 @@
-"""Clauses for errors that say why no room could be made on a device: pins, floors of other sessions, full tiers."""
+"""Clauses of errors: why no room could be made on a device (pins, floors of other sessions, full tiers)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def full_below(device: DeviceState, account: Account | None, nbytes: int) -> str
 
 
 def floor_bytes(device: DeviceState, account: Account | None) -> int:
-    """The bytes that floors keep for other accounts, without pinned ones."""
+    """The bytes that floors reserve for other accounts, except pinned ones."""
     if not device.eviction.floor:
         return 0
     held: Counter[Account | None] = Counter()

@@ -51,7 +51,7 @@ def expect_late(device: DeviceState, instruction: Instruction, nbytes: int) -> N
 def undecided(account: Account, device: DeviceState, but: Instruction | None = None) -> int:
     """The bytes planned for an account's results of unknown size, except those of instruction `but`.
 
-    0 on a device without tiers: elsewhere, such results may be evicted once their size is known.
+    0 on a device without tiers, since the results could not be evicted from there once their size is known.
     """
     if device.below is None:
         return 0
@@ -76,14 +76,14 @@ def settle(device: DeviceState, instruction: Instruction) -> None:
 
 
 def settle_but(device: DeviceState, instruction: Instruction, nbytes: int) -> None:
-    """Reduce the need of an instruction that has reserved its known memory to `nbytes`, which its kernel may return."""
+    """Reduce an instruction's need to `nbytes`, the most that its kernel may return: its known memory is reserved."""
     for needs in needs_with(device, instruction):
         if needs.needs[instruction] > 0:
             needs.put(instruction, nbytes)
 
 
 def needs_with(device: DeviceState, instruction: Instruction) -> list[Needs]:
-    """The needs of the device that have the instruction's, if any do."""
+    """The sums of needs on the device that include the instruction's: none, one or two."""
     return [one for one in (device.needs, behind(device, instruction)) if one is not None and instruction in one.needs]
 
 
@@ -123,7 +123,7 @@ def has_spare(device: DeviceState, nbytes: int) -> bool:
 def oldest(device: DeviceState) -> Instruction | None:
     """The oldest live instruction of the device that does not wait for another node.
 
-    As far as this machine can tell, no earlier instruction frees memory soon.
+    Earlier instructions wait for other nodes, so this machine cannot tell when they free memory.
     """
     for instruction in device.live:
         stream = instruction.stream
@@ -134,7 +134,7 @@ def oldest(device: DeviceState) -> Instruction | None:
 
 
 def waits_long(device: DeviceState, before: int) -> Instruction | None:
-    """The oldest instruction that has waited for the device's memory since a time before `before`, or None."""
+    """The oldest of the instructions that began to wait for the device's memory before the time `before`, or None."""
     long = [one for _, one in device.waiting if one.status is Status.READY and one.ready < before]
     return min(long, key=lambda one: one.admitted, default=None)
 
@@ -146,9 +146,9 @@ def wait_for_memory(instruction: Instruction) -> None:
 
 
 def next_waiting(device: DeviceState) -> list[Instruction]:
-    """Remove from the queue the oldest instruction that is not remote, and return it after the remote ones before it.
+    """Remove and return the first waiting instructions: up to the oldest one that is not remote.
 
-    Remote instructions do not make others wait.
+    The remote instructions before it are retried as well, since they do not make others wait.
     """
     found: list[Instruction] = []
     while device.waiting:

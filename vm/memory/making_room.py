@@ -29,8 +29,8 @@ from .victims import Victim, victims
 class RoomRequest(NamedTuple):
     """A request for room on a device.
 
-    `spare`: copies that must stay. `account`: of the session that needs the memory. `need`: the bytes that must fit
-    beside the plan, such as a kernel's temporaries. `own`: the bytes must fit in the account's share, and only the
+    `spare`: copies that must stay. `account`: that of the session that needs the memory. `need`: the bytes that must
+    fit beside the plan, such as a kernel's temporaries. `own`: the bytes must fit in the account's share, and only the
     account's own copies may be dropped or evicted.
     """
 
@@ -48,9 +48,9 @@ class RoomRequest(NamedTuple):
 
 
 def leaving(room: RoomRequest) -> Iterator[Victim]:
-    """Drop copies until the room is there or no victim is left.
+    """Drop copies until the request fits or no victim is left.
 
-    Yield each victim that is valid nowhere else, which the caller evicts or skips.
+    Yield each victim that is its value's only copy; the caller plans its eviction, or skips it.
     """
     device = room.device
     if room.fits():
@@ -90,8 +90,8 @@ def evict_idle(
 ) -> bool:
     """Drop or evict copies that no unfinished instruction accesses, until enough bytes will be freed; False if not.
 
-    This is for a plan that did not hold. `evict` plans a transfer, or returns None; `begin` dispatches the transfer
-    now, or returns False.
+    The caller is `placement.late_room`, where a plan did not hold. `evict` plans a transfer, or returns None; `begin`
+    dispatches the transfer now, or returns False.
     """
     device, need = room.device, room.need
     for copy, storage in victims(device, room.account, room.spare):
@@ -130,9 +130,9 @@ def may_evict(copy: Copy, storage: Storage) -> bool:
 
 
 def drop_replica(copy: Copy, storage: Storage) -> None:
-    """Drop a copy now, or make it a standby of the transfer that makes another copy; keep it if there is neither.
+    """Drop a copy if another one is valid, or make it the standby of a transfer that makes another; else do nothing.
 
-    A copy of a view is always dropped, since it cannot replace the whole.
+    A copy of a view is always dropped, since it cannot replace the whole storage.
     """
     if copy.view is not None or any(c.is_or_will_be_valid for c in others(storage, copy)):
         forget(copy, storage)

@@ -1,4 +1,4 @@
-"""The rule for giving memory to another value, which everything that writes in place or reuses memory must ask.
+"""The rule for giving memory to another value. All code that writes in place or reuses memory asks it.
 
 A value must not change under its holders. Besides the instruction that would overwrite the value, there are three sorts
 of holders, each counted in one place:

@@ -1,8 +1,7 @@
 """The plan of a device's memory: what will be in use once every admitted instruction has run, in program order.
 
-`planned` has the bytes of all current copies, as far as these are known, and the most that results may have whose size
-depends on data. Only this file changes the plan, and `recycling`, which is `join_plan` and `leave_plan` for small
-results.
+`DeviceState.planned` is the sum of the known bytes of all current copies, and of the upper bounds of results whose size
+depends on data. Only this file changes it, and `recycling`, which contains `join_plan` and `leave_plan` inline.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ..model.tensor import Copy
 
 
 def join_plan(copy: Copy, account: Account | None) -> None:
-    """Plan a current copy; it also counts in its account's share of the device."""
+    """Add a current copy to the plan, and to its account's share of the device."""
     if copy.nbytes > 0:
         copy.device.planned += copy.nbytes
         if copy.device.ceiling:
@@ -22,7 +21,7 @@ def join_plan(copy: Copy, account: Account | None) -> None:
 
 
 def leave_plan(copy: Copy) -> None:
-    """Plan a copy no longer."""
+    """Remove a copy from the plan, and from its account's share."""
     if copy.nbytes > 0:
         copy.device.planned -= copy.nbytes
         if copy.counted is not None:
@@ -30,7 +29,7 @@ def leave_plan(copy: Copy) -> None:
 
 
 def learn_bytes(copy: Copy, nbytes: int, account: Account | None) -> None:
-    """Set the size of a copy, which data have decided."""
+    """Set the size of a copy whose size depended on data."""
     if copy.nbytes < 0:
         copy.nbytes = nbytes
         if copy.current:
@@ -38,13 +37,13 @@ def learn_bytes(copy: Copy, nbytes: int, account: Account | None) -> None:
 
 
 def give_up_bytes(copy: Copy) -> None:
-    """A current copy will have no memory: a later write makes a new one."""
+    """Give up the bytes of a current copy that will have no memory; a later write makes a new copy."""
     leave_plan(copy)
     copy.nbytes = 0
 
 
 def plan_most(instruction: Instruction, nbytes: int) -> None:
-    """Plan `nbytes` for an instruction's results whose size depends on data; they also count in the session's share."""
+    """Plan at most `nbytes` for results whose size depends on data, also in the share of the instruction's session."""
     device, more = instruction.device, nbytes - instruction.most
     instruction.most = nbytes
     device.planned += more

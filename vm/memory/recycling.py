@@ -1,6 +1,6 @@
 """Recycling: the objects of a released result (tensor, storage, copy) are reused for a later result.
 
-To make these objects takes longer than many a kernel runs. Most results of eager code are made at admission, and
+Making these objects takes longer than many kernels run. Most results of eager code are made at admission, and
 released before any instruction is bound to them. Only the session's table refers to such a tensor, so its objects
 can be reused under a new id, as in forwarding at admission (`admission.inline`). The memory returns to its pool as
 usual. A device keeps at most `MOST_RECYCLED` tensors for reuse.
@@ -22,8 +22,8 @@ MOST_RECYCLED = 256  # per device
 def recycle(tensor: VmTensor, known: bool = False) -> bool:
     """Release a tensor, and keep its objects for `make_tensor`; False, with nothing changed, if others may use them.
 
-    `known`: the tensor may be bound, but nothing that is bound to it uses it any more: release it, but do not keep a
-    bound tensor's objects.
+    `known`: the caller knows that nothing uses the tensor, even if it is `bound`. A bound tensor is then released, but
+    its objects are not reused.
     """
     # Does anything else use the tensor, its storage or its copy?
     storage = tensor.storage

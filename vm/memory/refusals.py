@@ -1,7 +1,7 @@
 """Refusals: a cache of searches for victims that found none, valid as long as nothing has changed.
 
-Each victim on a device searches for room on the host, and each victim there searches for room in the store. Without the
-cache, if all tiers are full, one request would visit every value of the host for every value of the device.
+Evicting a value from a device needs room on the host, and making that room needs room in the store. Without the cache,
+if all tiers are full, one request would visit every value of the host for every value of the device.
 
 The cache holds searches that freed nothing: the same search in the same state frees nothing again. A *question* is that
 state, in numbers that are at hand:

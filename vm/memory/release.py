@@ -2,15 +2,15 @@
 
 - `end_uses` ends the accesses of an instruction, `end_use` one access of a copy;
 - `release` releases a copy's buffer, as far as the rules below allow;
-- `release_drained` frees, for all, the buffers that only later instructions of a now drained stream could reuse.
+- `release_drained` frees the buffers that were reusable only on one stream, once that stream is drained.
 
 When a buffer may be released:
 
 - A *stale* copy has left its storage's map. Its buffer is released with its last use. If all its uses are queued on one
   stream of its own device, later instructions of that stream may reuse the buffer at once.
 - A *poisoned* copy holds the bytes of a failed write, which no instruction reads. Its buffer is released once no
-  dispatched instruction is bound to it. The copy stays in the map. The next write to the copy allocates memory again,
-  which the ledger is told; without a next write, the copy is empty and leaves the plan.
+  dispatched instruction is bound to it. The copy stays in the map. If a write to it is admitted, the ledger expects
+  that the write reserves memory again; otherwise the copy gives up its planned bytes.
 - *Client-mapped* memory is never reused, since a client may read it at any time (`overwriting`).
 """
 
@@ -58,7 +58,7 @@ def release(copy: Copy, over: int = 0) -> None:
 
 
 def release_drained(device: DeviceState, stream: Stream) -> None:
-    """Free the buffers that only the order of a stream protected, when the stream is drained."""
+    """Free the buffers that were reusable only in the order of a stream, which is drained now."""
     for buffer in device.reusable.pop(stream, ()):
         device.backend.free(buffer)
 
@@ -79,7 +79,7 @@ def _hand_to_stream(copy: Copy) -> None:
     stream = copy.stream  # may be another device's, for a transfer; such a stream cannot reuse memory of this device
     if copy.buffer is None or copy.queued != copy.uses or stream is None or stream.device != copy.device.name:
         return
-    if not stream.queued:  # all uses have been executed, and wait only for the final statuses of their sources
+    if not stream.queued:  # all uses have run, and wait only for the final status of the instructions before them
         _free(copy)
     elif not copy.client_mappings:
         copy.buffer.behind = max(copy.buffer.behind, copy.touched)
@@ -94,4 +94,4 @@ def _expect_next_write(copy: Copy) -> None:
             give_up_bytes(copy)
         return
     if writer.error is None and not writer.queue and copy.nbytes > 0 and any(b.copy is copy for b in writer.outputs):
-        expect_late(copy.device, writer, copy.nbytes)  # a release is a writer, too, but makes nothing
+        expect_late(copy.device, writer, copy.nbytes)  # a RELEASE is a writer, too, but has no outputs

@@ -1,8 +1,8 @@
 """Replicas, which are copies that are also valid elsewhere, and dropping copies.
 
-Only `add_copy` puts a copy into its storage's map, and only `forget` removes one. A copy is current in between: it is
-planned, and every candidate of a device is current. A copy that was removed is stale: it is never written again, and
-its buffer is released with its last use (`release`).
+Only `add_copy` puts a copy into its storage's map, and only `forget` removes one. In between the copy is current: the
+plan counts it, and it may be a candidate for eviction. A removed copy is stale: it is never written again, and its
+buffer is released with its last use (`release`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from .release import release
 
 
 def add_copy(copy: Copy, storage: Storage) -> None:
-    """Put a copy into its storage's map: it is current now, planned, and a candidate if it may have to leave."""
+    """Put a copy into its storage's map: it becomes current, planned, and a candidate if it may be dropped or evicted.
+
+    The storage's other whole copies become candidates, too.
+    """
     device, whole = copy.device, copy.view is None
     if copy.view is None:
         storage.copies[device] = copy
@@ -28,7 +31,7 @@ def add_copy(copy: Copy, storage: Storage) -> None:
     join_plan(copy, storage.account)
     if not whole or (device.short and device.tiers):
         device.candidates[copy] = storage
-    if whole and len(storage.copies) > 1:  # valid elsewhere, and so are the others
+    if whole and len(storage.copies) > 1:  # each copy of the value may be dropped now
         for one in storage.copies.values():
             one.device.candidates[one] = storage
 
@@ -45,7 +48,7 @@ def forget(copy: Copy, storage: Storage) -> None:
 
 
 def forget_others(copy: Copy, storage: Storage) -> None:
-    """Let a copy be the only one of its storage."""
+    """Remove all other copies of a storage."""
     device = copy.device
     for other in storage.current():
         if other is not copy:
@@ -80,7 +83,7 @@ def drop_copies(storage: Storage) -> None:
 def leave_to_readers(storage: Storage) -> None:
     """Drop the copies of a storage whose only tensors are those of checkpoints.
 
-    The instructions that read it are admitted, and keep its memory, outside the plan, as long as they need it.
+    The instructions that read the storage are admitted, and keep its memory as long as they need it, outside the plan.
     """
     credit(storage)
     for copy in storage.current():

@@ -1,6 +1,6 @@
 """The memory that instructions need: announced to the ledger at admission, reserved at dispatch by the driving thread.
 
-The errors of instructions whose memory cannot be had are made here, too.
+The errors of instructions that cannot get their memory are made here, too.
 """
 
 from __future__ import annotations
@@ -128,12 +128,13 @@ def is_first(instruction: Instruction) -> bool:
 
 
 def is_stuck(instruction: Instruction) -> bool:
-    """Whether no instruction is left that could free the memory that this one waits for.
+    """Whether nothing is left that could free the memory for which this instruction waits.
 
-    Its sources and all earlier instructions on the device have retired, except remote ones (`is_first`). No later
-    instruction is dispatched, which may use a replica or a poisoned copy that could be dropped afterwards. No copy is a
-    standby of an earlier transfer; the end of a later transfer is not awaited, since it may need this instruction's
-    result. Closed sessions have nothing left to release, neither handles nor by a RELEASE that is about to run.
+    - Its sources and all earlier instructions on the device have retired, except remote ones (`is_first`).
+    - No later instruction is dispatched: its end could make a replica idle, or release a poisoned copy.
+    - No copy with memory is a standby of an earlier transfer. Later transfers do not count, since they may need this
+      instruction's result.
+    - No handle of a closed session is left to release, and no RELEASE is about to run.
     """
     device = instruction.device
     if oldest(device) is not instruction or instruction.soft:

@@ -1,22 +1,23 @@
 """Victims: the order in which copies are dropped or evicted from a device whose plan is full.
 
-- `cost`: first the copies that cost least for the time that their memory is free. A replica costs one transfer, when it
-  is needed again; another copy also costs its eviction. The time until the next use is estimated by the storage's rest.
-  So in a loop over more than fits, most values stay, and the most recently used ones are evicted, since their next use
-  is last. But the most recently used half of the memory stays as long as there are other candidates: an eviction waits
-  for the copy's last reader, and the instruction that needs the memory would wait, too.
+- `cost`: first the copies whose memory is free for the longest time for each byte that is moved. A replica is moved
+  once, when it is needed again; any other copy is moved twice, since it is evicted, too. The time until the next use
+  is estimated from the storage's rest. So in a loop over more values than fit, most values stay, and the most recently
+  used ones are evicted, since their next use is last. But the most recently used half of the memory stays as long as
+  there are other candidates: an eviction waits for the copy's last reader, and the instruction that needs the memory
+  would wait, too.
 - `lru`: first the least recently used copies.
 - `never`: as `cost`, but only replicas are dropped, and nothing is evicted.
 
-A session's own storages are victims before those of others, and each other session keeps the device's `floor`. If a
-session exceeds the device's `ceiling`, only its own copies are victims. The choice should depend on program order
+A session's own storages are victims before those of others, and each other session keeps at least the device's `floor`.
+If a session exceeds the device's `ceiling`, only its own copies are victims. The choice should depend on program order
 alone, not on the progress of execution: a run with other victims than a serial run could leave a later instruction
-without victims. There are two exceptions: a call that turns out not to fit at admission has stamped its operands by
-then (`admission.inline`), and a copy whose size depends on data becomes a candidate once the size is known.
+without victims. There are two exceptions: a call that turns out not to fit at admission has already counted as a use of
+its operands (`admission.inline`), and a copy whose size depends on data becomes a candidate once the size is known.
 
 Recency: each use of a storage by an admitted message has a number (`touch`). A storage keeps the number of its last
-use, and its *rest*: an estimate of the time between two uses. Before memory was short for the first time, nothing is
-stamped, and the oldest copies are the first victims.
+use, and its *rest*: an estimate of the time between two uses, counted in uses. Before memory is short for the first
+time, no use is counted, and the oldest copies are the first victims.
 
 Ranking takes time in proportion to the number of ranked copies, and delays all sessions. So a ranking is used until an
 eighth of the memory has been freed by it. Many copies are ranked in rounds, one window at a time, and only the best of
@@ -69,7 +70,7 @@ class Ranked(NamedTuple):
 
 
 class Ranking:
-    """The known part of the order of victims on a device, for the memory of `account`.
+    """The first part of the order of victims on a device, for requests of `account`.
 
     `order`: the next victims, first one last; `left`: the bytes freed by this ranking. `rest`: the copies that are not
     ranked yet in this round, first one last. `held`: the bytes of each account on the device at the beginning of the

@@ -1,18 +1,18 @@
 """The engine's objects and their invariants; the rooms above make the decisions.
 
 - `tensor`: tensors, storages, copies, and a tensor bound to a copy
-- `instruction`: instructions, and the actions at their ends; `execution`: the part of one that a stream's thread uses;
-  `lifecycle`: its states; `reason`: why one waits for another
+- `instruction`: instructions, and the actions at their ends; `execution`: the part of an instruction that a stream's
+  thread uses; `lifecycle`: an instruction's states; `reason`: the reasons why one instruction waits for another
 - `device_state`: the engine's state of one device; `needs`: the memory that instructions will reserve there;
-  `eviction`: how values leave it; `session_queue`: one session's queue on a stream
+  `eviction`: the device's policy of eviction; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got
 - `session`: one client's ids and tables, and a place in its program; `session_files`: its open files; `gpu_sharing`:
-  the memory of GPUs that its client reads; `session_counts`: what it has caused, in numbers
+  the memory of GPUs that its client reads; `session_counts`: its errors, transfers and evictions
 - `account`, `charges`: a session's memory, and the charges for storages and copies
 - `directory`: sessions, and published objects by name
 - `texts`: a session's lines and spans, by number
 - `linked`: a program, linked to devices and tensors; `unfolding`: a run that is being admitted op by op
-- `work_plan`: an instruction's work, as far as it is known beforehand; `plan`: the plan of a resolved signature;
+- `work_plan`: the facts known before an instruction runs; `plan`: the plan of a resolved signature;
   `number`: the number among a call's operands, as an array
 - `signature`: an instruction's signature as plain values; `tally`: counts and times of ended instructions
 """

@@ -24,7 +24,7 @@ def charge(session: VmSession, storage: Storage) -> None:
 
 
 def charge_late(storage: Storage, nbytes: int) -> None:
-    """Set the size of a storage, known only now, and charge its account."""
+    """Set the size of a storage whose size depended on data, and charge the storage's account."""
     storage.nbytes = nbytes
     if storage.account is not None:
         storage.account.bytes += nbytes

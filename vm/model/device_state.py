@@ -13,9 +13,9 @@ Only `memory` writes the fields of the ledger. Their invariants:
   since are dropped when they come up;
 - `short`: memory was short once. From then on, uses of storages are stamped (`memory.victims`);
 - `candidates` are current copies that may be dropped or evicted to make room: those that are or were valid on other
-  devices, too; and, on a device with a tier `below`, all current copies once memory was short. Whether one may leave
-  is asked when it is to (`memory.making_room`), since pins, mappings and other copies come and go;
-- `tiers` are the devices to which values may be evicted, the first one is `below`; `eviction` says how they leave
+  devices, too; and, on a device with a tier `below`, all current copies once memory was short. Pins, mappings and other
+  copies come and go, so `memory.making_room` checks each candidate again before it drops or evicts it;
+- `tiers` are the devices to which values may be evicted, the first one is `below`; `eviction` holds the policy
   (`model.eviction`); `ceiling` is the most memory that each session may take, 0 for no limit (`Account.shares`);
 - `pins` counts the pins of tensors at home here, `pinned` the pinned tensors of each storage (`memory.pins`);
 - `alone` is the tuple with only this device: the `placed` of a storage that sessions have placed nowhere else;
@@ -58,11 +58,11 @@ class Uses:
         self.newest = 0
 
 
-UNCOUNTED = 1 << 30  # the bytes that a value may have even on a smaller device
+UNCOUNTED = 1 << 30  # a value may have so many bytes even on a device with less memory
 
 
 def count_transfer(carrier: DeviceState, kind: str, author: VmSession, nbytes: int, *, evicts: bool) -> None:
-    """Count a transfer where it was carried out, and for the session that caused it."""
+    """Count a transfer for the device whose stream carried it out, and for the session that caused it."""
     carrier.count_move(kind, nbytes)
     add_to(author.counts.moved, nbytes)
     if evicts:

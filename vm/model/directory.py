@@ -40,8 +40,8 @@ class Leaving:
     def block_on(self, device: DeviceState) -> list[int]:
         """Handles whose tensors have a copy on the device, or may get one; empty if all blocks were searched.
 
-        The tensors of searched handles that stay are only this session's, so nothing brings them to the device later,
-        except an eviction by an operator (in which case another value is evicted needlessly).
+        A searched handle that is not returned has a tensor of this session alone, so nothing brings the tensor to the
+        device later, except an eviction by an operator (in which case another value is evicted needlessly).
         """
         blocks = self.unseen.get(device)
         if blocks is None:
@@ -53,7 +53,7 @@ class Leaving:
         return []
 
     def has_nothing_on(self, device: DeviceState) -> bool:
-        """Whether the device's candidates show that no tensor is there, which a search of few candidates tells fast."""
+        """Whether the device's candidates show that no tensor is there. Quick, since it gives up if they are many."""
         candidates = device.candidates
         if self.session.shares or device.below is None or not device.short or len(candidates) > 8 * len(self.tensors):
             return False
@@ -77,7 +77,7 @@ def spread(handles: list[int]) -> list[list[int]]:
 class Directory:
     """Sessions and names.
 
-    `publishers`: the account that each name counts against, which is its latest publisher's. `durable`: names that
+    `publishers`: the account that each name counts against: that of its latest publisher. `durable`: names that
     survive the machine's end, until they are unpublished; `lasting`: the number of durable names of each tensor.
     `families`: the names of the parts of global tensors. `leaving`: closed sessions whose handles are being released,
     in the order of their turns.

@@ -5,8 +5,9 @@ runs `execute`, or `start` and later `conclude`. For an instruction that runs in
 
 Guarantees. The stream's thread writes only attributes of this class, and the poison slots of the copies that the
 instruction writes. Whether the kernel runs is decided once, by the thread that first pops the one item of
-`claim_token`: the stream's, in `may_run`, or the driving thread for a cancellation, in `revoke`, which has put its
-error beneath that item before. Only the driving thread replaces an error that is set (`scheduler.errors`).
+`claim_token`: the stream's thread in `may_run`, or the driving thread in `revoke`, for a cancellation. `revoke` puts
+the cancellation's error beneath that item first. Only the driving thread replaces an error that is set
+(`scheduler.errors`).
 
 Rejected. A state for a revoked instruction: the driving thread would set it while the stream's thread starts the
 kernel. A flag beside the error of the cancellation: the stream may look between the two writes.
@@ -120,7 +121,7 @@ class Execution:
             ended(self.describe(error))
 
     def conclude(self, error: TensordError | None) -> None:
-        """End a kernel that `start` has begun. An error that names its op arose, and was reported, elsewhere."""
+        """End a kernel that `start` has begun. An error that already names an op arose, and was reported, elsewhere."""
         if error is not None and self.error is None:
             self.origin = error.op is None
             self.error = self.describe(error) if self.origin else without_frames(error.reraisable())
@@ -153,7 +154,7 @@ class Execution:
 
     @property
     def reports(self) -> bool:
-        """Whether the kernel's refusal of data is known only after the kernel."""
+        """Whether the kernel reports only after it has run that it refuses its data."""
         return self.plan is not None and self.plan.reports
 
     def poisoned_operand(self) -> TensordError | None:
@@ -176,7 +177,7 @@ class Execution:
                 copy.poison = error
 
     def note_failed_results(self, results: list[Any] | tuple[Any, ...]) -> None:
-        """Note the results in whose place the kernel has returned an exception."""
+        """Note the results for which the kernel has returned an exception instead of a value."""
         for copy, result in zip(self.writes, results, strict=False):
             if isinstance(result, BaseException):
                 self.failures = self.failures or {}
@@ -233,7 +234,7 @@ class Execution:
         return described
 
     def where(self) -> str | None:
-        """The user's line that the instruction is of."""
+        """The line of the user's program that issued the instruction."""
         raise NotImplementedError
 
     def failure_of(self, copy: Copy) -> TensordError | None:

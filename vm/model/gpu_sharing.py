@@ -1,4 +1,4 @@
-"""The memory of GPUs that a session's client reads without a copy, in this process or in its own."""
+"""The memory of GPUs that a session's client reads without a copy, in this process or in the client's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions: what was asked, what they wait for, and the memory they need. `lifecycle` has their states.
+"""Instructions: the request, the open dependences, the memory and the times of each one. `lifecycle` has the states.
 
 `execution` is the part that a stream's thread uses; everything here belongs to the driving thread.
 """
@@ -45,7 +45,7 @@ class InstructionEnd:
         raise NotImplementedError
 
     def doomed(self, doomed: Instruction) -> None:
-        """Act on an instruction that has an error, and whose kernel will not run, or goes on in the background."""
+        """Act on an instruction that has an error, and whose kernel will not run, or still runs in the background."""
         self.retired(doomed)
 
 
@@ -66,7 +66,7 @@ class Instruction(Execution):
         # The request
         self.id = id_
         self.session = session  # whose cancellation and limits apply
-        self.author = session  # whose message caused the instruction: the location is its, and failures go to it
+        self.author = session  # whose message caused the instruction, at `location`; receives the failures
         self.opcode = opcode
         self.traits = traits = TRAITS[opcode]
         self.label = label
@@ -92,7 +92,7 @@ class Instruction(Execution):
         self.on_end: InstructionEnd | None = None
         # Its stream
         self.stream: Stream | None = None  # fixed at admission for copies, chosen at dispatch for kernels
-        self.queue: SessionQueue | None = None  # set when a stream gets the instruction: soft successors may follow
+        self.queue: SessionQueue | None = None  # set once a stream has the instruction, so that soft successors may go
         self.quick = False
         self.doubtful = False  # although launched, the instruction or its operands may still fail
         self.here = False  # launched by the driving thread
@@ -119,7 +119,7 @@ class Instruction(Execution):
         self.ready = self.dispatched = 0
         self.started = self.finished = 0
         self.versions: tuple[int, ...] = ()
-        self.held = 0  # the bits above: reasons for waiting although all edges were satisfied
+        self.held = 0  # the bits above: the reasons why it waited although all edges were satisfied
         self.bytes_moved = 0
         self.used = 0  # bytes in use on its device once its results had memory
 

@@ -67,9 +67,9 @@ class Launches:
     for packed operands; for other operands the key is paired with their strides. `begun`: keys that the launcher has
     run, or will.
 
-    `cost` is the work of all launches, and `done` the part known to be complete, in element operations, with `least`
-    more for each launch. `pace`: element operations per ns, as measured between fences. `Fences.launched` must be
-    called when `cost` reaches `halt`, or the number reaches `stop`. `often`: the most launches between two fences.
+    `cost` is the work of all launches, and `done` the part known to be complete, in element operations, plus `least`
+    for each launch. `pace`: element operations per ns, as measured between fences. `Fences.launched` must be called
+    when `cost` reaches `halt`, or the number reaches `stop`. `often`: the most launches between two fences.
     """
 
     __slots__ = (
@@ -107,10 +107,10 @@ class Launches:
         self.halt = self.stop = self.often = 0
 
     def learn(self, fence: Fence, since: int) -> None:
-        """Learn the pace from a fence that the device has passed. `since`: when it was seen to pass the one before.
+        """Learn the pace from a fence that the device has reached. `since`: when the fence before was seen as reached.
 
         If the device had work all the time, the measurement is its pace; if it ran out of work, a lower bound. One
-        measurement at most doubles the pace, since the earlier fence may have been passed long before this was seen.
+        measurement at most doubles the pace, since the device may have reached the fence before long before `since`.
         """
         elapsed, cost = fence.finished - since, fence.cost - self.done
         if elapsed <= 0 or cost <= 0:

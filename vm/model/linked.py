@@ -64,7 +64,7 @@ class SessionProgram:
         self.refused: set[int] = set()  # steps whose op has no valid signature
         self.runs = 0
         self.compiled: Any = None
-        self.pieces: Sequence[range] | None = None  # of the steps; None until all steps have signatures
+        self.pieces: Sequence[range] | None = None  # ranges of steps; None until all steps have signatures
         self.fusions: Sequence[Fusion] | None = None  # None until they were searched
         self.segments: dict[int, Any] = {}  # first step of a piece -> its compiled segment, or None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Needs:
-    """What some instructions will reserve on one device.
+    """The bytes that some instructions will reserve on one device.
 
     `needs`: the instructions in program order, with the bytes that each will reserve, -1 while a meta is pending;
     `nbytes`: the sum of the known needs; `unknown`: the number of unknown needs. Only `put` and `take` change these.

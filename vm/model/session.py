@@ -126,7 +126,7 @@ class VmSession:
         self.id = id_
         self.name = name  # for reports
         self.reply = reply
-        self.ask_client = reply  # for host calls, with what is `HostCallAnswer`
+        self.ask_client = reply  # like `reply`, for the `HostCallAnswer` of a host call
         self.strict = strict
         self.detail = 0  # one in this many runs of a routine is timed call by call; 0 for none
         self.trusted = trusted
@@ -140,10 +140,10 @@ class VmSession:
         self.plans: dict[int, Plan | TensordError] = {}
         self.immediate: dict[int, Plan] = {}  # the plans whose calls may run at admission
         self.offered: set[int] = set()  # live instructions whose values another node has not received yet
-        self.operands = 0  # of all plans
+        self.operands = 0  # the number of operands of all plans
         self.programs: dict[int, Program | RecordsReader | TensordError] = {}
         self.routines: dict[int, SessionProgram | TensordError] = {}
-        self.steps = 0  # of all programs and routines
+        self.steps = 0  # the number of steps of all programs and routines
         self.signed = PRIVATE  # the newest number of a signature made by a run
         self.unfolding: Unfolding | None = None  # the run that is being admitted op by op
         self.source = SourceTexts(self.limits.location_bytes)

@@ -10,7 +10,7 @@ from weakref import WeakSet
 from ...interpreter.errors import ProtocolError
 from ...interpreter.files.open_file import OpenFile, OutputFile
 
-Chain = TypeVar("Chain")  # what the engine orders the writes to a file by
+Chain = TypeVar("Chain")  # the engine's object that orders the writes to a file
 
 
 class FileOpener(Protocol):

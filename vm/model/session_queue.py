@@ -1,4 +1,4 @@
-"""One session's queue on one stream: its dispatched instructions, counted, and its backlog."""
+"""One session's queue on one stream: the number of its dispatched instructions, and its backlog."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class Storage:
     """The logical object behind one or more tensors.
 
     `copies` maps a device state to its whole current copy; `views` (rarely used) maps (device state, view) to a current
-    copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account`: of
-    the session that made the storage; None if the storage has no value because its maker was refused. `maker`,
+    copy of that view's bytes alone. `sharers` counts the live tensors on the storage, in program order. `account`: that
+    of the session that made the storage; None if the storage has no value because its maker was refused. `maker`,
     `location`, `made`: the label and signature of the instruction that made the storage, its location number, and the
     time by the engine's clock, or 0. `used`, `rest`: see `memory.victims`. `evicted`: the device from which the storage
     was last evicted; `returns`: the number of its returns. `placed`: the devices on which sessions have put the present
@@ -195,7 +195,7 @@ class VmTensor:
             base.add_dependent(self)
 
     def add_dependent(self, dependent: Instruction | VmTensor) -> None:
-        """Let an instruction, or a tensor with the same value, hear of the meta once it is known."""
+        """Note an instruction, or a tensor with the same value, that needs the meta once it is known."""
         if self.dependents is None:
             self.dependents = []
         self.dependents.append(dependent)

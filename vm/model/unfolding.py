@@ -1,4 +1,4 @@
-"""A run that is being admitted op by op: the messages that are left, and the actions at its end."""
+"""A run that is being admitted op by op: its remaining messages, and the actions at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ...interpreter.errors import TensordError
 
 
 class Answer:
-    """A value that a run asks for: `value` or `error` once it is `done`. `errors`: in the serial engine, all errors."""
+    """The answer to a run that needs a value: `value` or `error` once it is `done`.
+
+    `errors`: in the serial engine, all errors.
+    """
 
     __slots__ = ("done", "error", "errors", "value")
 
@@ -28,7 +31,7 @@ class Unfolding:
 
     `finish` ends the run; `stop` ends it with an error if the session is closed before. `asks`: the run has control
     flow, so the number of its messages is unknown. `asked`: the value on which the next message depends, or None.
-    `rests`: the run has just taken long, so other sessions get a turn. `run`: the run's entry for the trace: the
+    `rests`: the run has just taken long, so other sessions get a turn. `run`: the run's entry in the trace: the
     routine's number, the first instruction, 0, and the location; empty without a trace.
     """
 

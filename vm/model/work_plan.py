@@ -1,4 +1,4 @@
-"""The facts about an instruction's work that are known beforehand: of a call (`Plan`), of a segment (`SegmentPlan`)."""
+"""The facts known before an instruction runs: for a call (`Plan`), or for a segment (`SegmentPlan`)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class WorkPlan:
         self.most = 0  # the most bytes of the results, if their size depends on data
         self.scratch = 0  # bytes of the kernels' temporaries
         self.prompt = op.prompt
-        # Whether a kernel's refusal of data is known only afterwards; if not, whether the kernel waits for the device.
+        # Whether the kernel reports only after it has run that it refuses its data; whether it waits for the device.
         self.reports = False
         self.blocking = op.blocking
         # Whether calling the kernels only launches, on a device that launches, once kernels with this `key` have run.

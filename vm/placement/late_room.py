@@ -1,8 +1,8 @@
-"""Making room beyond the plan, for an admitted instruction that lacks memory, or a part of its session's share.
+"""Makes room beyond the plan, for an admitted instruction that lacks memory, or room in its session's share.
 
-The plan of admission may not hold, because an eviction fails, or a size depends on data. The scheduler then notes the
-missing room (`Scheduler.wanted`), and its driver makes the room here, between two steps: transfers are planned after
-everything that has been admitted by then.
+The plan made at admission does not hold if an eviction fails, or if a size that depends on data turns out too large.
+The scheduler then notes the missing room (`Scheduler.wanted`), and its driver makes the room here, between two steps:
+transfers are planned after all instructions that have been admitted by then.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class LateRoom:
     def __init__(self, scheduler: Scheduler, tiers: Tiers) -> None:
         self.scheduler = scheduler
         self.tiers = tiers
-        self.tried: dict[DeviceState, tuple[int, int]] = {}  # the id of the latest first instruction, and its replans
+        self.tried: dict[DeviceState, tuple[int, int]] = {}  # the last instruction that was replanned: id and replans
 
     def make(self, wanted: Wanted, holders: Callable[[DeviceState], str]) -> None:
-        """Evict values for an instruction; fail the instruction if none can be evicted, and it waits for no other one.
+        """Evict values for an instruction; if too few can be evicted, fail it if it is the first of its device.
 
         `holders`: from a device to a clause that names the holders of its memory, for the error.
         """
@@ -49,7 +49,7 @@ class LateRoom:
             give_up(self.scheduler, instruction, holders(instruction.device))
 
     def make_share(self, instruction: Instruction, nbytes: int) -> None:
-        """Make room in the session's share, by evicting its copies after the instructions admitted so far use them."""
+        """Make room in the session's share: evict its copies once the instructions admitted so far have used them."""
         spare = {*instruction.reads, *instruction.writes, *self.scheduler.bound}
         cause = Cause(instruction.author, instruction.location)
         self.tiers.make_share_of(instruction.device, spare, instruction.session.account, cause, nbytes)
@@ -57,8 +57,8 @@ class LateRoom:
     def replan(self, instruction: Instruction, nbytes: int) -> bool:
         """Evict idle values for a stuck instruction; False if this cannot free enough memory.
 
-        No planned release frees the memory that the instruction waits for. Idle values are those that no unfinished
-        instruction accesses.
+        A stuck instruction waits for memory that no planned release will free. A value is idle if no unfinished
+        instruction accesses it.
         """
         device, cause = instruction.device, Cause(instruction.author, instruction.location)
         if not device.tiers:
@@ -79,7 +79,7 @@ class LateRoom:
         )
 
     def count(self, instruction: Instruction) -> int:
-        """Count a replan for the oldest instruction of a device; how many it has had."""
+        """Count a replan of the oldest instruction of a device; return its number of replans."""
         latest, replans = self.tried.get(instruction.device, (0, 0))
         replans = replans + 1 if latest == instruction.id else 1
         self.tried[instruction.device] = instruction.id, replans

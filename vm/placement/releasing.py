@@ -1,8 +1,8 @@
-"""Releasing: the end of handles, of tensors, and of what is kept for them.
+"""Releases handles and tensors, and ends the pins, moves and exports that belong to them.
 
-A tensor lives as long as a handle or a name holds it, a storage's copies as long as a tensor or a checkpoint has it.
-The handles of a closed session are released a few at a time, in turn with those of others, and earlier where an
-instruction needs their memory.
+A tensor lives as long as a handle or a name holds it. A storage's copies live as long as a tensor or a checkpoint
+shares the storage. The handles of closed sessions are released a few at a time, in turn with those of other closed
+sessions, or at once if an instruction needs their memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Releasing:
     # -- closed sessions -------------------------------------------------------------------------------------------
 
     def release_some(self, room: int) -> None:
-        """Release so many handles of closed sessions, in turn, so that no small session waits for a large one."""
+        """Release `room` handles of closed sessions, in turn, so that no small session waits for a large one."""
         leaving = self.directory.leaving
         while leaving and room:
             gone = leaving[0]
@@ -118,7 +118,7 @@ class Releasing:
         self._released()
 
     def _released(self) -> None:
-        """Retry the instructions that wait for memory, since some may be free now."""
+        """Retry the instructions that wait for memory: the released handles may have freed some."""
         for device in self.scheduler.tiers.values():
             device.leaving = bool(self.directory.leaving)
             self.scheduler.retry(device)

@@ -1,4 +1,4 @@
-"""Residency: the devices with valid copies of a storage, and the transfers that an instruction needs before it.
+"""Residency: the devices with valid copies of a storage, and the transfers that an instruction needs before it runs.
 
 Decisions are made at admission, in program order, on planned state: the state after all earlier instructions have run.
 So a transfer is planned once and shared by all later readers, and a copy that a write makes stale leaves the map at
@@ -136,7 +136,7 @@ class Residency:
         self.tiers.admit(
             self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
         )
-        bound[kept:] = [copy]  # the source may be evicted, and then stands by until the transfer has arrived
+        bound[kept:] = [copy]  # the source may be evicted, and is then a standby until the transfer has arrived
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage)
         return copy
@@ -160,9 +160,10 @@ class Residency:
     def readable_by_files(self, tensor: VmTensor, cause: Cause) -> Binding:
         """Bind a tensor for a write to a file, which reads the value piece by piece.
 
-        The write reads the store if the value lies only there; else the host, or the store if the host or the session's
-        share of it has no room. No transfer is planned without room for it, since the next reader of the value would
-        fail with it. A value that leaves its file when read is read to the host, if there is room.
+        A value that lies only in the store is read there. Any other value is brought to the host, or to the store if
+        the host, or the session's share of it, has no room. No transfer is planned without room for it: it would fail,
+        and the next reader of the value with it. A value that is dropped from its file once it is read (`own=True`) is
+        brought to the host, if there is room.
 
         DeviceMemoryError if the value fits nowhere; QuotaError if it exceeds the session's share, and the store has no
         room.
@@ -357,7 +358,7 @@ class Residency:
         target = Binding(copy, tensor, 0, None)
         if old is not None:
             self.tiers.admit(self.transfers.copy(old, target, cause))
-            tensor.storage.version = copy.version = copy.version + 1  # the COPY writes the version before
+            tensor.storage.version = copy.version = copy.version + 1  # the COPY has written version 1
         return target
 
 

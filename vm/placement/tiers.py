@@ -72,7 +72,7 @@ class Tiers:
         """
         over = device.planned + need > device.backend.limit
         if need > device.backend.limit:
-            return False  # evictions would be in vain
+            return False  # evictions would not help
         if device.leaving and over:
             self.releasing.catch_up(device, need)
             self.refusals.known.clear()  # pins may have ended
@@ -95,7 +95,7 @@ class Tiers:
         return self._let_leave(RoomRequest(device, spare, account, need, own=True), cause)
 
     def _let_leave(self, room: RoomRequest, cause: Cause) -> bool:
-        """Drop or evict copies until the room is there; False if it cannot be made, or was refused just before."""
+        """Drop or evict copies until the request fits; False if it cannot, or if the same request has just failed."""
         refusals, bound = self.refusals, self.scheduler.bound
         with refusals:
             asked = question(room, cause.session, bound) if refusals.failed else None
@@ -117,7 +117,7 @@ class Tiers:
         return self.make_room(tier, spare, cause, nbytes) and self.make_share_of(tier, spare, account, cause, nbytes)
 
     def require_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> None:
-        """`make_share`, with a QuotaError if it fails, unless sizes that depend on data may still leave room."""
+        """`make_share`, or QuotaError if it fails, unless results of unknown size may turn out small enough."""
         if not self.make_share(storage, device, nbytes, cause):
             account = cause.session.account
             check_share(account, device, nbytes, undecided(account, device), full_below(device, account, nbytes))
@@ -125,9 +125,9 @@ class Tiers:
     def make_share(self, storage: Storage | None, device: DeviceState, nbytes: int, cause: Cause) -> bool:
         """Make room for `nbytes` in a session's share of a device with a ceiling.
 
-        The share is that of the storage's session, or, without a storage, that of the asking session. False if the
-        asking session's own share has no room. The share of another session does not limit the asking one, nor do
-        shares limit the transfers of the machine, which are temporary.
+        The share is that of the storage's session, or that of the requesting session if there is no storage. False only
+        if the requesting session's own share has no room: the share of another session does not limit the request, and
+        no share limits the transfers of the machine, which are temporary.
         """
         session = cause.session
         account = session.account if storage is None or storage.account is None else storage.account
@@ -155,7 +155,7 @@ class Tiers:
         spare = {copy, *scheduler.bound}
         return (
             tier.backend.lost is None
-            and nbytes <= tier.backend.limit  # otherwise evictions would be in vain
+            and nbytes <= tier.backend.limit  # otherwise evictions would not help
             and self.make_room(tier, spare, cause, nbytes)
             and self.make_share_of(tier, spare, storage.account, cause, nbytes)
         )

@@ -1,8 +1,8 @@
-"""Checks the invariants of an engine between two passes: each rule that the model's files state, for every object.
+"""Checks the invariants of an engine between two passes, for every object.
 
-The rules are those under "what is always true" in `model/tensor.py`, `model/device_state.py`, `model/instruction.py`
-and `scheduler/fair_queue.py`. The checks count everything again from the live objects, since the engine's own functions
-would repeat their mistakes. All checks together take some 10 us per tensor and instruction.
+`model/tensor.py`, `model/device_state.py` and `scheduler/fair_queue.py` state the invariants. The checks recount
+everything from the live objects, since the engine's own functions would repeat their mistakes. All checks together take
+some 10 us per tensor and instruction.
 
 The checks run after every step of the random programs (tests/model), and in a live daemon by `tensord doctor --deep`.
 """
@@ -28,7 +28,7 @@ MOST = 100  # the most violations that are reported: one mistake often breaks ma
 
 
 class Census:
-    """Everything that an engine holds, each object once."""
+    """All objects that an engine holds, each once."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -57,7 +57,7 @@ class Census:
 
 
 def violations(engine: Engine) -> list[str]:
-    """The broken rules, each with an object that breaks it; empty if the engine is sound."""
+    """The broken invariants: each by the name of its check, with an object that breaks it. Empty for a sound engine."""
     census = Census(engine)
     found: list[str] = []
     for check in CHECKS:
@@ -75,7 +75,7 @@ def holders_are_counted(census: Census) -> Iterator[str]:
     """The `holders` of a tensor counts its handles and names."""
     for tensor, count in census.holders.items():
         if tensor.holders != count:
-            yield f"a tensor on {tensor.home.name} counts {tensor.holders} holders and has {count}"
+            yield f"a tensor on {tensor.home.name} has `holders` {tensor.holders}, but {count} handles and names"
 
 
 def sharers_are_counted(census: Census) -> Iterator[str]:
@@ -83,7 +83,7 @@ def sharers_are_counted(census: Census) -> Iterator[str]:
     sharers = Counter(tensor.storage for tensor in census.holders) + Counter(census.snapshots)
     for storage, count in sharers.items():
         if storage.sharers != count:
-            yield f"{name(storage)} counts {storage.sharers} sharers and has {count}"
+            yield f"{name(storage)} has `sharers` {storage.sharers}, but {count} tensors and checkpoints share it"
 
 
 def maps_hold_current_copies(census: Census) -> Iterator[str]:
@@ -93,118 +93,120 @@ def maps_hold_current_copies(census: Census) -> Iterator[str]:
         mapped.update(storage.current())
         for device, copy in storage.copies.items():
             if copy.device is not device or copy.view is not None:
-                yield f"{copy} is in the map of {name(storage)} as the whole copy of {device.name}"
+                yield f"{copy} is not a whole copy on {device.name}, but {name(storage)} maps the device to it"
         for (device, view), copy in (storage.views or {}).items():
             if copy.device is not device or copy.view != view:
-                yield f"{copy} is in the map of {name(storage)} as another view of {device.name}"
+                yield f"{copy} is not the copy of view {view} on {device.name}, but {name(storage)} maps the view to it"
         for copy in storage.current():
             if not copy.current:
-                yield f"{copy} is in the map of {name(storage)}, but stale"
+                yield f"{copy} is in the map of {name(storage)}, but is not `current`"
             if copy.version != storage.version:
                 yield f"{copy} is in the map of {name(storage)}, whose version is {storage.version}"
     chains = {copy for session in census.engine.directory.sessions.values() for copy in session.chains.values()}
     for copy in census.copies:
         if copy.current and copy.nbytes > 0 and copy not in mapped and copy not in chains:
-            yield f"{copy} is current, but in no map"
+            yield f"{copy} is `current`, but in no storage's map"
 
 
 def uses_are_counted(census: Census) -> Iterator[str]:
-    """`uses` counts the live accesses and mappings of a copy, and one for standby;
-
-    `queued` counts accesses on a stream.
-    """
+    """`uses` counts a copy's live accesses and mappings, and one if it is a standby; `queued` counts accesses that a
+    stream has."""
     uses: Counter[Copy] = Counter()
     queued: Counter[Copy] = Counter()
     for instruction, copy in census.accesses():
         uses[copy] += instruction.traits.holds_memory
         queued[copy] += instruction.queue is not None and instruction.traits.holds_memory
     for copy in census.copies:
-        besides = copy.device.mapped.get(copy, 0) + (copy in copy.device.standby)
-        if copy.uses != uses[copy] + besides:
-            yield f"{copy} counts {copy.uses} uses and has {uses[copy]} accesses and {besides} others"
+        mappings, standby = copy.device.mapped.get(copy, 0), int(copy in copy.device.standby)
+        if copy.uses != uses[copy] + mappings + standby:
+            found = f"{uses[copy]} accesses, {mappings} mappings and {standby} standbys"
+            yield f"{copy} has `uses` {copy.uses}, but {found}"
         if copy.queued != queued[copy]:
-            yield f"{copy} counts {copy.queued} queued uses and has {queued[copy]}"
+            yield f"{copy} has `queued` {copy.queued}, but streams have {queued[copy]} of its accesses"
 
 
 def access_lists_are_live(census: Census) -> Iterator[str]:
-    """The writer and the readers of a copy are live instructions with that access: finished accesses are removed."""
+    """The writer and the readers of a copy are live instructions that access it: finished accesses are removed."""
     live = set(census.live)
     for copy in census.copies:
         if copy.writer is not None and (copy.writer not in live or copy not in copy.writer.writes):
-            yield f"{copy} has the writer {copy.writer!r}"
+            yield f"{copy} has the `writer` {copy.writer!r}, which is not live or does not write it"
         for reader in copy.readers or ():
             if reader not in live or copy not in reader.reads:
-                yield f"{copy} has the reader {reader!r}"
+                yield f"{copy} has the reader {reader!r}, which is not live or does not read it"
 
 
 def stale_copies_without_uses_have_no_buffer(census: Census) -> Iterator[str]:
     """A stale copy without uses has no buffer: its last use frees the buffer."""
     for copy in census.copies:
         if not copy.current and not copy.uses and copy.buffer is not None:
-            yield f"{copy} is stale and unused, but has a buffer"
+            yield f"{copy} is not `current` and has no `uses`, but has a buffer"
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def every_copy_may_be_evicted(census: Census) -> Iterator[str]:
-    """If a device has a tier below and has been short of memory, its candidates are its current copies with their
-    storages."""
+def current_copies_are_candidates(census: Census) -> Iterator[str]:
+    """The candidates of a device that has a tier below and was short of memory are all its current copies, each with
+    its storage."""
     found: dict[DeviceState, dict[Copy, Storage]] = {device: {} for device in census.engine.tiers.values()}
     for storage in census.storages:
         for copy in storage.current():
             found[copy.device][copy] = storage
     for device, current in found.items():
         if device.below is not None and device.short and device.candidates != current:
-            missing, more = current.keys() - device.candidates.keys(), device.candidates.keys() - current.keys()
-            yield f"{device.name}: no candidates are {list(missing)}, stale or of another storage {list(more)}"
+            missing = list(current.keys() - device.candidates.keys())
+            wrong = [copy for copy, storage in device.candidates.items() if current.get(copy) is not storage]
+            yield f"{device.name} lacks the candidates {missing}, and has candidates with a wrong storage {wrong}"
 
 
 def memory_adds_up(census: Census) -> Iterator[str]:
-    """Each allocated byte belongs to a copy, to a kernel's temporaries, to runs, or is reusable by a stream; no two
-    copies share a buffer."""
+    """Each allocated byte belongs to a copy, a kernel's temporaries, the memory kept for runs, or a reusable buffer; no
+    two copies share a buffer."""
     owners: dict[int, Copy] = {}
     held: Counter[DeviceState] = Counter()
     for copy in census.copies:
         if copy.buffer is not None:
             held[copy.device] += copy.buffer.nbytes
             if id(copy.buffer) in owners:
-                yield f"{copy} and {owners[id(copy.buffer)]} have the same buffer"
+                yield f"{copy} and {owners[id(copy.buffer)]} share one buffer"
             owners[id(copy.buffer)] = copy
     for instruction in census.live:
         held[instruction.device] += instruction.scratch
         if instruction.scratch and instruction.status is not Status.DISPATCHED:
-            yield f"{instruction!r} is not running, but has {instruction.scratch} bytes of temporaries"
+            yield f"{instruction!r} is not DISPATCHED, but has {instruction.scratch} bytes of temporaries"
     for device in census.engine.tiers.values():
         held[device] += sum(buffer.nbytes for buffers in device.reusable.values() for buffer in buffers)
         held[device] += sum(device.backend.blocks_left_open()) + run_bytes(device)
         if device.backend.allocated != held[device]:
-            yield f"{device.name} has allocated {device.backend.allocated} bytes, of which {held[device]} have an owner"
+            allocated = device.backend.allocated
+            yield f"{device.name} has {allocated} bytes allocated, but {held[device]} bytes have an owner"
 
 
 def needs_are_of_live_instructions(census: Census) -> Iterator[str]:
-    """The needs of a device are those of live instructions, in program order, and each is in one list only."""
+    """The needs of a device belong to live instructions, in program order, and each is in one list only."""
     for device in census.engine.tiers.values():
         order = [instruction.admitted for instruction in device.unreserved]
         if order != sorted(order) or any(instruction.retired for instruction in device.unreserved):
-            yield f"the needs of {device.name} are retired or out of order: {list(device.unreserved)}"
+            yield f"{device.name} has retired or unordered instructions in `unreserved`: {list(device.unreserved)}"
         for author, theirs in device.behind.items():
             yield from wrong_behind(device, author, theirs)
 
 
 def wrong_behind(device: DeviceState, author: VmSession, theirs: Needs) -> Iterator[str]:
-    """The contradictions in a session's list of needs that wait for other nodes."""
+    """The contradictions in `behind`, the needs of a session's instructions that wait for other nodes."""
     order = [one.admitted for one in theirs.needs]
     if not order:
-        yield f"{device.name} has an empty list of needs behind other nodes for session {author.id}"
+        yield f"{device.name} has no instruction in `behind` for session {author.id}, but a list for it"
     if order != sorted(order) or any(one.retired or one.author is not author or not one.remote for one in theirs.needs):
-        yield f"the needs of {device.name} behind other nodes are wrong or out of order: {list(theirs.needs)}"
-    if not theirs.needs.keys().isdisjoint(device.unreserved):
-        yield f"{device.name} counts twice some of the needs {list(theirs.needs)}"
+        what = f"retired, foreign, local or unordered instructions in `behind` for session {author.id}"
+        yield f"{device.name} has {what}: {list(theirs.needs)}"
+    if twice := [one for one in theirs.needs if one in device.unreserved]:
+        yield f"{device.name} has instructions both in `behind` and in `unreserved`: {twice}"
 
 
 def accounts_add_up(census: Census) -> Iterator[str]:
-    """A session is charged for the bytes of the storages that it made."""
+    """A session's account has the bytes of the storages that are charged to it."""
     directory = census.engine.directory
     charged: Counter[int] = Counter()
     for storage in census.storages:
@@ -213,12 +215,13 @@ def accounts_add_up(census: Census) -> Iterator[str]:
     for session in directory.sessions.values():
         account = session.account
         if account.bytes != charged[id(account)]:
-            yield f"session {session.id} is charged for {account.bytes} bytes and made {charged[id(account)]}"
+            found = charged[id(account)]
+            yield f"session {session.id} is charged {account.bytes} bytes, but its storages have {found} bytes"
 
 
 def shares_add_up(census: Census) -> Iterator[str]:
-    """On a device with a ceiling, a session's share is the bytes of its storages' copies there, and the most bytes that
-    results of data-dependent size may need."""
+    """On a device with a ceiling, a session's share is the bytes of its storages' copies there, plus the upper bounds
+    of its results whose size depends on data."""
     engine = census.engine
     held: Counter[tuple[int, str]] = Counter()
     for storage in census.storages:
@@ -232,7 +235,7 @@ def shares_add_up(census: Census) -> Iterator[str]:
         for device, nbytes in session.account.shares.items():
             found = held[id(session.account), device.name]
             if nbytes != found:
-                yield f"session {session.id} counts a share of {nbytes} bytes of {device.name} and has {found} there"
+                yield f"session {session.id} has a share of {nbytes} bytes of {device.name}, but {found} bytes there"
 
 
 # -- instructions ------------------------------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ def edges_are_counted(census: Census) -> Iterator[str]:
     for source in census.live:
         for dependent, is_hard in source.dependents.items():
             if dependent.retired:
-                yield f"{dependent!r} has retired before {source!r}, for which it waits"
+                yield f"{dependent!r} has retired before its source {source!r}"
             if is_hard:
                 hard[dependent] += 1
             else:
@@ -253,12 +256,12 @@ def edges_are_counted(census: Census) -> Iterator[str]:
     for instruction in census.live:
         sources = soft.get(instruction, set())
         if (instruction.hard, set(instruction.soft)) != (hard[instruction], sources):
-            counts = f"{instruction.hard} hard, {list(instruction.soft)} soft"
-            yield f"{instruction!r} counts {counts} and has {hard[instruction]}, {sources}"
+            noted = f"`hard` {instruction.hard} and `soft` {list(instruction.soft)}"
+            yield f"{instruction!r} has {noted}, but {hard[instruction]} hard sources and the soft ones {sources}"
 
 
-def nothing_is_forgotten(census: Census) -> Iterator[str]:
-    """Each instruction that can proceed is in a queue: otherwise it would be forgotten."""
+def proceeding_instructions_are_queued(census: Census) -> Iterator[str]:
+    """Each instruction that can proceed is in a queue, so that the scheduler does not forget it."""
     scheduler = census.engine.scheduler
     dispatcher = scheduler.dispatcher
     waiting = {one for device in census.engine.tiers.values() for _, one in device.waiting}
@@ -268,27 +271,27 @@ def nothing_is_forgotten(census: Census) -> Iterator[str]:
         status = instruction.status
         free = not (instruction.hard or instruction.soft)
         if (status is Status.DOOMED) != (status in PENDING and instruction.error is not None):
-            yield f"{instruction!r} has the error {instruction.error!r}"
+            yield f"{instruction!r} has the error {instruction.error!r}, which does not agree with its status"
         elif status is Status.DOOMED and free and instruction not in doomed:
-            yield f"{instruction!r} is doomed and free, but not in the queue of doomed ones"
+            yield f"{instruction!r} is DOOMED and has no open edges, but is not in the queue of doomed instructions"
         elif status is Status.WAITING and free and not instruction.pending:
-            yield f"{instruction!r} has the status WAITING, but waits for nothing"
+            yield f"{instruction!r} is WAITING, but has no open edges and no pending metas"
         elif status is Status.READY and instruction not in ready | waiting | in_line:
-            yield f"{instruction!r} is ready, but not in a queue"
+            yield f"{instruction!r} is READY, but in no queue"
         elif status is Status.EXECUTED and not instruction.soft and instruction not in waiting | ready:
-            yield f"{instruction!r} was executed, but is not in a queue"
+            yield f"{instruction!r} is EXECUTED and has no open edges, but is in no queue"
 
 
 def sessions_of(census: Census) -> set[VmSession]:
-    """All sessions that have live instructions: those of clients, ended ones, and the system session."""
+    """All sessions that may have live instructions: open ones, closed ones, and the system session."""
     directory = census.engine.directory
     leaving = (gone.session for gone in directory.leaving)
     return {*(one.author for one in census.live), *directory.sessions.values(), *leaving}
 
 
 def streams_are_counted(census: Census) -> Iterator[str]:
-    """`queued` of a stream, and of each session's queue on it, counts instructions that are dispatched but not
-    reported."""
+    """`queued` of a stream, and of each session's queue on it, counts the instructions that are dispatched but not
+    reported; the dispatcher counts each stream's backlog."""
     queued: Counter[object] = Counter()
     for instruction in census.live:
         if instruction.status is Status.DISPATCHED and instruction.queue is not None:
@@ -297,39 +300,41 @@ def streams_are_counted(census: Census) -> Iterator[str]:
     for device in census.engine.tiers.values():
         for stream in device.streams:
             if stream.queued != queued[stream]:
-                yield f"{stream.name} counts {stream.queued} and has {queued[stream]}"
+                yield f"{stream.name} has `queued` {stream.queued}, but {queued[stream]} dispatched instructions"
     backlog: Counter[object] = Counter()
     for session in sessions_of(census):
         for stream, queue in session.queues.items():
             backlog[stream] += len(queue.waiting)
             if queue.queued != queued[queue]:
-                yield f"session {session.id} counts {queue.queued} on {stream.name} and has {queued[queue]}"
+                what = f"`queued` {queue.queued} on {stream.name}"
+                yield f"session {session.id} has {what}, but {queued[queue]} dispatched instructions there"
     counted = {stream: one.count for stream, one in census.engine.scheduler.dispatcher.backlog.items() if one.count}
     if counted != {stream: count for stream, count in backlog.items() if count}:
-        yield f"the backlogs count {counted}, and have {dict(backlog)}"
+        yield f"the dispatcher counts the backlogs {counted}, but the sessions' queues have {dict(backlog)}"
 
 
-def the_living_are_listed(census: Census) -> Iterator[str]:
-    """Every live instruction is on the list of its session and of each device whose memory it touches."""
+def live_instructions_are_listed(census: Census) -> Iterator[str]:
+    """Every live instruction is in `live` of its session, and of each device whose memory it accesses."""
     by_session: Counter[object] = Counter()
     for instruction in census.live:
         if instruction.retired:
-            yield f"{instruction!r} has retired, but is on the list of live instructions"
+            yield f"{instruction!r} has retired, but is in `live` of the engine"
         by_session[instruction.session] += 1
         for device in {copy.device for copy in instruction.reads + instruction.writes}:
             if instruction not in device.live:
-                yield f"{instruction!r} is not on the list of {device.name}"
+                yield f"{instruction!r} accesses memory of {device.name}, but is not in `live` of the device"
     for session in census.engine.directory.sessions.values():
         if len(session.live) != by_session[session]:
-            yield f"session {session.id} lists {len(session.live)} live instructions and has {by_session[session]}"
+            found = by_session[session]
+            yield f"session {session.id} has {len(session.live)} instructions in `live`, but {found} are live"
     for device in census.engine.tiers.values():
         order = [instruction.admitted for instruction in device.live]
         if order != sorted(order):
-            yield f"the list of {device.name} is not in program order"
+            yield f"{device.name} has `live` out of program order"
 
 
 def name(storage: Storage) -> str:
-    """A storage as text for people."""
+    """The text for a storage in a violation."""
     return f"<storage of {storage.nbytes} bytes, copies {storage.current()}>"
 
 
@@ -340,13 +345,13 @@ CHECKS: tuple[Callable[[Census], Iterator[str]], ...] = (
     uses_are_counted,
     access_lists_are_live,
     stale_copies_without_uses_have_no_buffer,
-    every_copy_may_be_evicted,
+    current_copies_are_candidates,
     memory_adds_up,
     needs_are_of_live_instructions,
     accounts_add_up,
     shares_add_up,
     edges_are_counted,
-    nothing_is_forgotten,
+    proceeding_instructions_are_queued,
     streams_are_counted,
-    the_living_are_listed,
+    live_instructions_are_listed,
 )

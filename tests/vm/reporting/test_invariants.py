@@ -1,4 +1,4 @@
-"""The checks of what is always true: a sound engine passes them, and each of them finds what it is for."""
+"""The checks of the invariants: a sound engine passes them, and each check finds the corruptions that it is for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..parts import Parts, copy_of
 
 
 class Busy(Parts):
-    """An engine in the middle of work: something of everything that the checks look at."""
+    """An engine in the middle of work, with objects of every kind that the checks examine."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__("cpu:0", "sim:0", eviction=Eviction.COST)
@@ -263,8 +263,8 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     writer_without_that_access: "access_lists_are_live",
     reader_without_that_access: "access_lists_are_live",
     buffer_of_a_stale_copy: "stale_copies_without_uses_have_no_buffer",
-    no_candidate: "every_copy_may_be_evicted",
-    candidate_of_another: "every_copy_may_be_evicted",
+    no_candidate: "current_copies_are_candidates",
+    candidate_of_another: "current_copies_are_candidates",
     one_buffer_twice: "memory_adds_up",
     leaked_buffer: "memory_adds_up",
     reusable_twice: "memory_adds_up",
@@ -275,19 +275,19 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     share_off: "shares_add_up",
     hard_off: "edges_are_counted",
     soft_lost: "edges_are_counted",
-    failed_and_not_doomed: "nothing_is_forgotten",
+    failed_and_not_doomed: "proceeding_instructions_are_queued",
     retired_before_its_source: "edges_are_counted",
-    lost_ready: "nothing_is_forgotten",
-    waits_for_nothing: "nothing_is_forgotten",
-    doomed_and_forgotten: "nothing_is_forgotten",
-    executed_and_forgotten: "nothing_is_forgotten",
+    lost_ready: "proceeding_instructions_are_queued",
+    waits_for_nothing: "proceeding_instructions_are_queued",
+    doomed_and_forgotten: "proceeding_instructions_are_queued",
+    executed_and_forgotten: "proceeding_instructions_are_queued",
     stream_queued_off: "streams_are_counted",
     part_of_the_stream_off: "streams_are_counted",
     backlog_off: "streams_are_counted",
-    missing_on_the_device: "the_living_are_listed",
-    order_on_the_device: "the_living_are_listed",
-    missing_in_the_session: "the_living_are_listed",
-    retired_and_listed: "the_living_are_listed",
+    missing_on_the_device: "live_instructions_are_listed",
+    order_on_the_device: "live_instructions_are_listed",
+    missing_in_the_session: "live_instructions_are_listed",
+    retired_and_listed: "live_instructions_are_listed",
 }
 
 
@@ -307,10 +307,11 @@ def test_every_check_finds_something() -> None:
 def test_a_violation_names_the_object(busy: Busy) -> None:
     one_use_too_many(busy)
     (text,) = violations(busy.engine)
-    assert text == f"uses_are_counted: {copy_of(busy.x)} counts 10 uses and has 9 accesses and 0 others"
+    found = "9 accesses, 0 mappings and 0 standbys"
+    assert text == f"uses_are_counted: {copy_of(busy.x)} has `uses` 10, but {found}"
 
 
-def test_no_more_are_told_than_anybody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_reported_violations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(_: object) -> Any:
         return (f"wrong {n}" for n in range(10 * MOST))
 
