@@ -1,4 +1,4 @@
-"""The kind "file": large tensors lie in files that are mapped, so that there may be more than memory for."""
+"""The kind "file": large tensors lie in mapped files, so that their size may exceed the main memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensord.devices import EVICTION, MEMORY, Buffer, Eviction, HostDevice, Opti
 
 LARGE = 1 << 16  # bytes; smaller tensors lie in memory
 
-DIRECTORY = Option("path", str, "where the files are, which have no names")
+DIRECTORY = Option("path", str, "the directory of the files, which have no names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class FileDevice(HostDevice):
             try:
                 os.posix_fallocate(file.fileno(), 0, nbytes)
                 return np.frombuffer(mmap.mmap(file.fileno(), nbytes), np.uint8)
-            except OSError as error:  # the disk is full: as memory that is
+            except OSError as error:  # a full disk is reported like full memory
                 raise MemoryError(str(error)) from error
 
     def adopt(self, array: Any) -> Buffer | None:
