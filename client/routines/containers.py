@@ -1,4 +1,4 @@
-"""How a search looks into containers, buffers, and wrappers of other objects."""
+"""How the search for what a function may read (`search`) examines containers, buffers and wrappers of objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .objects import look_at_object
 from .places import GONE, MISSING, TEXTS, found_or_missing
 from .search import Search
 
-FEW: Final = 32  # members of a container that get places of their own
+FEW: Final = 32  # the most items of a dict that get places of their own
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
 
 
@@ -35,7 +35,7 @@ def look_at_dict(search: Search, value: Any, name: str) -> None:
             look_at_modules(search)
         return
     if value is vars(builtins):
-        return  # the same holds here
+        return  # `look_at_code` handles the named builtins
     kind = next(each for each in (OrderedDict, dict, MappingProxyType) if isinstance(value, each))
     items: Any = kind  # not the methods of a class of its own
     found = list(items.items(value))
@@ -62,16 +62,16 @@ def look_at_sequence(search: Search, value: Any, name: str) -> None:
     kind: Any = next(each for each in SEQUENCES if isinstance(value, each))
     found = list(kind.__iter__(value))
     if kind not in (tuple, frozenset):  # members of the others cannot be replaced
-        log = all(type(each) in TEXTS for each in found)
-        search.state(ContainerContents(value, partial(kind.__iter__, value)), name, renewed=log)
-    for place, each in enumerate(found):
-        search.follow(each, joined(name, value._fields[place] if is_named(value) else place))
+        is_log = all(type(each) in TEXTS for each in found)  # to which the function may add lines
+        search.state(ContainerContents(value, partial(kind.__iter__, value)), name, renewed=is_log)
+    for position, each in enumerate(found):
+        search.follow(each, joined(name, value._fields[position] if is_named(value) else position))
     if type(value) is not kind:
         look_at_object(search, value, name)
 
 
 def look_at_slice(search: Search, value: slice, name: str) -> None:
-    """Look at the elements of an array, which may be objects."""
+    """The start, stop and step, which may be objects."""
     for key, each in members(value) or ():
         search.follow(each, joined(name, key))
 
@@ -81,8 +81,8 @@ def look_at_array(search: Search, value: Any, name: str) -> None:
     if value.dtype.hasobject:
         listed: Callable[[], Any] = value.item if isinstance(value, np.void) else lambda: value.ravel().tolist()
         search.state(ContainerContents(value, listed), name)
-        for place, each in enumerate(listed()):
-            search.follow(each, joined(name, place))
+        for position, each in enumerate(listed()):
+            search.follow(each, joined(name, position))
     else:
         look_at_buffer(search, value, name)
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray:  # such as a mask
@@ -144,5 +144,5 @@ def look_at_local(search: Search, value: threading.local, name: str) -> None:
 
 
 def look_at_reader(search: Search, value: Any, _name: str) -> None:
-    """The named attribute of `attrgetter("rate")`."""
+    """The names that an `attrgetter`, an `itemgetter` or a `methodcaller` reads: "rate" of `attrgetter("rate")`."""
     search.attributes.update(texts_in(value.__reduce__()[1]))
