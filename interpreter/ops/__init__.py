@@ -29,7 +29,7 @@ The families:
 - `views`, `rearranging`, `joining`, `indexing` (`positions`: checks of positions that are read from tensors)
 - `dynamic`: results whose shape depends on data; `ordering`: dependences that carry no data
 - `searching`, `sets`, `sorting`
-- `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `fft`
+- `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `diagonals`, `fft`
 - `nn/`: neural networks
 - `rules/`: the layouts of global tensors with which an op needs no data from other devices
 """

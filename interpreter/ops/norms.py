@@ -1,4 +1,4 @@
-"""Norms of vectors and of matrices, and ops on diagonals: vector_norm, matrix_norm, trace, diagonal."""
+"""Norms of vectors and of matrices: vector_norm, matrix_norm."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from ..layouts.rules import LayoutSignature, OpCall
-from ..schema.attributes import AXIS, DTYPE_OR_NONE, KEEPDIMS, check_float, check_int
-from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
+from ..schema.attributes import AXIS, KEEPDIMS, check_float
+from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import working_dtype
 from ..schema.scratch import in_working
 from ..types.kinds import FLOATING
-from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, normal_axes, reduced_shape, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
-from .reductions import accumulated_dtype, as_summed, shape_reduced
+from .reductions import shape_reduced
 from .rules.axes import reduction
-from .rules.combining import any_parts, chained, linear
-from .rules.stacks import along_stack, on_stacks
+from .rules.stacks import along_stack
 
 _LAST_TWO = (-2, -1)
-_SLOW = 20  # cost of a power, relative to a product
+_POWER = 20  # the cost of a power, relative to a product
 
 # --- orders of norms. Each order has one normal form, so 2 is 2.0; infinities are strings, which every encoding has.
 
@@ -100,7 +99,7 @@ def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 def vector_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
     size = tensor(metas).size
-    return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _SLOW * size
+    return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _POWER * size
 
 
 # --- matrix_norm
@@ -129,8 +128,8 @@ def matrix_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribu
     elif order == "fro":
         norms[...] = _p_norm(xp, x.astype(working_dtype(x.dtype), copy=False), 2, _LAST_TWO)
     else:
-        along = -2 if order in {1.0, -1.0} else -1  # sums of columns, or of rows
-        sums = _p_norm(xp, x.astype(working_dtype(x.dtype), copy=False), 1, along)
+        summed = -2 if order in {1.0, -1.0} else -1  # the axis: for sums of columns, or of rows
+        sums = _p_norm(xp, x.astype(working_dtype(x.dtype), copy=False), 1, summed)
         norms[...] = _extreme(xp, sums, -1, largest=order in {1.0, "inf"})
 
 
@@ -160,61 +159,8 @@ def matrix_norm_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     return along_stack(call, (2,), (2 if call.attributes["keepdims"] else 0,))
 
 
-# --- diagonal and trace
-
-
-def _diagonal_size(shape: Shape, offset: int) -> int:
-    """The number of elements of the diagonal that starts `offset` columns to the right or -`offset` rows below."""
-    rows, columns = shape[-2:]
-    return max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-
-
-def infer_diagonal(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """The last two axes become one."""
-    x = matrices(metas)
-    return (Meta.of((*x.shape[:-2], _diagonal_size(x.shape, attributes["offset"])), x.dtype),)
-
-
-def diagonal_view(_x: Meta, layout: Layout, out: Meta, attributes: Attributes) -> Layout:
-    """Each step goes down one row and right one column."""
-    start, (*stack, down, right) = layout
-    offset = attributes["offset"]
-    if out.size:
-        start += max(offset, 0) * right - min(offset, 0) * down
-    return start, (*stack, down + right)
-
-
-def diagonal_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Copies the diagonals, if the result must not be a view."""
-    outputs[0][...] = xp.diagonal(inputs[0], attributes["offset"], -2, -1)
-
-
-def infer_trace(metas: Metas, attributes: Attributes) -> OutputMetas:
-    """One number for each matrix, in the dtype of a sum."""
-    x = matrices(metas)
-    return (Meta.of(x.shape[:-2], accumulated_dtype(x.dtype, attributes["dtype"])),)
-
-
-def trace_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: Attributes) -> None:
-    """Sums the diagonals, in the dtype of the result."""
-    (x,), (out,) = inputs, outputs
-    offset = attributes["offset"]
-    if _diagonal_size(x.shape, offset) == 0:
-        out[...] = 0
-    else:
-        diagonal = as_summed(xp, xp.diagonal(x, offset, -2, -1), out.dtype)
-        xp.sum(diagonal, axis=-1, dtype=out.dtype, out=out)
-
-
-def diagonal_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
-    """Only the diagonals are read."""
-    shape = tensor(metas).shape
-    return math.prod(shape[:-2]) * _diagonal_size(shape, attributes["offset"])
-
-
 # --- the table
 
-_OFFSET = Attribute("offset", check_int, 0)
 define(
     name="vector_norm",
     inputs=1,
@@ -239,27 +185,4 @@ define(
     work=matrix_norm_work,
     needs=("linalg.svd",),
     layouts=matrix_norm_rule,
-)
-define(
-    name="diagonal",
-    inputs=1,
-    infer=infer_diagonal,
-    summary="The diagonals of matrices, `offset` columns to the right of the main one, or rows below if negative.",
-    attributes=(_OFFSET,),
-    kernel=diagonal_kernel,
-    work=diagonal_work,
-    view=diagonal_view,
-    needs=("diagonal",),
-    layouts=chained(on_stacks((2,), (1,)), any_parts),
-)
-define(
-    name="trace",
-    inputs=1,
-    infer=infer_trace,
-    summary="Sums of the diagonals of matrices, `offset` columns to the right of the main one, as `dtype`.",
-    attributes=(_OFFSET, DTYPE_OR_NONE),
-    kernel=trace_kernel,
-    work=diagonal_work,
-    needs=("diagonal",),
-    layouts=chained(on_stacks((2,), (0,)), linear),
 )

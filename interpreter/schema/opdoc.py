@@ -15,6 +15,7 @@ _FAMILIES = {
     "cumulative": "Reductions",
     "curves": "Curves and histograms",
     "decompositions": "Linear algebra",
+    "diagonals": "Linear algebra",
     "dynamic": "Shapes decided by data",
     "einsum": "Linear algebra",
     "fft": "Fourier transforms",

@@ -116,7 +116,7 @@ ORDERED: Mapping[tuple[str, int], Callable[[Any], Any]] = {
     ("interp", 1): np.sort,
     ("histogram", 1): np.sort,
 }
-FAMILIES_OF_MATRICES = frozenset({"decompositions", "solving", "norms"})
+FAMILIES_OF_MATRICES = frozenset({"decompositions", "diagonals", "norms", "solving"})
 
 
 @dataclass(frozen=True, eq=False)

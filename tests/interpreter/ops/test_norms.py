@@ -1,21 +1,18 @@
-"""Norms, traces and diagonals against NumPy."""
+"""Norms against NumPy."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.lib.stride_tricks import as_strided
 
 from tensord.interpreter.errors import MetadataError, MetadataIndexError, MetadataTypeError
-from tensord.interpreter.schema.infer import infer_once
 from tensord.interpreter.schema.opdef import find
-from tensord.interpreter.types.meta import DTYPES, Meta
+from tensord.interpreter.types.meta import Meta
 
 from ...each_case import each_case
 
@@ -187,98 +184,15 @@ def test_other_matrix_norms_are_refused(ord_, kind, infer):
         infer("matrix_norm", Meta.of((2, 2), "float32"), ord=ord_)
 
 
-# --- trace and diagonal
-
-
-OFFSETS = st.integers(-6, 6) | st.sampled_from([-(2**63), 2**63 - 1])
-
-
-def diagonal(x, offset):
-    return np.diagonal(x, min(max(offset, -9), 9), -2, -1)
-
-
-@given(shape=MATRICES, dtype=st.sampled_from(sorted(DTYPES)), offset=OFFSETS)
-def test_trace(evaluate, make, assert_same, shape, dtype, offset):
-    x = make(shape, dtype, 0)
-    with np.errstate(all="ignore"):
-        expected = np.sum(diagonal(x, offset), axis=-1)
-    actual = evaluate("trace", x, offset=offset)
-    if DTYPES[dtype].kind in "biu":
-        assert_same(actual, expected)
-    else:
-        assert_close(actual, expected, dtype)
-
-
-@each_case(("dtype", "wide"), [("int8", "int64"), ("uint8", "uint64"), ("bool", "int64")])
-def test_the_trace_of_integers_is_of_64_bits(dtype, wide, evaluate, assert_same):
-    assert_same(evaluate("trace", np.eye(2, dtype=dtype)), np.array(2, wide))
-
-
-@each_case("wanted", ["int16", "uint64", "float32", "complex64"])
-@each_case("dtype", ["int8", "float16"])
-def test_the_trace_is_computed_in_the_dtype_asked_for(dtype, wanted, evaluate, assert_same):
-    assert_same(evaluate("trace", np.diag(np.full(3, 100, dtype)), dtype=wanted), np.array(300, wanted))
-
-
-def test_the_trace_of_complex_matrices_has_an_imaginary_part(infer):
-    with pytest.raises(MetadataTypeError, match="no imaginary part"):
-        infer("trace", Meta.of((2, 2), "complex64"), dtype="float32")
-
-
-@st.composite
-def strided(draw):
-    """Matrices in some layout of a larger storage, and the storage."""
-    shape = draw(MATRICES)
-    order = draw(st.permutations(range(len(shape))))
-    steps = [draw(st.sampled_from([1, 2, -1])) for _ in shape]
-    sizes = [abs(step) * shape[a] for step, a in zip(steps, order, strict=True)]
-    storage = np.arange(np.prod(sizes, dtype=int))
-    index: Any = (*(slice(None, None, step) for step in steps), ...)
-    sliced = storage.reshape(sizes)[index]
-    return sliced.transpose(np.argsort(np.array(order, dtype=int))), storage
-
-
-@given(case=strided(), offset=OFFSETS)
-def test_diagonal_as_a_view_and_as_a_copy(evaluate, assert_same, case, offset):
-    x, storage = case
-    expected = diagonal(x, offset)
-    assert_same(evaluate("diagonal", x, offset=offset), expected)
-    op, meta = find("diagonal"), Meta.of(x.shape, x.dtype)
-    (out,) = infer_once(op, (meta,), op.freeze({"offset": offset}))
-    assert out
-    assert op.view
-    base = storage.__array_interface__["data"][0]
-    start = x.__array_interface__["data"][0] - base if x.size else 0
-    layout = op.view(meta, (start, x.strides), out, {"offset": offset})
-    assert layout
-    begin, strides = layout
-    assert 0 <= begin <= storage.nbytes
-    first = storage.view(np.uint8)[begin : begin + 8].view(x.dtype) if out.size else storage
-    assert_same(as_strided(first, out.shape, strides), expected)
-
-
-@each_case("dtype", sorted(DTYPES))
-def test_every_dtype_has_a_diagonal(dtype, evaluate, make, assert_same):
-    x = make((2, 3, 3), dtype, 0)
-    assert_same(evaluate("diagonal", x, offset=-1), np.diagonal(x, -1, -2, -1))
-
-
-@each_case("name", ["diagonal", "trace", "matrix_norm"])
-def test_a_vector_is_no_matrix(infer, name):
+def test_a_vector_is_no_matrix(infer):
     with pytest.raises(MetadataError, match="a matrix has two dimensions"):
-        infer(name, Meta.of((3,), "float32"))
-
-
-@pytest.mark.parametrize("name", ["diagonal", "trace"])
-def test_an_offset_is_an_int(infer, name):
-    with pytest.raises(MetadataTypeError, match="expected an int, got float"):
-        infer(name, Meta.of((3, 3), "float32"), offset=1.0)
+        infer("matrix_norm", Meta.of((3,), "float32"))
 
 
 # --- all of them
 
 
-def test_work_is_what_is_read_and_singular_values_cost_more():
+def test_work_is_the_elements_read_and_singular_values_cost_more():
     x = Meta.of((100, 100), "float64")
 
     def work(name, **attributes):
@@ -286,8 +200,6 @@ def test_work_is_what_is_read_and_singular_values_cost_more():
         frozen = dict(op.freeze(attributes))
         return op.estimate((x,), op.infer((x,), frozen), frozen)
 
-    assert work("trace") == work("diagonal") == 100
-    assert work("trace", offset=-90) == 10
     assert work("matrix_norm") == work("vector_norm") == work("vector_norm", ord=math.inf) == x.size
     assert work("matrix_norm", ord=2) > x.size * 50
     assert work("vector_norm", ord=3) > x.size
