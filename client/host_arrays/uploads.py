@@ -1,8 +1,7 @@
-"""From the user's values to an upload: a copy of the values, and the message that carries it."""
+"""Makes a tensor of the user's values: checks and copies the values, and sends the copy in an UPLOAD message."""
 
 from __future__ import annotations
 
-from cmath import isfinite
 from collections.abc import Callable
 from typing import Any
 
@@ -10,22 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...interpreter.concurrency.interrupts import SHIELD
-from ...interpreter.errors import MetadataError, MetadataOverflowError, metadata_error
+from ...interpreter.errors import metadata_error
 from ...interpreter.layouts.placement import Placement
-from ...interpreter.schema.attributes import check_shape
 from ...interpreter.schema.promotion import WIRE_INTEGERS
-from ...interpreter.types.meta import Meta, Scalar
+from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.messages import Upload, encode_message
-from ..calls.by_name import call
 from ..calls.checks import Device, home_of, own
 from ..core.core import Core
 from ..device_arrays.given import handed_over, is_on_gpu, on_gpu, to_host
 from ..locations.locations import located
 from ..outbox.current import capture_of
-from ..tensor.operators import GLOBALS, SCALARS, as_number
+from ..tensor.operators import GLOBALS, SCALARS
 from ..tensor.tensor import Tensor
 from .through_blocks import through_block
 
@@ -65,8 +62,7 @@ def upload_on_device(core: Core, array: Any, home: str, dtype: Any) -> Tensor:
 
 
 def upload(core: Core, values: ArrayLike, home: str, dtype: Any) -> Tensor:
-    """Upload the values, copied to memory that the machine reads unless they lie there already; returns the new
-    tensor."""
+    """Upload the values; returns the new tensor. Values in memory that the machine reads are not copied."""
     memory = core.outbox.transport.memory
     meta, array = memory.lend(values, dtype) or copied(values, dtype, memory.new_array)
     return send_upload(core, meta, home, array)
@@ -147,53 +143,3 @@ def check_castable(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
         raise TypeError(f"dtype {given} is not supported")
     if given.kind == "c" and wanted.kind not in "cb":
         raise TypeError(f"{given.name} cannot become {wanted.name}: take the real part first")
-
-
-def padded(core: Core, part: Tensor, shape: Any, fill: Any) -> Tensor:
-    """A tensor of that shape with the part at its beginning along each axis, and `fill` elsewhere."""
-    try:
-        whole = check_shape(shape)
-    except (TypeError, ValueError) as error:
-        raise located(metadata_error(error, f"asarray: padded_to: {error}", "asarray")) from None
-    if len(whole) != part.ndim or any(n > most for n, most in zip(part.shape, whole, strict=True)):
-        message = f"asarray: values of shape {part.shape} do not fit into a tensor of shape {whole} (padded_to)"
-        raise located(MetadataError(message, op="asarray"))
-    attributes = {"shape": whole, "dtype": part.dtype.name}
-    try:
-        (tensor,) = call(core, "full", [filling(fill, part.dtype)], attributes, device=part.device)
-    except MetadataError as error:
-        raise located(metadata_error(error, f"asarray: fill: {error.message}", "asarray")) from None
-    outbox = core.outbox
-    with outbox.lock:
-        if outbox.host_results is not None:
-            outbox.host_results.leave(tensor._id)  # it comes from the host
-    if part.size:
-        index = tuple([("slice", 0, n, None) for n in part.shape])
-        call(core, "setitem", [tensor, part], {"index": index}, out=[tensor])
-    return tensor
-
-
-def filling(fill: Any, dtype: np.dtype[Any]) -> Scalar:
-    """The fill value as a number. MetadataError for anything else, and for a value that `full` would change."""
-    found = fill if type(fill) in SCALARS else as_number(fill)
-    if found is NotImplemented:
-        raise MetadataError(f"{type(fill).__name__} is not a number")
-    number: Scalar = found
-    no_bool = dtype.kind == "b" and type(number) is int and number not in (0, 1)  # `full` takes other ints for True
-    if type(number) in SCALARS and (no_bool or is_beyond(number, dtype)):
-        text = str(number) if type(number) is complex else shown(number)
-        raise MetadataOverflowError(f"{text} does not fit {dtype.name}")
-    return number
-
-
-def is_beyond(number: Scalar, dtype: np.dtype[Any]) -> bool:
-    """Return whether a finite number would be infinite in that floating-point dtype."""
-    if dtype.kind not in "fc":
-        return False
-    try:
-        whole = complex(number)
-    except OverflowError:
-        return True
-    real = np.finfo(dtype).dtype.type
-    with np.errstate(over="ignore"):
-        return any(isfinite(part) and not isfinite(real(part)) for part in (whole.real, whole.imag))

@@ -16,7 +16,8 @@ from ..global_tensors.tensor import GlobalTensor
 from ..global_tensors.values import fetching_all
 from ..host_arrays.host_arrays import HostPool, host_meta, new_host_array
 from ..host_arrays.host_results import HostResults
-from ..host_arrays.uploads import as_tensor, padded
+from ..host_arrays.padding import padded
+from ..host_arrays.uploads import as_tensor
 from ..locations.locations import located
 from ..locations.tracebacks import make_public
 from ..tensor.tensor import Tensor
