@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tensord.vm.tracing.analysis.graphs.fold import fold
-from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, apart, page_of, picture_of, places
+from tensord.vm.tracing.analysis.graphs.layered_layout import node_positions
+from tensord.vm.tracing.analysis.graphs.pictures import CROWDED, page_of, picture_of
 from tensord.vm.tracing.analysis.trace import Trace
 
 from .....chromium import BROWSER, Browser, running
@@ -66,7 +65,7 @@ class TestFold:
         graph = random_trace(seed).graph()
         picture = fold(graph)
         assert sorted(r.id for node in picture.nodes for r in node.records) == sorted(n.id for n in graph.nodes)
-        at = places(picture)
+        at = node_positions(picture)
         assert len(set(at.values())) == len(at) == len(picture.nodes)
         assert all(at[edge.source][0] < at[edge.target][0] for edge in picture.edges)
 
@@ -114,7 +113,7 @@ class TestLinesAndSpans:
             ["train.py:8 in step", "1000 add"],
         ]
         assert {(edge.source, edge.target) for edge in picture.edges} == {(2, 3), (3, 2)}, "a cycle, and no loops"
-        assert len(set(places(picture).values())) == 2
+        assert len(set(node_positions(picture).values())) == 2
 
     def test_the_work_of_a_line_on_two_devices_is_two_nodes(self):
         one, other = self.looped(1).records
@@ -141,7 +140,7 @@ class TestLinesAndSpans:
     def test_an_upload_lies_right_above_what_first_needs_it(self):
         late = record(9, (9, "mut"), ticks=(1, 2), status="DONE")
         steps = [*chain(4, weights=0).records, record(5, (9, "const"), (4, "const"), (5, "mut"), ticks=(20, 21))]
-        at = places(picture_of(Trace([late, *steps]).graph()))
+        at = node_positions(picture_of(Trace([late, *steps]).graph()))
         assert at[9][0] == at[5][0] - 1 == 3
 
 
@@ -151,37 +150,6 @@ def fan(width: int) -> Trace:
     heads = [record(n, (n, "mut"), **done) for n in range(1, width + 1)]
     reads = [(n, "const") for n in range(1, width + 1)]
     return Trace([*heads, record(99, *reads, (99, "mut"), ticks=(3, 4), status="DONE", stream="compute")])
-
-
-class TestPlaces:
-    @each_case(
-        ("wanted", "found"),
-        [
-            ([], []),
-            ([3, 7], [3, 7]),
-            ([1, 1], [0.5, 1.5]),
-            ([5, 5, 5], [4, 5, 6]),
-            ([0, 0, 9], [-0.5, 0.5, 9]),
-            ([4, 2, 3], [2, 3, 4]),
-        ],
-    )
-    def test_nodes_are_apart_and_near_to_where_they_are_wanted(self, wanted, found):
-        assert apart(wanted) == found
-
-    @each_case("seed", range(10))
-    def test_random_ones_are_apart(self, seed):
-        rng = random.Random(seed)
-        found = apart([rng.uniform(0, 20) for _ in range(30)])
-        assert all(after - before > 1 - 1e-9 for before, after in pairwise(found))
-
-    def test_what_joins_many_lies_in_their_middle(self):
-        at = places(picture_of(fan(16).graph()))
-        assert at[99] == (1, 7.5)
-
-    def test_what_has_no_neighbour_lies_beside_the_others(self):
-        alone = record(50, (50, "mut"), ticks=(1, 2), status="DONE")
-        at = places(picture_of(Trace([*fan(16).records, alone]).graph()))
-        assert sorted(place for layer, place in at.values() if layer == 0) == list(range(17))
 
 
 def crossed(length: int) -> Trace:
