@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...interpreter.types.meta import Scalar, Shape, normal_axis
+from ...interpreter.types.axes import normal_axis
+from ...interpreter.types.meta import Scalar, Shape
 from ..calls.by_name import call
 from ..calls.checks import own
 from ..host_arrays.uploads import as_tensor

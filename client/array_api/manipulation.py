@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ...interpreter.schema.attributes import check_int, check_shape
 from ...interpreter.schema.promotion import broadcast_shapes
-from ...interpreter.types.meta import normal_axis
+from ...interpreter.types.axes import normal_axis
 from ..calls.checks import own
 from ..tensor.tensor import Tensor
 from .functions import Functions, refused

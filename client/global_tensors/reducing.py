@@ -15,7 +15,8 @@ import numpy as np
 
 from ...interpreter.layouts.layout import BROADCAST, Layout, Partial, Split
 from ...interpreter.schema.promotion import working_dtype
-from ...interpreter.types.meta import Meta, normal_axes
+from ...interpreter.types.axes import normal_axes
+from ...interpreter.types.meta import Meta
 from ..core.core import Core
 from ..tensor.tensor import Tensor
 from .boxing.route import seconds

@@ -17,8 +17,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..errors import MetadataError
+from ..types.axes import normal_axis
 from ..types.kinds import BOOLEAN, NUMERIC, REAL, DTypes, kind_name
-from ..types.meta import DTYPE_NAMES, Meta, Shape, normal_axis
+from ..types.meta import DTYPE_NAMES, Meta, Shape
 from .regions import cut_sizes
 
 

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ..errors import MetadataError, MetadataTypeError, metadata_error
-from ..types.meta import Meta, normal_axis
+from ..types.axes import normal_axis
+from ..types.meta import Meta
 
 REDUCTIONS: Final = ("sum", "max", "min")
 

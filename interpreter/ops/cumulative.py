@@ -9,7 +9,8 @@ import numpy as np
 from ..schema.attributes import DTYPE_OR_NONE, ONE_AXIS, axis_attribute, check_bool, check_int
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
-from ..types.meta import Meta, Metas, Shape, normal_axis, tensor, tensors
+from ..types.axes import normal_axis
+from ..types.meta import Meta, Metas, Shape, tensor, tensors
 from .reductions import accumulated_dtype
 from .rules.axes import along_other_axes
 from .rules.combining import chained, linear

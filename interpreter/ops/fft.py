@@ -16,8 +16,9 @@ from ..schema.attributes import DTYPE_OR_NONE, check_axes, check_axis, check_flo
 from ..schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import is_single, scratch
+from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
-from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor
+from ..types.meta import Meta, Metas, Shape, tensor
 from .decompositions import real_dtype
 from .rearranging import BLOCK
 from .rules.axes import along_other_axes, on_axes

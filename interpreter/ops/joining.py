@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..schema.attributes import axis_attribute, check_int, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
-from ..types.meta import Meta, Metas, normal_axis, tensors
+from ..types.axes import normal_axis
+from ..types.meta import Meta, Metas, tensors
 from .rules.axes import concat_rule, stack_rule
 from .rules.combining import any_parts, chained
 

@@ -14,8 +14,9 @@ from ..schema.attributes import axis_attribute, check_axes, check_int
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, BoundKernel, OutputMetas, define
 from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
+from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import NUMERIC
-from ..types.meta import Meta, Metas, Shape, normal_axes, normal_axis, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, tensor, tensors
 from .positions import SIGNED
 from .rules.products import cross_rule, matmul_rule, outer_rule, product_signatures, vecdot_rule
 

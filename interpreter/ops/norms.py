@@ -13,8 +13,9 @@ from ..schema.attributes import AXIS, KEEPDIMS, check_float
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import working_dtype
 from ..schema.scratch import in_working
+from ..types.axes import normal_axes, reduced_shape
 from ..types.kinds import FLOATING
-from ..types.meta import Meta, Metas, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, tensor
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import shape_reduced
 from .rules.axes import reduction

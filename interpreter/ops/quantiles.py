@@ -15,8 +15,9 @@ from ..schema.attributes import AXIS, KEEPDIMS, choice
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Infer, Kernel, OutputMetas, define
 from ..schema.promotion import DType
 from ..schema.scratch import scratch
+from ..types.axes import normal_axes
 from ..types.kinds import REAL
-from ..types.meta import Meta, Metas, ScalarType, Shape, normal_axes, tensor
+from ..types.meta import Meta, Metas, ScalarType, Shape, tensor
 from .reductions import shape_reduced
 from .rules.axes import kept_labels, reduction
 

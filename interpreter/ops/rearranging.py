@@ -13,8 +13,9 @@ from ..schema.attributes import ONE_AXIS, axis_attribute, check_axes, check_axis
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Kernel, OutputMetas, define
 from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
+from ..types.axes import normal_axis
 from ..types.kinds import ANY, INTEGER
-from ..types.meta import LARGEST, Meta, Metas, Shape, normal_axis, tensor, tensors
+from ..types.meta import LARGEST, Meta, Metas, Shape, tensor, tensors
 from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end

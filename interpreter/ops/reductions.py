@@ -30,8 +30,9 @@ from ..schema.opdef import (
 )
 from ..schema.promotion import DType, working_dtype
 from ..schema.scratch import in_working, scratch
+from ..types.axes import normal_axes, reduced_shape
 from ..types.kinds import REAL
-from ..types.meta import Meta, Metas, Shape, normal_axes, reduced_shape, tensor
+from ..types.meta import Meta, Metas, Shape, tensor
 from .rules.axes import reduction
 from .rules.combining import chained, extremes, linear
 

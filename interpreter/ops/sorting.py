@@ -17,7 +17,8 @@ from ..schema.opdef import (
     define,
 )
 from ..schema.scratch import total
-from ..types.meta import Meta, Metas, normal_axis, tensor
+from ..types.axes import normal_axis
+from ..types.meta import Meta, Metas, tensor
 from .rules.axes import along_other_axes
 
 

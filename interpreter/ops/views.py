@@ -15,7 +15,8 @@ from ..schema.attributes import AXIS, INDEX, SHAPE, check_axes, check_axis, chec
 from ..schema.indexing import native_index, select, selected_shape
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
-from ..types.meta import Meta, Metas, Shape, normal_axes, tensor
+from ..types.axes import normal_axes
+from ..types.meta import Meta, Metas, Shape, tensor
 from .rules.axes import along_other_axes, reordered, squeeze_rule
 from .rules.combining import any_parts, chained
 from .rules.stacks import pointwise_with_shape

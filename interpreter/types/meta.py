@@ -4,8 +4,7 @@ Interning makes a signature lookup a dictionary access keyed by identities. The 
 a meta lives as long as a tensor or a cached signature uses it. The newest metas are kept longer, since small tensors
 are short-lived, and making a meta costs more than finding it.
 
-The checks of axes and operands are for infer functions. Each raises TypeError, ValueError or AxisError; `infer` adds
-the op's name.
+The checks of operands are for infer functions. They raise TypeError; `infer` adds the op's name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 }
 # NumPy builds a dtype's name anew each time, in Python.
 DTYPE_NAMES: dict[np.dtype[np.generic], str] = {dtype: name for name, dtype in DTYPES.items()}
-KEPT = 256  # metas
+NEWEST = 256  # metas that live on without users
 MAX_NDIM = 64  # NumPy's limit
 LARGEST = 2**63 - 1  # bytes; as in NumPy, empty dimensions count as size 1
 SCALAR_TYPES: dict[str, ScalarType] = {"bool": bool, "int": int, "float": float, "complex": complex}
@@ -85,8 +84,8 @@ class Meta:
         :param shape: A tuple of ints that are not negative.
         :param dtype: One of DTYPES.
         :returns: The Meta.
-        :raises ValueError: The shape or dtype is none of these.
-        :raises TypeError: The shape or dtype is none of these.
+        :raises ValueError: A dimension is negative, or the tensor would be too large for any memory.
+        :raises TypeError: The dtype is not one of DTYPES.
         """
         resolved = np.dtype(dtype)
         key = (shape, resolved)
@@ -115,8 +114,9 @@ OperandMeta: TypeAlias = Meta | ScalarType
 Metas: TypeAlias = tuple[OperandMeta, ...]
 
 _interned: WeakValueDictionary[tuple[Shape, np.dtype[np.generic]], Meta] = WeakValueDictionary()
-_newest: deque[Meta] = deque(maxlen=KEPT)
-_interning: list[threading.RLock] = [threading.RLock()]  # re-entrant: a finaliser or signal handler may interrupt
+_newest: deque[Meta] = deque(maxlen=NEWEST)
+# One lock, in a list, since a forked child replaces it. Re-entrant: a finaliser or a signal handler may interrupt.
+_interning: list[threading.RLock] = [threading.RLock()]
 
 
 def _renew_lock() -> None:
@@ -146,27 +146,3 @@ def tensors(metas: Metas) -> tuple[Meta, ...]:
 def tensor(metas: Metas) -> Meta:
     """The first operand, which has to be a tensor."""
     return tensors(metas[:1])[0]
-
-
-def normal_axis(axis: int, ndim: int) -> int:
-    """The axis counted from the front; AxisError, a ValueError and an IndexError, if it is out of bounds."""
-    if not -ndim <= axis < ndim:
-        raise np.exceptions.AxisError(f"axis {axis} is out of bounds for {ndim} dimensions")
-    return axis % ndim
-
-
-def normal_axes(axis: int | Shape | None, ndim: int) -> Shape:
-    """The axes counted from the front; None means all of them. ValueError if one occurs twice."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = tuple(normal_axis(a, ndim) for a in (axis if isinstance(axis, tuple) else (axis,)))
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"axis {axis} names an axis twice")
-    return axes
-
-
-def reduced_shape(shape: Shape, axes: Shape, *, keepdims: bool) -> Shape:
-    """The shape after the axes are reduced."""
-    if keepdims:
-        return tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return tuple(n for i, n in enumerate(shape) if i not in axes)

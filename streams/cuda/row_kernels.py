@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from ...interpreter.schema.opdef import BoundKernel
-from ...interpreter.types.meta import Meta, normal_axes
+from ...interpreter.types.axes import normal_axes
+from ...interpreter.types.meta import Meta
 from ..device import KernelCall
 from .own_kernel import KernelLaunch, OwnKernel
 from .row_source import LOWEST, MOST_THREADS, NORMS, ROW_OPS, row_source

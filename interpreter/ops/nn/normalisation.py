@@ -20,7 +20,8 @@ from ...schema.opdef import (
 from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Meta, Metas, Shape, normal_axes
+from ...types.axes import normal_axes
+from ...types.meta import Meta, Metas, Shape
 from ..rules.networks import normalisation_gradient_rule, normalisation_rule
 from .operands import one_dtype
 

@@ -19,7 +19,8 @@ from ...schema.opdef import (
 from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Metas, normal_axis, tensor
+from ...types.axes import normal_axis
+from ...types.meta import Metas, tensor
 from ..elementwise import slow_work
 from ..rules.axes import along_other_axes, exact_sums
 from . import compose

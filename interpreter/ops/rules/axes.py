@@ -11,7 +11,8 @@ import numpy as np
 from ...layouts.layout import Split
 from ...layouts.matching import Exact, Labels, combines, matching
 from ...layouts.rules import LayoutSignature, Localise, OpCall, Rule
-from ...types.meta import Meta, Shape, normal_axes, normal_axis, tensor
+from ...types.axes import normal_axes, normal_axis
+from ...types.meta import Meta, Shape, tensor
 
 # Computes the axes along which an op works, from the first operand and the attributes.
 Worked: TypeAlias = Callable[[Meta, Mapping[str, Any]], Collection[int]]

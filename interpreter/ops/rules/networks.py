@@ -7,7 +7,8 @@ from typing import Any
 
 from ...layouts.matching import Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
-from ...types.meta import Meta, normal_axes, tensor, tensors
+from ...types.axes import normal_axes
+from ...types.meta import Meta, tensor, tensors
 from .axes import exact_sums, on_axis, other_axes
 
 BATCH, CHANNEL, FILTER = "batch", "channel", "filter"

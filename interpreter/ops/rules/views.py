@@ -9,7 +9,8 @@ from ...layouts.matching import matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...layouts.shares import cuts
 from ...schema.indexing import whole_axes
-from ...types.meta import Shape, normal_axis, tensor, tensors
+from ...types.axes import normal_axis
+from ...types.meta import Shape, tensor, tensors
 from .stacks import with_local_shape
 
 
