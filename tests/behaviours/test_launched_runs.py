@@ -15,7 +15,7 @@ from tensord.streams.faults import Fault, FaultKind
 from tensord.streams.launching.launcher import Launcher
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.compiling.recipe import ARENA
-from tensord.vm.routines.running.segment import KEPT
+from tensord.vm.routines.running.segment import LARGEST_IDLE_ARENA
 from tensord.vm.scheduler.fences import MOST, OFTEN
 
 from ..streams.fake_cuda.gpu import Gpu
@@ -114,7 +114,7 @@ def test_a_run_writes_in_place_behind_what_reads_the_tensor(session: Any) -> Non
 
 def test_arenas_are_used_again_behind_the_launches_that_use_them(session: Any) -> None:
     """One that no replay keeps is freed while its run is only launched; another run, or an upload, may get it."""
-    large = np.arange(KEPT // 4, dtype=np.float64)
+    large = np.arange(LARGEST_IDLE_ARENA // 4, dtype=np.float64)
     x, y = (session.asarray(large * n, device=session.devices[-1]).wait() for n in (1.0, 2.0))
 
     def inside(x: Any, y: Any) -> Any:
@@ -139,7 +139,7 @@ def test_inner_values_on_a_gpu_begin_where_a_librarys_kernels_see_no_difference(
     sessions = machine_of(cuda).engine.directory.sessions.values()
     linked = [each for session in sessions for each in session.routines.values() if isinstance(each, SessionProgram)]
     segments = [one for each in linked for one in each.segments.values()]
-    inside = [place for one in segments for place in one.recipe.places.values() if place.slot == ARENA]
+    inside = [each for one in segments for each in one.recipe.buffer_slices.values() if each.slot == ARENA]
     assert len({place.offset for place in inside}) > 1
     assert not any(place.offset % 256 for place in inside)
 

@@ -194,7 +194,7 @@ class Machine:
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
         segments.after_passes = sparing(segments.after_passes, program.failing)
-        segments.shared.kept *= not program.failing  # what fails is another call in each session
+        segments.shared.capacity *= not program.failing  # what fails is another call in each session
         segments.find_fusions = functools.partial(finding_fusions, least=1)  # of the smallest tensors, too
         self.errors: list[TensordError] = []
         self.engine.report = lambda _session, error: self.errors.append(error)

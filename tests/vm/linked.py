@@ -31,7 +31,7 @@ class Linked:
         devices = [*bare.engine.devices][: self.program.devices]
         self.routine = link(self.client, self.program, self.captured, devices)
         self.seen: list[Any] = []
-        self.places: list[int] = []
+        self.indices: list[int] = []
 
     def message(self, *inputs: Any, n: Sequence[Any] = ()) -> Any:
         """A run; what is no id is uploaded."""
@@ -45,11 +45,11 @@ class Linked:
         self.client.send(message)
         return tuple(message.outputs)
 
-    def noting(self, place: int) -> Callable[..., None]:
-        """The callback of a side effect, by its place among those of the program."""
+    def noting(self, index: int) -> Callable[..., None]:
+        """The callback of a side effect, by its index among those of the program."""
 
         def call(*arrays: Any) -> None:
-            self.places.append(place)
+            self.indices.append(index)
             self.note(*arrays)
 
         return call

@@ -66,10 +66,10 @@ def inflate(entry: Sequence[Any], where: Where, stamps: bytes = b"") -> Record:
     *head, kinds, copies, versions, edges, admitted, erased, times = long[:14]
     nbytes, author, location, error, signature, used, held, launch = long[14:]
     inputs, outputs, attributes, work, part = described(signature, kinds)
-    place = where(author, location)
+    source = where(author, location)
     found_edges = tuple(EdgeRecord(*edges[n : n + 4]) for n in range(0, len(edges), 4))
     accesses = (operands(kinds, copies, versions), found_edges, admitted, erased)
-    about = (nbytes, place.line, error, place.span, inputs, outputs, attributes, work, used, HELD[held], part)
+    about = (nbytes, source.line, error, source.span, inputs, outputs, attributes, work, used, HELD[held], part)
     return Record._make((*head, *accesses, *times, *about, tuple(array("q", stamps)), author, launch))
 
 

@@ -25,8 +25,8 @@ class PartRecord(NamedTuple):
     last: int
 
 
-class PlaceRecord(NamedTuple):
-    """Where a value lies: at an offset in the memory of an operand, or in the arena. `strides` is None for a packed
+class BufferSliceRecord(NamedTuple):
+    """The memory of a value: at an offset in the memory of an operand, or in the arena. `strides` is None for a packed
     value. `whole`: whether the value is the operand itself, whatever its layout."""
 
     slot: int
@@ -37,21 +37,22 @@ class PlaceRecord(NamedTuple):
     whole: bool
 
 
-class PlacedRecord(NamedTuple):
-    """A value and its place. A number of the program has no place; number n is written as the value ~n."""
+class ArgumentRecord(NamedTuple):
+    """A value that a call reads or makes, and its buffer slice. A number of the program has none; number n is written
+    as the value ~n."""
 
     value: int
-    place: PlaceRecord | None
+    buffer_slice: BufferSliceRecord | None
 
 
 class CallRecord(NamedTuple):
-    """A call in a segment: its op, or `FILL` or `FUSED`; the steps that it computes; its arguments and results with
-    their places; and for each result the values whose errors the result takes over."""
+    """A call in a segment: its op, or `FILL` or `FUSED`; the steps that it computes; the arguments
+    that it reads and makes; and for each result the values whose errors the result takes over."""
 
     op: str
     steps: tuple[int, ...]
-    takes: tuple[PlacedRecord, ...]
-    gives: tuple[PlacedRecord, ...]
+    takes: tuple[ArgumentRecord, ...]
+    gives: tuple[ArgumentRecord, ...]
     depends: tuple[tuple[int, ...], ...]
 
 

@@ -160,7 +160,7 @@ def _rows(
 
 def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
     from ....vm.tracing.analysis.recorded.derived import operands_text, operations, rate, touched
-    from ....vm.tracing.analysis.recorded.text import duration, id_text, is_running, place, status
+    from ....vm.tracing.analysis.recorded.text import duration, full_stream_name, id_text, is_running, status
     from ....vm.tracing.analysis.waits.why import Story
 
     story = Story(record, (), expanded=False, until=order.until)
@@ -170,7 +170,7 @@ def _row(record: Record, trace: Trace, order: StreamOrder) -> dict[str, object]:
         "op": record.op or record.opcode,
         "of": operands_text(record),
         "status": status(record),
-        "where": place(record),
+        "where": full_stream_name(record),
         "waits for": _waits(record, order),
         "blocked": some(duration, story.blocked),
         "queued": some(duration, story.queued),

@@ -152,7 +152,7 @@ def test_fusions_are_found_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slices) > 55 // 10
     assert slices[:-1] == [[]] * (len(slices) - 1)
     assert fusion.find_fusions(program, least=1) == slices[-1]
-    assert [place for each in slices[-1] for place in each.steps] == [*range(55)]
+    assert [position for each in slices[-1] for position in each.steps] == [*range(55)]
 
 
 def test_a_value_does_not_look_at_all_that_lay_in_its_memory_before() -> None:

@@ -18,14 +18,14 @@ from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.messages import Release, Run
 from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
-from tensord.vm.routines.running.segment import IDLE, KEPT, STAYING, CompiledSegment
+from tensord.vm.routines.running.segment import IDLE, LARGEST_IDLE_ARENA, STAYING, CompiledSegment
 from tensord.vm.tracing.flat import SourceLocation
 from tests.model.ops import failing_ops
 
 from ..bare_engine import Bare, Client
 from ..programs import LINE, ONE, chain_of, increment, link, run, run_message
 
-LARGE = Meta.of((KEPT // 8 + 1,), "float64")
+LARGE = Meta.of((LARGEST_IDLE_ARENA // 8 + 1,), "float64")
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ class TestTurns:
             client.send(client.upload_message(np.zeros(150_000)))
             inputs.append(client.ids)
             routines.append(warm(client, program, (client.ids,)))
-        for place, count in ((0, 3), (1, 1)):
-            client = clients[place]
+        for index, count in ((0, 3), (1, 1)):
+            client = clients[index]
             for _ in range(count):
                 bare.engine.receive(
-                    client.session, [encode(run_message(client, routines[place], program, (inputs[place],)))]
+                    client.session, [encode(run_message(client, routines[index], program, (inputs[index],)))]
                 )
         before = bare.engine.scheduler.retired
         running = bare.engine.running
@@ -128,7 +128,7 @@ class TestMemory:
         (result,) = run(client, routine, program, (x,))
         assert client.fetch(result) == [-1.0]
         assert bare.device.allocated == before + ONE.nbytes
-        (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        (record,) = [each for each in bare.engine.ring.records(lambda *_: NOWHERE) if each.opcode == "RunRoutine"]
         assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
 
 
@@ -173,7 +173,7 @@ class TestAtOnce:
                 (result,) = run(client, routine, program, (x,))
                 assert client.fetch(result) == [(-1.0) ** length]
         assert len(taken) == 1
-        assert taken[0] < 2 * KEPT
+        assert taken[0] < 2 * LARGEST_IDLE_ARENA
 
     def test_an_arena_counts_while_the_run_needs_it(self, bare: Bare) -> None:
         client, program = bare.client(), chain_of(3)
@@ -182,7 +182,7 @@ class TestAtOnce:
         before = bare.device.allocated
         run(client, routine, program, (x,))
         assert bare.device.allocated == before + ONE.nbytes
-        (record,) = [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        (record,) = [each for each in bare.engine.ring.records(lambda *_: NOWHERE) if each.opcode == "RunRoutine"]
         assert record.used == before + ONE.nbytes + segments_of(client, routine)[0].recipe.arena
 
     def test_a_run_waits_where_its_arena_does_not_fit(self, bare: Bare) -> None:
@@ -192,7 +192,7 @@ class TestAtOnce:
         bare.device.limit = bare.device.allocated + 2 * ONE.nbytes
         (result,) = run(client, routine, program, (x,))
         assert client.fetch(result) == [-1.0]
-        assert not [each for each in bare.engine.ring.records(lambda *_: PLACE) if each.opcode == "RunRoutine"]
+        assert not [each for each in bare.engine.ring.records(lambda *_: NOWHERE) if each.opcode == "RunRoutine"]
 
     def test_large_operands_stay_in_their_places_only_if_the_routine_captures_them(self, bare: Bare) -> None:
         builder, meta = Builder(), Meta.of((STAYING // 8 + 1,), "float64")
@@ -328,7 +328,7 @@ class TestThreads:
         assert not any(each.is_alive() for each in helpers)
 
 
-PLACE = SourceLocation()
+NOWHERE = SourceLocation()
 
 
 class TestErrors:

@@ -196,7 +196,7 @@ class TestPrograms:
 def test_programs_without_steps_are_forgotten_too(bare, monkeypatch):
     monkeypatch.setattr(known_routines, "REMEMBERED", 5)
     client, shared = bare.client(), bare.engine.admission.routines.segments.shared
-    shared.kept = 5
+    shared.capacity = 5
     for value in range(20):
         builder = Builder()
         builder.number("int", "constant", value=value)

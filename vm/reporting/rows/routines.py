@@ -120,9 +120,9 @@ def value_rows(routine: SessionProgram) -> list[list[str]]:
     found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
     for segment in routine.segments.values():
         if isinstance(segment, CompiledSegment):
-            for value, place in segment.recipe.places.items():
+            for value, buffer_slice in segment.recipe.buffer_slices.items():
                 if value >= program.inputs:
-                    found[value] = inside(segment, value, place)
+                    found[value] = inside(segment, value, buffer_slice)
             for fusion in segment.recipe.fusions:
                 for value in fusion.virtual:
                     found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
@@ -147,15 +147,15 @@ def reason_outside(program: Program, value: int) -> str:
     return "a result" if value in program.results else "its step runs by itself"
 
 
-def inside(segment: CompiledSegment, value: int, place: BufferSlice) -> list[str]:
+def inside(segment: CompiledSegment, value: int, buffer_slice: BufferSlice) -> list[str]:
     """Where a value of a segment lies, and why."""
     recipe = segment.recipe
     if value in recipe.bases:
-        where = "local" if place.slot == ARENA else "on device"
+        where = "local" if buffer_slice.slot == ARENA else "on device"
         return [where, f"a view of %{recipe.bases[value]}"]
-    if place.slot == ARENA:
-        return ["local", f"in the arena, at {place.offset}"]
+    if buffer_slice.slot == ARENA:
+        return ["local", f"in the arena, at {buffer_slice.offset}"]
     if value in segment.program.results:
         return ["on device", "a result"]
-    made = place.slot >= len(recipe.reads) + len(recipe.written)
+    made = buffer_slice.slot >= len(recipe.reads) + len(recipe.written)
     return ["on device", "used by a later piece" if made else "written in place"]

@@ -85,7 +85,7 @@ class Arena:
             return
         parts = sorted(self._parts, key=lambda part: -part.size)
         for start in range(0, len(parts), TOGETHER):
-            place(parts[start : start + TOGETHER], self.size)
+            place_parts(parts[start : start + TOGETHER], self.size)
             self.size = max(part.offset + part.size for part in parts[: start + TOGETHER])
 
     def offset_of(self, address: int) -> int:
@@ -94,7 +94,7 @@ class Arena:
         return part.offset + address - part.address
 
 
-def place(parts: Sequence[ArenaPart], least: int) -> None:
+def place_parts(parts: Sequence[ArenaPart], least: int) -> None:
     """Give parts, in this order, the lowest offset of at least `least` that is free during their lifetime."""
     placed: list[ArenaPart] = []  # by offset
     for part in parts:

@@ -17,7 +17,9 @@ from ....interpreter.programs.program import Program
 from .recipe import Recipe
 from .segments import SHORTEST, Piece
 
-KEPT = 1 << 14  # steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first
+CAPACITY = (
+    1 << 14
+)  # steps of all programs in the cache, some 2 KiB each; the least recently used program is dropped first
 LARGEST = 1 << 11  # steps of a program: the digest of a larger one would delay other sessions
 
 
@@ -43,17 +45,17 @@ class Compiled:
 
 
 class CompiledPrograms:
-    """The compiled parts of the most recently used programs. `kept`: the limit of steps of all of them."""
+    """The compiled parts of the most recently used programs. `capacity`: the most steps of all programs."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.kept = kept
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
         self.steps = 0
         self.found: OrderedDict[tuple[str, tuple[str, ...], frozenset[str]], Compiled] = OrderedDict()
 
     def of(self, program: Program, devices: tuple[str, ...], passes: frozenset[str] = IN_SEGMENTS) -> Compiled:
         """The compiled parts of a program, with these passes in its segments; empty for a new program."""
         steps = max(program.weight, 1)
-        if steps > min(LARGEST, self.kept):
+        if steps > min(LARGEST, self.capacity):
             return Compiled(steps)
         key = (program.digest, devices, passes & IN_SEGMENTS)
         compiled = self.found.get(key)
@@ -62,7 +64,7 @@ class CompiledPrograms:
             return compiled
         self.found[key] = compiled = Compiled(steps)
         self.steps += steps
-        while self.steps > self.kept:
+        while self.steps > self.capacity:
             _, oldest = self.found.popitem(last=False)
             self.steps -= oldest.steps
         return compiled

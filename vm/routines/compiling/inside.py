@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....interpreter.programs.program import Program
-from ...tracing.record import FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ...tracing.record import FILL, FUSED, ArgumentRecord, BufferSliceRecord, CallRecord, SegmentRecord
 from .recipe import BufferSlice, KernelStep, Recipe, fill
 
 
@@ -32,16 +32,17 @@ def call_record(
     op: str, steps: tuple[int, ...], given: Iterable[int], made: Iterable[int], call: KernelStep
 ) -> CallRecord:
     """The record of a call with its operands (`given`) and its results (`made`)."""
-    places = [place_record(argument) for argument in call.arguments]
-    values = (*given, *made)
-    placed = [PlacedRecord(value, place) for value, place in zip(values, places, strict=True)]
+    slices = [buffer_slice_record(argument) for argument in call.arguments]
+    arguments = [ArgumentRecord(*pair) for pair in zip((*given, *made), slices, strict=True)]
     count = len(call.arguments) - len(call.results)
-    return CallRecord(op, steps, tuple(placed[:count]), tuple(placed[count:]), call.reads)
+    return CallRecord(op, steps, tuple(arguments[:count]), tuple(arguments[count:]), call.reads)
 
 
-def place_record(argument: BufferSlice | int) -> PlaceRecord | None:
-    """The record of a place; None for a number's slot."""
+def buffer_slice_record(argument: BufferSlice | int) -> BufferSliceRecord | None:
+    """The record of a buffer slice; None for a number's slot."""
     if isinstance(argument, int):
         return None
     meta = argument.meta
-    return PlaceRecord(argument.slot, argument.offset, argument.strides, meta.shape, meta.plain[1], argument.whole)
+    return BufferSliceRecord(
+        argument.slot, argument.offset, argument.strides, meta.shape, meta.plain[1], argument.whole
+    )

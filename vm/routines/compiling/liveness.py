@@ -21,10 +21,10 @@ def last_uses(program: Program, steps: Piece, runs_at: Mapping[int, int]) -> dic
     """
     uses: dict[int, int] = {}
     for position in steps:
-        step, place = program.steps[position], runs_at.get(position, position)
+        step, last = program.steps[position], runs_at.get(position, position)
         for value in (*made_by(step), *step.operands, *(step.into or ())):
             if value >= 0:
-                uses[value] = max(uses.get(value, -1), place)
+                uses[value] = max(uses.get(value, -1), last)
     for value in uses:
         if program.last_use[value] >= steps.stop:
             uses[value] = NEVER
@@ -54,7 +54,7 @@ def outside_of(
                 inner[variable] = value
             else:
                 written[variable] = None
-    order = {variables[value]: place for place, value in enumerate(program.results)}
+    order = {variables[value]: index for index, value in enumerate(program.results)}
     beyond = [value for value in inner.values() if program.last_use[value] >= steps.stop]
     roots = {variables[layouts[value].root if value in layouts else value] for value in beyond}
     made = sorted(roots.intersection(inner), key=lambda variable: (order.get(variable, -1), variable))

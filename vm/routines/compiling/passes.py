@@ -1,6 +1,6 @@
 """A cache of programs after their passes, for all sessions. The key is the program's digest with the passes' names.
 
-A program in the cache has, in place of each line, the place of the original step. A session gets a copy with the lines
+A program in the cache has, in place of each line, the path of the original step. A session gets a copy with the lines
 of its own program.
 """
 
@@ -15,29 +15,29 @@ from ....interpreter.programs.constructs import blocks_of
 from ....interpreter.programs.passes.table import IN_SEGMENTS, Applied, applied
 from ....interpreter.programs.program import MOVE, Program, Step
 
-KEPT: Final = 1 << 14  # steps of all programs in the cache; the least recently used program is dropped first
+CAPACITY: Final = 1 << 14  # steps of all programs in the cache; the least recently used program is dropped first
 LARGEST: Final = 1 << 9  # steps of a program: passes take some 50 us for each, and other sessions wait meanwhile
 
 
 class Improved(NamedTuple):
-    """A program after passes, with places instead of lines; None if unchanged. `applied`: the work of each pass."""
+    """A program after passes, with paths instead of lines; None if unchanged. `applied`: the work of each pass."""
 
     program: Program | None
     applied: tuple[Applied, ...]
 
 
 class ImprovedPrograms:
-    """The most recently used programs. `kept`: the limit of steps of all of them."""
+    """The most recently used programs. `capacity`: the most steps of all programs together."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.kept = kept
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
         self.steps = 0
         self.found: OrderedDict[tuple[str, frozenset[str]], tuple[Improved, int]] = OrderedDict()
 
     def of(self, program: Program, passes: frozenset[str]) -> Improved:
         """The program after these passes, with its own lines."""
         chosen, steps = passes - IN_SEGMENTS, max(program.weight, 1)
-        if not chosen or steps > min(LARGEST, self.kept):
+        if not chosen or steps > min(LARGEST, self.capacity):
             return Improved(None, ())
         key = (program.digest, chosen)
         if key in self.found:
@@ -46,7 +46,7 @@ class ImprovedPrograms:
             self.found[key] = improved(program, chosen), steps
             self.steps += steps
         found = self.found[key][0]
-        while self.steps > self.kept:
+        while self.steps > self.capacity:
             _, (_, oldest) = self.found.popitem(last=False)
             self.steps -= oldest
         return found if found.program is None else found._replace(program=at_lines_of(program, found.program))
@@ -82,40 +82,41 @@ def moved_bytes(program: Program) -> Counter[int]:
 
 
 def improved(program: Program, passes: frozenset[str]) -> Improved:
-    found, done = applied(at_places(program, ()), passes)
+    found, done = applied(with_paths(program, ()), passes)
     changed = any(each.changed for each in done)
     if changed:
         found.digest  # noqa: B018 - computed here, once for all sessions
     return Improved(found if changed else None, tuple(done))
 
 
-def at_places(program: Program, around: tuple[int, ...]) -> Program:
-    """The program with places instead of lines.
+def with_paths(program: Program, around: tuple[int, ...]) -> Program:
+    """The program with paths instead of lines.
 
-    The place of a step in a block follows the place of the step with the block, and the number of the block.
+    The path of a step is its position. The path of a step in a block begins with the path of the step that has the
+    block, and the number of the block.
     """
 
-    def placed(step: Step, place: int) -> Step:
-        blocks = [at_places(block, (*around, place, n)) for n, block in enumerate(step.blocks)]
-        return step._replace(location=(*around, place), blocks=tuple(blocks))
+    def with_path(step: Step, position: int) -> Step:
+        blocks = [with_paths(block, (*around, position, n)) for n, block in enumerate(step.blocks)]
+        return step._replace(location=(*around, position), blocks=tuple(blocks))
 
-    return with_steps(program, [placed(step, place) for place, step in enumerate(program.steps)])
+    return with_steps(program, [with_path(step, position) for position, step in enumerate(program.steps)])
 
 
 def at_lines_of(program: Program, found: Program) -> Program:
-    """The program `found` with the lines of `program` instead of places."""
+    """The program `found` with the lines of `program` instead of paths."""
 
-    def placed(step: Step) -> Step:
+    def with_line(step: Step) -> Step:
         blocks = [at_lines_of(program, block) for block in step.blocks]
         return step._replace(location=line_at(program, step.location), blocks=tuple(blocks))
 
-    return with_steps(found, [placed(step) for step in found.steps])
+    return with_steps(found, [with_line(step) for step in found.steps])
 
 
-def line_at(program: Program, places: tuple[int, ...]) -> Any:
-    """The line of the step at a place, which `at_places` describes."""
-    place, *inside = places
-    step = program.steps[place]
+def line_at(program: Program, path: tuple[int, ...]) -> Any:
+    """The line of the step with this path, as `with_paths` describes it."""
+    position, *inside = path
+    step = program.steps[position]
     return line_at(step.blocks[inside[0]], tuple(inside[1:])) if inside else step.location
 
 

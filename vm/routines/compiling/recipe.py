@@ -1,4 +1,4 @@
-"""Compiling a segment: the place of each value in memory, and the calls of kernels with their arguments.
+"""Compiling a segment: the memory of each value, and the calls of kernels with their arguments.
 
 A value lies in the memory of an operand (a tensor from outside, or a result), or at an offset in the segment's *arena*,
 one block of memory for all values that are used only inside. Offsets are planned by liveness: other values reuse a
@@ -29,7 +29,7 @@ ARENA: Final = -1  # as a slot
 
 
 class BufferSlice(NamedTuple):
-    """The place of a value: an offset in the memory of the operand in a slot, or in the arena.
+    """The memory of a value: an offset in the memory of the operand in a slot, or in the arena.
 
     `strides` is None for a packed value. `whole`: the value is the operand's array itself, whatever its layout.
     """
@@ -42,7 +42,7 @@ class BufferSlice(NamedTuple):
 
 
 class KernelStep(NamedTuple):
-    """A kernel and its arguments: places, numbers' slots (n < 0: slot ~n), the results' places last.
+    """A kernel and its arguments: buffer slices and numbers' slots (n < 0: slot ~n), the results' slices last.
 
     `results`: the values that the call makes. `reads`: for each result, the values on which it depends.
     """
@@ -56,7 +56,7 @@ class KernelStep(NamedTuple):
     work: int
 
 
-PlaceOrNumber = TypeVar("PlaceOrNumber", BufferSlice, BufferSlice | int)
+SliceOrNumber = TypeVar("SliceOrNumber", BufferSlice, BufferSlice | int)
 
 
 class Recipe(NamedTuple):
@@ -65,10 +65,11 @@ class Recipe(NamedTuple):
     The operands come in the order of `reads`, `written`, `made`: variables that the segment only reads, variables that
     it writes, and new ones that live beyond it. `firsts`: the first value of each read and written variable; `finals`:
     the last value of each written and made one. `packed`: slots of operands that have to be packed, since the segment
-    takes views of them. `bases`: the base of each view. `places`: the place of each value. `views`: those that are
-    used beyond the segment; `passing`: the variables that are made only as roots of such views. `dying`: operands that
-    are inner values of the program, and have their last use here. `parts`: the number of values with memory of their
-    own in the arena, and `unshared`: the bytes of these; `forwarded`: the number of values that overwrite an operand.
+    takes views of them. `bases`: the base of each view. `buffer_slices`: the memory of each value. `views`: those
+    that are used beyond the segment; `passing`: the variables that are made only as roots of such views. `dying`:
+    operands that are inner values of the program, and have their last use here. `parts`: the number of values with
+    memory of their own in the arena, and `unshared`: the bytes of these; `forwarded`: the number of values that
+    overwrite an operand.
     """
 
     steps: Piece
@@ -80,7 +81,7 @@ class Recipe(NamedTuple):
     packed: tuple[int, ...]
     calls: tuple[KernelStep, ...]
     bases: dict[int, int]
-    places: dict[int, BufferSlice]
+    buffer_slices: dict[int, BufferSlice]
     fusions: tuple[Fusion, ...]
     views: tuple[LeavingView, ...]
     passing: tuple[int, ...]
@@ -133,7 +134,7 @@ class Compiler:
         self.reads, self.written, self.made, self.entering = outside_of(program, steps, self.layouts)
         slots = (*self.reads, *self.written, *self.made)
         self.slots = {variable: slot for slot, variable in enumerate(slots)}
-        self.places: dict[int, BufferSlice] = {}
+        self.buffer_slices: dict[int, BufferSlice] = {}
         self.bases: dict[int, int] = {}
         self.packed: set[int] = set()
         alignment = plans[0].device.backend.alignment if plans else ALIGNMENT
@@ -164,7 +165,7 @@ class Compiler:
             tuple(sorted(self.packed)),
             tuple([call._replace(arguments=tuple(map(self.planned, call.arguments))) for call in calls]),
             self.bases,
-            {value: self.planned(place) for value, place in self.places.items()},
+            {value: self.planned(buffer_slice) for value, buffer_slice in self.buffer_slices.items()},
             tuple(self.fusions_at.values()),
             tuple(leaving_views(self.program, self.steps, self.layouts)),
             tuple(v for v in self.made if self.program.last_use[finals[v]] < self.steps.stop),
@@ -187,18 +188,18 @@ class Compiler:
             self.lay_view(step.first, step.operands[0])
             return []
         reads = tuple([operand for operand in step.operands if operand >= 0])
-        inputs = [operand if operand < 0 else self.place(operand) for operand in step.operands]
+        inputs = [operand if operand < 0 else self.slice_of(operand) for operand in step.operands]
         if step.into is None:
             made = tuple(made_by(step))
-            places = [self.new_place(value, position, plan, reads) for value in made]
+            outputs = [self.new_slice(value, position, plan, reads) for value in made]
             kernel = plan.kernel if len(made) == 1 else reporting(plan.kernel)
-            return [KernelStep(position, plan, kernel, (*inputs, *places), (reads,) * len(made), made, plan.work)]
+            return [KernelStep(position, plan, kernel, (*inputs, *outputs), (reads,) * len(made), made, plan.work)]
         target = step.into[0]
-        old = self.place(target)
+        old = self.slice_of(target)
         if target not in self.bases and not self.is_shared(target, position):
             self.enter(step.first, old)
             return [KernelStep(position, plan, plan.kernel, (*inputs, old), (reads,), (step.first,), plan.work)]
-        new = self.own_place(step.first)
+        new = self.own_slice(step.first)
         if new is None:
             return None
         call = KernelStep(position, plan, plan.kernel, (*inputs, new), (reads,), (step.first,), plan.work)
@@ -210,41 +211,41 @@ class Compiler:
     def fusion(self, fusion: Fusion, plan: Plan) -> list[KernelStep] | None:
         """Lay out the results of a fusion, and return its call. None if a result would overwrite a value in use."""
         position = fusion.steps[-1]
-        inputs = [operand if operand < 0 else self.place(operand) for operand in fusion.inputs]
-        places = []
+        inputs = [operand if operand < 0 else self.slice_of(operand) for operand in fusion.inputs]
+        outputs = []
         for value in fusion.outputs:
             before = overwritten_by(self.program, fusion, value)
             if before is None:
-                places.append(self.fresh_place(value))
+                outputs.append(self.fresh_slice(value))
                 continue
-            old = self.place(before)
+            old = self.slice_of(before)
             if before in self.bases or self.is_shared(before, position):
                 return None
             self.enter(value, old)
-            places.append(old)
+            outputs.append(old)
         work = sum(self.plans[n - self.steps.start].work for n in fusion.steps)
         kernel = plan.device.backend.fuse(self.program, fusion, work)
         if kernel.scratch > UNNOTICED:
             self.scratch = max(self.scratch, kernel.scratch)
         reads = dependences(self.program, fusion)
-        return [KernelStep(position, plan, kernel, (*inputs, *places), reads, fusion.outputs, work)]
+        return [KernelStep(position, plan, kernel, (*inputs, *outputs), reads, fusion.outputs, work)]
 
     def dying(self) -> tuple[int, ...]:
         """The operands from outside that have their last use in the segment."""
         dead = {variable for position in self.steps for variable in self.program.last_uses[position]}
         return tuple(variable for variable in (*self.reads, *self.written) if variable in dead)
 
-    # -- places --------------------------------------------------------------------------------------------------------
+    # -- buffer slices -------------------------------------------------------------------------------------------------
 
-    def planned(self, place: PlaceOrNumber) -> PlaceOrNumber:
-        """A place with its planned offset in the arena instead of its address."""
-        if isinstance(place, int) or place.slot != ARENA:
-            return place
-        return place._replace(offset=self.arena.offset_of(place.offset))
+    def planned(self, buffer_slice: SliceOrNumber) -> SliceOrNumber:
+        """A buffer slice with its planned offset in the arena instead of its address."""
+        if isinstance(buffer_slice, int) or buffer_slice.slot != ARENA:
+            return buffer_slice
+        return buffer_slice._replace(offset=self.arena.offset_of(buffer_slice.offset))
 
-    def place(self, value: int) -> BufferSlice:
-        """The place of a value; of one from outside, its operand."""
-        found = self.places.get(value)
+    def slice_of(self, value: int) -> BufferSlice:
+        """The memory of a value; of one from outside, its operand."""
+        found = self.buffer_slices.get(value)
         if found is None:
             found = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)
             self.enter(value, found)
@@ -253,61 +254,61 @@ class Compiler:
     def meta(self, value: int) -> Meta:
         return known_meta(self.program, value)
 
-    def enter(self, value: int, place: BufferSlice) -> None:
-        self.places[value] = place
-        part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
-        self.held.setdefault((place.slot, part), []).append(value)
-        if place.slot == ARENA:
+    def enter(self, value: int, buffer_slice: BufferSlice) -> None:
+        self.buffer_slices[value] = buffer_slice
+        part = self.arena.part_of(buffer_slice.offset).address if buffer_slice.slot == ARENA else 0
+        self.held.setdefault((buffer_slice.slot, part), []).append(value)
+        if buffer_slice.slot == ARENA:
             self.arena.keep(part, self.uses.get(value, -1))
 
     def lay_view(self, value: int, base: int) -> None:
         """Place a view in the memory of its root."""
         root, offset, strides = self.layouts[value]
-        under = self.place(root)
+        under = self.slice_of(root)
         if under.whole:
             self.packed.add(under.slot)
         self.enter(value, BufferSlice(under.slot, under.offset + offset, strides, self.meta(value)))
         self.bases[value] = base
 
-    def new_place(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> BufferSlice:
-        """The place of a new value: the memory of a result, that of a dying operand, or a new part of the arena."""
+    def new_slice(self, value: int, position: int, plan: Plan, reads: Sequence[int]) -> BufferSlice:
+        """The buffer slice of a new value: memory of a result, of a dying operand, or a new part of the arena."""
         meta = self.meta(value)
         if value in self.slots:
-            return self.fresh_place(value)
+            return self.fresh_slice(value)
         for index in plan.forward if self.forwards else ():
             operand = self.program.steps[position].operands[index]
-            under = self.place(operand)
+            under = self.slice_of(operand)
             alone = under.slot == ARENA and under.strides is None and under.meta.nbytes == meta.nbytes
             dies = self.uses[operand] == position and reads.count(operand) == 1
             if alone and dies and not self.is_shared(operand, position):
-                place = BufferSlice(ARENA, under.offset, None, meta)
-                self.enter(value, place)
+                buffer_slice = BufferSlice(ARENA, under.offset, None, meta)
+                self.enter(value, buffer_slice)
                 self.forwarded += 1
-                return place
-        return self.fresh_place(value)
+                return buffer_slice
+        return self.fresh_slice(value)
 
-    def fresh_place(self, value: int) -> BufferSlice:
-        """A place that contains no other value: the memory of a result, or a new part of the arena."""
+    def fresh_slice(self, value: int) -> BufferSlice:
+        """A buffer slice that contains no other value: the memory of a result, or a new part of the arena."""
         meta, slot = self.meta(value), self.slots.get(self.program.variables[value])
         if slot is None:
-            place = BufferSlice(ARENA, self.arena.allocate(meta.nbytes), None, meta)
+            buffer_slice = BufferSlice(ARENA, self.arena.allocate(meta.nbytes), None, meta)
         else:
-            place = BufferSlice(slot, 0, None, meta, whole=True)
-        self.enter(value, place)
-        return place
+            buffer_slice = BufferSlice(slot, 0, None, meta, whole=True)
+        self.enter(value, buffer_slice)
+        return buffer_slice
 
-    def own_place(self, value: int) -> BufferSlice | None:
-        """A place of its own for a variable that has shared memory; None if the variable cannot move."""
+    def own_slice(self, value: int) -> BufferSlice | None:
+        """A buffer slice of its own for a variable that has shared memory; None if the variable cannot move."""
         slot = self.slots.get(self.program.variables[value])
         if slot is not None and ((slot, 0) in self.held or slot < len(self.reads) + len(self.written)):
             return None
-        return self.fresh_place(value)
+        return self.fresh_slice(value)
 
     def is_shared(self, value: int, position: int) -> bool:
         """Whether the value's memory contains another value that this step or a later one uses."""
-        place = self.places[value]
-        part = self.arena.part_of(place.offset).address if place.slot == ARENA else 0
-        held, uses = self.held[(place.slot, part)], self.uses
+        buffer_slice = self.buffer_slices[value]
+        part = self.arena.part_of(buffer_slice.offset).address if buffer_slice.slot == ARENA else 0
+        held, uses = self.held[(buffer_slice.slot, part)], self.uses
         held[:] = [other for other in held if uses.get(other, -1) >= position]  # drops dead values
         return any(other != value for other in held)
 
@@ -334,7 +335,7 @@ class ResultsFailed(Exception):  # noqa: N818 - named after the event
 
 
 def reporting(kernel: BoundKernel) -> BoundKernel:
-    """Wrap a kernel with several results: raise ResultsFailed if the kernel returns errors in the place of some."""
+    """Wrap a kernel with several results: raise ResultsFailed if the kernel returns errors for some of them."""
 
     def run(*arrays: Any) -> None:
         found = kernel(*arrays)

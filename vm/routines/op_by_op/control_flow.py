@@ -9,7 +9,7 @@ neither as before the loop nor as after it, so they are poisoned, even if other 
 begun has written nothing.
 
 The random draws of a block belong to the one random call of the outermost step. A draw's number consists of the number
-of the block among those that have run there, and the draw's place in the block.
+of the block among those that have run there, and the draw's position in the block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...model.unfolding import Answer
 from .run import RunIds, StepResults, UnfoldedRun
 
 PAUSE: Final[Message] = (RELEASE, ())  # a message that does nothing: a turn may end here
-PLACES: Final = 16  # bits of a draw's number for its place in its block
+POSITION_BITS: Final = 16  # bits of a draw's number for its position in its block
 
 # Yields messages, and returns ids of new tensors.
 Unfolded: TypeAlias = Generator[Message, None, list[int]]
@@ -47,7 +47,7 @@ class Failed(Exception):  # noqa: N818 - a signal inside this module
 class RunningConstruct:
     """A step with blocks in one run, from its first message to its last one.
 
-    `given`: the ids and numbers of its operands; `effects`: the place of its first side effect.
+    `given`: the ids and numbers of its operands; `effects`: the index of its first side effect.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class RunningConstruct:
             block is self.blocks[-1] or program.written
         ):  # a test that writes counts, too
             self.begun = True
-        captured = [self.given[place] for place in block.values[len(inputs) :]]
+        captured = [self.given[position] for position in block.values[len(inputs) :]]
         ids = RunIds(program, (*inputs, *captured), run.new.newest, run.new)
         numbers = self.numbers(block)
         yield from run.program(routine, ids, numbers, self.effects + block.effects)
@@ -174,12 +174,12 @@ class RunningConstruct:
 
     def numbers(self, block: LinkedBlock) -> list[Scalar]:
         """The numbers of a block, with 0 for constants."""
-        given = iter([self.given[place] for place in block.numbers])
+        given = iter([self.given[position] for position in block.numbers])
         found: list[Scalar] = []
         draws = 0
         for number in block.routine.program.numbers:
             if number.op == DRAW:
-                found.append(self.run.drawn << PLACES | draws)
+                found.append(self.run.drawn << POSITION_BITS | draws)
                 draws += 1
             else:
                 found.append(next(given) if number.op == PARAMETER else 0)

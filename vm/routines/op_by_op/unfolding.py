@@ -48,7 +48,7 @@ class Unfolder:
     ) -> Iterator[Message]:
         """Admit the pieces that run as one instruction, and yield the messages of all other steps.
 
-        `numbers`: of the program, with any value for constants. `effects`: the place of its first side effect.
+        `numbers`: of the program, with any value for constants. `effects`: the index of its first side effect.
         """
         engine = self.engine
         routine.runs += 1
@@ -82,8 +82,8 @@ class Unfolder:
                 read, made = (tuple([ids[variable] for variable in each]) for each in (operands, outputs))
                 yield (COLLECTIVE, *Collective(step.op, read, made, (), step.attributes, where))
             elif step.blocks:
-                place = effects + program.effects[position]
-                construct = RunningConstruct(self, routine, position, given, place, where)
+                first = effects + program.effects[position]
+                construct = RunningConstruct(self, routine, position, given, first, where)
                 yield from construct.unfold(ids, outputs)
             else:
                 effect = self.effects[effects + program.effects[position]]
@@ -130,12 +130,12 @@ def template_of(routine: SessionProgram, position: int, engine: RunEngine) -> Te
     made = range(step.first, step.first + len(step.results))
     outputs = tuple([variables[value] for value in made])
     is_op = step.op not in NO_OPS
-    places = (*operands, *outputs) if is_op else ()
+    arguments = (*operands, *outputs) if is_op else ()
     released, behind = 0, []
     for variable in program.last_uses[position]:
-        place = places.index(variable) if is_op else RIDERS
-        if place < RIDERS:
-            released |= 1 << place
+        index = arguments.index(variable) if is_op else RIDERS
+        if index < RIDERS:
+            released |= 1 << index
         else:
             behind.append(variable)
     line = step.location if is_line(step.location) else 0  # a client may send anything

@@ -199,10 +199,10 @@ def moving_in(recipe: Recipe, slots: Collection[int]) -> Iterable[Moving]:
     """The arguments of calls that are operands in these slots, or views of such operands."""
     for index, call in enumerate(recipe.calls):
         first = len(call.arguments) - (1 if call.kernel is fill else len(call.results))
-        for place, argument in enumerate(call.arguments):
+        for position, argument in enumerate(call.arguments):
             if not isinstance(argument, int) and argument.slot != ARENA and argument.slot in slots:
-                written = place >= first
-                yield Moving(index, place, not written or call.plan.op.partial, written)
+                written = position >= first
+                yield Moving(index, position, not written or call.plan.op.partial, written)
 
 
 def is_pending(call: Any) -> bool:

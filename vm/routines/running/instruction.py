@@ -39,7 +39,7 @@ class RunInstruction(Instruction):
 
     composite: ClassVar[bool] = True
 
-    __slots__ = ("late", "numbers", "order", "place", "poisoned", "replay", "segment", "stamps")
+    __slots__ = ("late", "next_slice", "numbers", "order", "poisoned", "replay", "segment", "stamps")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RunInstruction(Instruction):
         self.numbers = numbers
         self.order: LaunchOrder | None = None
         self.replay: Replay | None = None
-        self.place = 0  # the next slice
+        self.next_slice = 0
         self.poisoned = PoisonedValues(segment.recipe)
         self.stamps: Stamps | None = None  # the times of its calls, if the run is timed
         self.late: list[tuple[int, TensordError | DataRefusal]] = []
@@ -82,33 +82,33 @@ class RunInstruction(Instruction):
             self.fail(lost)
         if replay is not None and not self.failed():
             try:
-                if self.place == 0 and self.launch_graph():
-                    self.place = len(replay.slices)
-                if self.place < len(replay.slices):
-                    self.run_slice(replay, self.place)
+                if self.next_slice == 0 and self.launch_graph():
+                    self.next_slice = len(replay.slices)
+                if self.next_slice < len(replay.slices):
+                    self.run_slice(replay, self.next_slice)
             except BaseException as error:
                 self.fail(error)
-            self.place += 1
-            if self.place < len(replay.slices) and not self.failed():
+            self.next_slice += 1
+            if self.next_slice < len(replay.slices) and not self.failed():
                 return False
         self.end()
         return True
 
-    def fail_in(self, place: int, left: int, error: BaseException) -> None:
-        """Note the failure of a kernel that admission called, and make the `left` further calls of that slice.
+    def fail_in(self, index: int, left: int, error: BaseException) -> None:
+        """Note the failure of a kernel that admission called, and make the `left` further calls of slice `index`.
 
         `advance` runs the slices that follow.
         """
         replay = self.replay
         if replay is None:
             raise AssertionError("admission has given its replay")
-        start, calls = replay.slices[place]
+        start, calls = replay.slices[index]
         done = len(calls) - left
         self.claim_token.clear()
         self.note(self.segment.recipe.calls[start + done - 1], error)
-        for index in range(done, len(calls)):
-            self.call(self.segment.recipe.calls[start + index], *calls[index])
-        self.place = place + 1
+        for n in range(done, len(calls)):
+            self.call(self.segment.recipe.calls[start + n], *calls[n])
+        self.next_slice = index + 1
 
     def failed(self) -> bool:
         """Whether the run has failed as a whole, or was cancelled."""
@@ -132,15 +132,15 @@ class RunInstruction(Instruction):
                 self.poisoned.errors[value] = copy.poison
         return replay
 
-    def run_slice(self, replay: Replay, place: int) -> None:
-        start, calls = replay.slices[place]
+    def run_slice(self, replay: Replay, index: int) -> None:
+        start, calls = replay.slices[index]
         whole = self.device.launches is None  # on other devices, faults and delays apply to each launch
         if whole and self.stream is not None and self.queue is not None and self.stream.intercepted:
             self.run_intercepted(self.stream, start, calls)
             return
         done = 0 if self.poisoned.errors else self.run_fast(start, calls)
-        for index in range(done, len(calls)):
-            self.call(self.segment.recipe.calls[start + index], *calls[index])
+        for n in range(done, len(calls)):
+            self.call(self.segment.recipe.calls[start + n], *calls[n])
 
     def launch_graph(self) -> bool:
         """Launch the segment's graph, if there is one and this is the driving thread."""
@@ -189,7 +189,7 @@ class RunInstruction(Instruction):
         if not self.poisoned.spread(call):
             return
         if any(given is None for given in arguments):  # of a fusion: only results that are poisoned depend on it
-            arguments = [self.stand_in(given, place) for given, place in zip(arguments, call.arguments, strict=True)]
+            arguments = [self.stand_in(given, source) for given, source in zip(arguments, call.arguments, strict=True)]
         checks = LATE.checks
         before = 0 if checks is None else len(checks)
         try:
@@ -197,16 +197,16 @@ class RunInstruction(Instruction):
         except BaseException as error:
             self.note(call, error)
         if checks is not None and len(checks) > before:
-            place = self.segment.recipe.calls.index(call)
-            checks[before:] = [in_call(place, check) for check in checks[before:]]
+            index = self.segment.recipe.calls.index(call)
+            checks[before:] = [in_call(index, check) for check in checks[before:]]
         if self.order is not None:
             self.order.issued += 1
 
-    def stand_in(self, given: Any, place: BufferSlice | int) -> Any:
+    def stand_in(self, given: Any, source: BufferSlice | int) -> Any:
         """An argument; for a poisoned one, zeros of its shape."""
-        if given is not None or not isinstance(place, BufferSlice):
+        if given is not None or not isinstance(source, BufferSlice):
             return given
-        return self.device.backend.xp.zeros(place.meta.shape, place.meta.dtype)
+        return self.device.backend.xp.zeros(source.meta.shape, source.meta.dtype)
 
     def note(self, call: KernelStep, error: BaseException) -> None:
         """Poison the failed results of a kernel with its error, which names the line and op of the call."""
@@ -272,7 +272,7 @@ class RunInstruction(Instruction):
         if isinstance(error, DataRefusal):
             without_frames(error)  # the frames refer to this instruction
             without_frames(error.error)
-            self.late.append((error.place, error))
+            self.late.append((error.call, error))
         else:
             super().fail_late(error)
 
@@ -281,18 +281,18 @@ class RunInstruction(Instruction):
             return
         recipe, refused = self.segment.recipe, dict[int, DataRefusal]()
         late: dict[int, TensordError] = {}
-        for place, error in self.late:
+        for number, error in self.late:
             if isinstance(error, DataRefusal):
-                refused.setdefault(place, error)
+                refused.setdefault(number, error)
             else:
-                late.setdefault(place, error)
+                late.setdefault(number, error)
         read = [b.copy for b in (*self.inputs, *self.outputs[: len(recipe.written)])]  # type: ignore[union-attr]
         for value, copy in zip(recipe.firsts, read, strict=True):
             if copy.id in late:
                 self.poisoned.errors.setdefault(value, late[copy.id])
-        for place, call in enumerate(recipe.calls):
-            if self.poisoned.spread(call) and place in refused:
-                self.note(call, refused[place].error)
+        for index, call in enumerate(recipe.calls):
+            if self.poisoned.spread(call) and index in refused:
+                self.note(call, refused[index].error)
         self.note_failures()
 
     def own_failures(self) -> Sequence[TensordError]:

@@ -13,15 +13,15 @@ from ....interpreter.ops.positions import LATE, Check
 
 
 class DataRefusal(Exception):  # noqa: N818 - what a call does with its data
-    """What is wrong with the data of one call, by its place."""
+    """The error of one call's data. `call`: the index of the call in the segment."""
 
-    def __init__(self, place: int, error: BaseException) -> None:
-        super().__init__(place)
-        self.place = place
+    def __init__(self, call: int, error: BaseException) -> None:
+        super().__init__(call)
+        self.call = call
         self.error = error
 
 
-def in_call(place: int, check: Check) -> Check:
+def in_call(call: int, check: Check) -> Check:
     """Wrap a check, so that a refusal names the call."""
     least, most, judge = check
 
@@ -29,13 +29,13 @@ def in_call(place: int, check: Check) -> Check:
         try:
             judge(least, most)
         except Exception as error:
-            raise DataRefusal(place, error) from None
+            raise DataRefusal(call, error) from None
 
     return least, most, judge_call
 
 
 def note_checks(checks: Iterable[tuple[int, Check]]) -> None:
     """Add the checks of calls to those of the launch that this thread is making."""
-    for place, check in checks:
+    for call, check in checks:
         if LATE.checks is not None:
-            LATE.checks.append(in_call(place, check))
+            LATE.checks.append(in_call(call, check))

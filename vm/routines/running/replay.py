@@ -24,7 +24,7 @@ SLICE: Final = 600_000  # work, in element operations, that is done without a pa
 CALL: Final = 2_000  # the work of a call itself
 
 Arguments: TypeAlias = list[Any]
-# The places of an operand, or of a view of it: the arguments of a call, and the position in them.
+# The uses of an operand, or of a view of it: the arguments of a call, and the position in them.
 Spots: TypeAlias = list[tuple[Arguments, int]]
 
 
@@ -40,7 +40,7 @@ class PassedNumber:
         self._last: Any = None
 
     def put(self, value: Scalar) -> None:
-        """Put a run's number in its places, unless it is unchanged."""
+        """Put a run's number into the calls that take it, unless the number is unchanged."""
         found = value if self._number is None else self._number.of(value)
         if found is not self._last:
             self._last = found
@@ -51,7 +51,7 @@ class PassedNumber:
 class Replay:
     """A segment's calls, bound to an arena on a device.
 
-    `slices`: the calls in slices of bounded work, each with the place of its first call. `own`: whether the arena is
+    `slices`: the calls in slices of bounded work, each with the index of its first call. `own`: whether the arena is
     the one for all runs at admission, and not a block of the device's memory.
     """
 
@@ -99,16 +99,16 @@ class Replay:
                 self._view_spots(argument).append((arguments, index))
         return filling(self._device) if call.kernel is fill else call.kernel, arguments
 
-    def _laid_over(self, array: Any, place: BufferSlice) -> Any:
-        """An array for the value at a place in a block of memory."""
-        return self._lay_over(array, place.meta, place.offset, place.strides)
+    def _laid_over(self, array: Any, buffer_slice: BufferSlice) -> Any:
+        """An array for a value in a block of memory."""
+        return self._lay_over(array, buffer_slice.meta, buffer_slice.offset, buffer_slice.strides)
 
-    def _view_spots(self, place: BufferSlice) -> Spots:
-        for other, spots in self._views[place.slot]:
-            if other == place:
+    def _view_spots(self, buffer_slice: BufferSlice) -> Spots:
+        for other, spots in self._views[buffer_slice.slot]:
+            if other == buffer_slice:
                 return spots
         spots = []
-        self._views[place.slot].append((place, spots))
+        self._views[buffer_slice.slot].append((buffer_slice, spots))
         return spots
 
     def calls(self) -> list[tuple[Any, Arguments]]:
@@ -116,18 +116,18 @@ class Replay:
         return [call for _, calls in self.slices for call in calls]
 
     def users(self) -> tuple[list[set[int]], dict[int, set[int]]]:
-        """For each slot of an operand, and of a number that is no constant, the places of the calls that use it."""
-        place = {id(arguments): index for index, (_, arguments) in enumerate(self.calls())}
-        found = [{place[id(arguments)] for arguments, _ in spots} for spots in self._spots]
+        """For each slot of an operand, and of a number that is no constant, the indices of the calls that use it."""
+        indices = {id(arguments): index for index, (_, arguments) in enumerate(self.calls())}
+        found = [{indices[id(arguments)] for arguments, _ in spots} for spots in self._spots]
         for slot, views in enumerate(self._views):
-            found[slot].update(place[id(arguments)] for _, spots in views for arguments, _ in spots)
+            found[slot].update(indices[id(arguments)] for _, spots in views for arguments, _ in spots)
         numbers: dict[int, set[int]] = {}
         for given in self._numbers:
-            numbers.setdefault(given.slot, set()).update(place[id(arguments)] for arguments, _ in given.spots)
+            numbers.setdefault(given.slot, set()).update(indices[id(arguments)] for arguments, _ in given.spots)
         return found, numbers
 
     def patch(self, operands: Sequence[Any], numbers: Sequence[Scalar]) -> None:
-        """Put a run's operands and numbers in their places. A poisoned operand is None."""
+        """Put a run's operands and numbers into the calls. A poisoned operand is None."""
         last = self._last
         for slot, array in enumerate(operands):
             if array is not last[slot]:
@@ -136,12 +136,12 @@ class Replay:
             given.put(numbers[given.slot])
 
     def _put(self, slot: int, array: Any) -> None:
-        """Put an operand and its views in their places."""
+        """Put an operand and its views into the calls."""
         self._last[slot] = array
         for arguments, index in self._spots[slot]:
             arguments[index] = array
-        for place, spots in self._views[slot]:
-            view = None if array is None else self._laid_over(array, place)
+        for buffer_slice, spots in self._views[slot]:
+            view = None if array is None else self._laid_over(array, buffer_slice)
             for arguments, index in spots:
                 arguments[index] = view
 
@@ -161,13 +161,13 @@ def filling(device: Device) -> BoundKernel:
 
 
 def sliced(calls: list[Any], works: Sequence[int]) -> list[tuple[int, list[Any]]]:
-    """The calls in slices of at most `SLICE` work, each with the place of its first call. A larger call is alone."""
+    """The calls in slices of at most `SLICE` work, each with the index of its first call. A larger call is alone."""
     found: list[tuple[int, list[Any]]] = []
     start, total = 0, 0
-    for place, work in enumerate(works):
+    for index, work in enumerate(works):
         if total and total + work > SLICE:
-            found.append((start, calls[start:place]))
-            start, total = place, 0
+            found.append((start, calls[start:index]))
+            start, total = index, 0
         total += work
     found.append((start, calls[start:]))
     return found
@@ -186,25 +186,25 @@ class Stamps:
 class timed:  # noqa: N801 - used like `iter`
     """Iterates over the calls of a slice and records their times. Has a length hint, like a list's iterator."""
 
-    __slots__ = ("_calls", "_place", "_stamps")
+    __slots__ = ("_calls", "_next", "_stamps")
 
     def __init__(self, calls: Sequence[Any], stamps: Stamps) -> None:
         self._calls = calls
         self._stamps = stamps
-        self._place = 0
+        self._next = 0
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        place, stamps, calls = self._place, self._stamps, self._calls
-        if place:
+        index, stamps, calls = self._next, self._stamps, self._calls
+        if index:
             stamps.times.append(stamps.clock())
-        if place == len(calls):
+        if index == len(calls):
             raise StopIteration
-        self._place = place + 1
+        self._next = index + 1
         stamps.times.append(stamps.clock())
-        return calls[place]
+        return calls[index]
 
     def __length_hint__(self) -> int:
-        return len(self._calls) - self._place
+        return len(self._calls) - self._next

@@ -207,12 +207,12 @@ def with_transfer_edges(records: list[Record]) -> list[Record]:
     """The records, with an edge for each transfer of which both ends are recorded."""
     senders: dict[bytes, int] = {}
     receivers: dict[bytes, int] = {}
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         label = read_label(record.op)
         if label is not None and label.doing in {SEND, RECV}:
-            (senders if label.doing == SEND else receivers)[label.number] = place
-    for transfer, place in receivers.items():
+            (senders if label.doing == SEND else receivers)[label.number] = index
+    for transfer, index in receivers.items():
         if transfer in senders:
             edge = EdgeRecord(records[senders[transfer]].id, Reason.LINK.value, 0, elided=False)
-            records[place] = records[place]._replace(edges=(*records[place].edges, edge))
+            records[index] = records[index]._replace(edges=(*records[index].edges, edge))
     return records

@@ -150,7 +150,7 @@ def test_recipes_of_a_program_that_was_cut_otherwise_are_not_taken(bare: Bare) -
 
 class TestTheTable:
     def test_forgets_what_was_used_least_recently(self) -> None:
-        table, programs = CompiledPrograms(kept=10), [chain_of(n) for n in (4, 5, 3)]
+        table, programs = CompiledPrograms(capacity=10), [chain_of(n) for n in (4, 5, 3)]
         first, second = (table.of(program, CPU) for program in programs[:2])
         assert table.of(programs[0], CPU) is first
         table.of(programs[2], CPU)  # 12 steps

@@ -103,9 +103,9 @@ class TestTheTable:
         assert not table.found
 
     def test_forgets_what_was_used_least_recently(self) -> None:
-        table, programs = ImprovedPrograms(kept=10), [chain_of(n) for n in (4, 5, 3)]
-        for place in (0, 1, 0, 2):
-            table.of(programs[place], ALL)
+        table, programs = ImprovedPrograms(capacity=10), [chain_of(n) for n in (4, 5, 3)]
+        for index in (0, 1, 0, 2):
+            table.of(programs[index], ALL)
         assert [digest for digest, _ in table.found] == [programs[0].digest, programs[2].digest]
         assert table.steps == 7
 

@@ -169,11 +169,11 @@ class TestArena:
             arena.keep(address, last)
             lives.append((address, max(size, 1), step, last))
         arena.plan()
-        places = [(arena.offset_of(address), size, first, last) for address, size, first, last in lives]
-        for place, (offset, size, _, last) in enumerate(places):
+        parts = [(arena.offset_of(address), size, first, last) for address, size, first, last in lives]
+        for index, (offset, size, _, last) in enumerate(parts):
             assert offset % ALIGNMENT == 0
             assert offset + size <= arena.size
-            for other, more, begun, _ in places[place + 1 :]:
+            for other, more, begun, _ in parts[index + 1 :]:
                 assert begun > last or other >= offset + size or other + more <= offset
-        most = max(sum(n for _, n, first, last in places if first <= step <= last) for step in range(300))
+        most = max(sum(n for _, n, first, last in parts if first <= step <= last) for step in range(300))
         assert arena.size < 1.3 * most

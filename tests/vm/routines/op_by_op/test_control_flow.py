@@ -123,7 +123,7 @@ def test_a_case_runs_the_block_of_its_index(bare: Bare, index: int, value: float
     it = Linked(bare, CASE)
     chosen, behind = it.run(scalar(index), np.array([5.0]))
     assert (it.client.fetch(chosen), it.client.fetch(behind)) == ([value], [-5.0])
-    assert (it.seen, it.places) == ([[value]], [index])
+    assert (it.seen, it.indices) == ([[value]], [index])
 
 
 @pytest.mark.parametrize(("test", "values"), [(True, [-3.0, 6.0, 13.0]), (False, [9.0, 6.0, 7.0])])

@@ -81,7 +81,7 @@ def test_a_write_in_place_names_the_variable_and_makes_no_id() -> None:
     assert calls[3].inputs == (found.inputs[0],)
 
 
-def test_numbers_stand_in_the_places_of_their_slots() -> None:
+def test_numbers_stand_in_their_slots() -> None:
     builder = Builder()
     x = builder.parameter(ONE)
     n, c = builder.number("float", PARAMETER), builder.number("int", CONSTANT, value=2)

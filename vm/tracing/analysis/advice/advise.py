@@ -47,8 +47,8 @@ def advise(trace: Records, chosen: Collection[int] | None = None) -> Advice:
     evidence = Evidence(trace)
     found = [one for rule in RULES for one in rule(evidence) if one.cost > 0]
     if chosen is not None:
-        kept = set(chosen)
-        found = [one for one in found if not kept.isdisjoint(one.instructions)]
+        wanted = set(chosen)
+        found = [one for one in found if not wanted.isdisjoint(one.instructions)]
     worth = [one for one in found if one.cost * MINOR >= evidence.length]
     ordered = sorted(worth, key=lambda one: (-one.cost, one.rule, one.instructions))
     return Advice(tuple(ordered), len(found) - len(worth), evidence.length)

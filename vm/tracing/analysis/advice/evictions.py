@@ -40,7 +40,7 @@ def most_away(values: Iterable[Sequence[Record]]) -> int:
 
 def _first(moves: list[Record]) -> int:
     """The number of moves up to the first return."""
-    return 1 + next(place for place, record in enumerate(moves) if record.op.startswith(BACK))
+    return 1 + next(index for index, record in enumerate(moves) if record.op.startswith(BACK))
 
 
 def _values(evidence: Evidence) -> dict[int, list[Record]]:

@@ -46,22 +46,22 @@ def repeats(keys: Sequence[Hashable]) -> Iterator[tuple[int, int, int]]:
     sequence."""
     last: dict[Hashable, int] = {}
     begin = length = done = 0
-    for place, key in enumerate((*keys, None)):
-        if length and place < len(keys) and key == keys[place - length]:
-            last[key] = place
+    for index, key in enumerate((*keys, None)):
+        if length and index < len(keys) and key == keys[index - length]:
+            last[key] = index
             continue
-        if length and place - begin >= (OFTEN - 1) * length:
+        if length and index - begin >= (OFTEN - 1) * length:
             begin = _begin(keys, begin, length, done)
-            if place - begin >= OFTEN * length:
-                yield begin, place, length
-                done = place
-        length = place - last.get(key, place)
-        begin = max(done, place - length)
-        last[key] = place
+            if index - begin >= OFTEN * length:
+                yield begin, index, length
+                done = index
+        length = index - last.get(key, index)
+        begin = max(done, index - length)
+        last[key] = index
 
 
 def _begin(keys: Sequence[Hashable], begin: int, length: int, done: int) -> int:
-    """Where the keys begin to repeat, which is before the place at which the sequence's length became known."""
+    """Where the keys begin to repeat, which is before the index at which the sequence's length became known."""
     while begin > done and keys[begin - 1] == keys[begin - 1 + length]:
         begin -= 1
     return begin

@@ -4,9 +4,9 @@ An abstract machine makes the segment's calls. For each slot (an operand, or the
 values and the bytes that each occupies; a write removes every value that it overlaps. For each call, the machine
 checks that
 
-- the arguments are the values that the call's steps read, each in its place and intact;
+- the arguments are the values that the call's steps read, each intact in its buffer slice;
 - a view has NumPy's layout, in memory that contains its base;
-- the results go to valid places: to memory of their own, or exactly over an operand of an op that allows that;
+- the results go to valid buffer slices: to memory of their own, or exactly over an operand of an op that allows it;
 - each result takes over the errors of exactly the values on which it depends.
 
 At the end, each step has been computed once, operands have the values that the program leaves in them, and each view
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .....interpreter.programs.program import NO_OPS, Program, Step
 from .....interpreter.schema.opdef import find
-from ...record import ARENA, FILL, FUSED, CallRecord, PlacedRecord, PlaceRecord, SegmentRecord
+from ...record import ARENA, FILL, FUSED, ArgumentRecord, BufferSliceRecord, CallRecord, SegmentRecord
 from ..recorded.derived import width
 from .views import layout_of_view
 
@@ -98,16 +98,16 @@ class _Machine:
     def _check_call(self, call: CallRecord) -> Iterator[str]:
         yield from self._check_steps(call)
         yield from self._check_values(call)
-        for placed in call.takes:
-            yield from self._check_read(placed)
-        for placed in call.gives:
-            yield from self._check_meta(placed)
-            yield from self._check_target(placed)
-            yield from self._check_overwriting(call, placed)
+        for argument in call.takes:
+            yield from self._check_read(argument)
+        for argument in call.gives:
+            yield from self._check_meta(argument)
+            yield from self._check_target(argument)
+            yield from self._check_overwriting(call, argument)
         yield from self._check_errors(call)
-        for value, place in call.gives:
-            if place is not None:
-                self._write(value, place)
+        for value, buffer_slice in call.gives:
+            if buffer_slice is not None:
+                self._write(value, buffer_slice)
         if call.op != FILL:
             self.done.update(call.steps)
 
@@ -158,30 +158,30 @@ class _Machine:
         is_left = variable < self.program.inputs and value == self.final[variable]
         return is_left or value in self.program.results or not self.readers.get(value, inside) <= inside
 
-    def _check_read(self, placed: PlacedRecord) -> Iterator[str]:
-        """Check that a value that the call reads is intact at its place."""
-        yield from self._check_meta(placed)
-        value, place = placed
-        if value < 0 or place is None:
+    def _check_read(self, argument: ArgumentRecord) -> Iterator[str]:
+        """Check that a value that the call reads is intact in its buffer slice."""
+        yield from self._check_meta(argument)
+        value, buffer_slice = argument
+        if value < 0 or buffer_slice is None:
             return
         ways = dict(self._ways_to(value))
-        for held in self.memory.get(place.slot, ()):
-            if held.value in ways and self._fits(held, ways[held.value], value, place):
+        for held in self.memory.get(buffer_slice.slot, ()):
+            if held.value in ways and self._fits(held, ways[held.value], value, buffer_slice):
                 return
-        there = self._values_at(place)
+        there = self._values_at(buffer_slice)
         what = f", which holds {_listed(there)}" if there else ", which holds nothing"
         via = f", a view of {_listed([*ways][1:])}," if len(ways) > 1 else ""
-        yield f"it reads %{value}{via} {_where(place)}{what}"
+        yield f"it reads %{value}{via} {_where(buffer_slice)}{what}"
 
-    def _check_meta(self, placed: PlacedRecord) -> Iterator[str]:
-        value, place = placed
+    def _check_meta(self, argument: ArgumentRecord) -> Iterator[str]:
+        value, buffer_slice = argument
         if value < 0:
-            if place is not None or ~value >= len(self.program.numbers):
+            if buffer_slice is not None or ~value >= len(self.program.numbers):
                 yield f"${~value} is not a number of the program"
-        elif place is None:
-            yield f"%{value} has no place"
-        elif (place.shape, place.dtype) != (self._meta(value).shape, str(self._meta(value).dtype)):
-            yield f"%{value} is {self._meta(value)}, but is treated as {place.dtype}{list(place.shape)}"
+        elif buffer_slice is None:
+            yield f"%{value} has no memory"
+        elif (buffer_slice.shape, buffer_slice.dtype) != (self._meta(value).shape, str(self._meta(value).dtype)):
+            yield f"%{value} is {self._meta(value)}, but is treated as {buffer_slice.dtype}{list(buffer_slice.shape)}"
 
     def _ways_to(self, value: int) -> Iterator[tuple[int, list[Step]]]:
         """The value itself, then each value that it is a view of (as far as no call makes it), each with the steps
@@ -196,68 +196,78 @@ class _Machine:
             value = step.operands[0]
             yield value, chain
 
-    def _fits(self, held: SlotValue, chain: Sequence[Step], value: int, place: PlaceRecord) -> bool:
-        """Whether a value is at `place`, given that `held` is intact: the value itself, or the base of which `chain`
-        makes it a view."""
+    def _fits(self, held: SlotValue, chain: Sequence[Step], value: int, buffer_slice: BufferSliceRecord) -> bool:
+        """Whether a value is in `buffer_slice`, given that `held` is intact: the value itself, or the base of which
+        `chain` makes it a view."""
         if not chain:
-            return place.offset == held.start and _is_packed(place)
+            return buffer_slice.offset == held.start and _is_packed(buffer_slice)
         meta = self._meta(value)
         if meta.size == 0:
             return True
         found = layout_of_view(self._meta(held.value), chain, meta)
-        strides = place.strides or _packed(place)
-        if found is None or found[0] + held.start != place.offset:
+        strides = buffer_slice.strides or _packed(buffer_slice)
+        if found is None or found[0] + held.start != buffer_slice.offset:
             return False
-        return all(n == 1 or s == t for n, s, t in zip(place.shape, strides, found[1], strict=True))
+        return all(n == 1 or s == t for n, s, t in zip(buffer_slice.shape, strides, found[1], strict=True))
 
-    def _values_at(self, place: PlaceRecord) -> list[int]:
-        start, stop = _extent(place)
-        return [held.value for held in self.memory.get(place.slot, ()) if _overlap(held.start, held.stop, start, stop)]
+    def _values_at(self, buffer_slice: BufferSliceRecord) -> list[int]:
+        start, stop = _extent(buffer_slice)
+        return [
+            held.value
+            for held in self.memory.get(buffer_slice.slot, ())
+            if _overlap(held.start, held.stop, start, stop)
+        ]
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
-    def _check_target(self, placed: PlacedRecord) -> Iterator[str]:
-        """Check that a result may be written to its place."""
-        value, place = placed
-        if place is None:
+    def _check_target(self, argument: ArgumentRecord) -> Iterator[str]:
+        """Check that a result may be written to its buffer slice."""
+        value, buffer_slice = argument
+        if buffer_slice is None:
             return
-        start, stop = _extent(place)
-        if not _is_packed(place):
-            yield f"%{value} is written {_where(place)} with strides"
-        elif place.slot == ARENA:
+        start, stop = _extent(buffer_slice)
+        if not _is_packed(buffer_slice):
+            yield f"%{value} is written {_where(buffer_slice)} with strides"
+        elif buffer_slice.slot == ARENA:
             if start < 0 or stop > self.segment.arena:
-                yield f"%{value} is written {_where(place)}, but the arena has {self.segment.arena} bytes"
-        elif place.slot != self.slots.get(self.program.variables[value]) or place.offset:
-            yield f"%{value} is written {_where(place)}, which is not its place"
-        elif place.slot < len(self.segment.reads):
+                yield f"%{value} is written {_where(buffer_slice)}, but the arena has {self.segment.arena} bytes"
+        elif buffer_slice.slot != self.slots.get(self.program.variables[value]) or buffer_slice.offset:
+            yield f"%{value} is written {_where(buffer_slice)}, which is not its memory"
+        elif buffer_slice.slot < len(self.segment.reads):
             yield f"%{value} is written over an operand that is only read"
 
-    def _check_overwriting(self, call: CallRecord, placed: PlacedRecord) -> Iterator[str]:
+    def _check_overwriting(self, call: CallRecord, argument: ArgumentRecord) -> Iterator[str]:
         """Check that a result does not destroy a value that the call reads or makes, while it is still needed."""
-        value, place = placed
-        if place is None:
+        value, result = argument
+        if result is None:
             return
-        for other, where in call.gives:
-            if where is not None and other != value and _share_bytes(place, where):
+        for other, output in call.gives:
+            if output is not None and other != value and _share_bytes(result, output):
                 yield f"%{value} and %{other} are written to the same memory"
-        for other, where in call.takes:
-            if where is not None and _share_bytes(place, where) and not self._may_lie_over(call, other, place, where):
+        for other, operand in call.takes:
+            if (
+                operand is not None
+                and _share_bytes(result, operand)
+                and not self._may_lie_over(call, other, result, operand)
+            ):
                 yield f"%{value} is written over %{other} while %{other} is read"
 
-    def _may_lie_over(self, call: CallRecord, other: int, place: PlaceRecord, where: PlaceRecord) -> bool:
-        """Whether a result may lie exactly over an operand."""
+    def _may_lie_over(
+        self, call: CallRecord, other: int, result: BufferSliceRecord, operand: BufferSliceRecord
+    ) -> bool:
+        """Whether a result may lie exactly over the operand with the value `other`."""
         if call.op == FILL:
             return False
         steps = [self.program.steps[n] for n in call.steps]
-        alike = (place.slot, place.offset, place.shape) == (where.slot, where.offset, where.shape)
-        if not alike or not _is_packed(where) or width(place.dtype) != width(where.dtype):
+        alike = (result.slot, result.offset, result.shape) == (operand.slot, operand.offset, operand.shape)
+        if not alike or not _is_packed(operand) or width(result.dtype) != width(operand.dtype):
             return False
         targets = {target for step in steps for target in step.into or ()}
         return other in targets or all(find(step.op).elementwise for step in steps)
 
-    def _write(self, value: int, place: PlaceRecord) -> None:
-        start, stop = _extent(place)
-        lying = self.memory.setdefault(place.slot, [])
+    def _write(self, value: int, buffer_slice: BufferSliceRecord) -> None:
+        start, stop = _extent(buffer_slice)
+        lying = self.memory.setdefault(buffer_slice.slot, [])
         lying[:] = [held for held in lying if not _overlap(held.start, held.stop, start, stop)]
         lying.append(SlotValue(start, stop, value))
 
@@ -321,22 +331,22 @@ def _may_be_view(step: Step) -> bool:
     return step.op not in NO_OPS and find(step.op).view is not None
 
 
-def _packed(place: PlaceRecord) -> tuple[int, ...]:
-    shape = place.shape
-    return tuple(width(place.dtype) * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+def _packed(buffer_slice: BufferSliceRecord) -> tuple[int, ...]:
+    shape = buffer_slice.shape
+    return tuple(width(buffer_slice.dtype) * prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _is_packed(place: PlaceRecord) -> bool:
-    return place.strides is None or place.strides == _packed(place)
+def _is_packed(buffer_slice: BufferSliceRecord) -> bool:
+    return buffer_slice.strides is None or buffer_slice.strides == _packed(buffer_slice)
 
 
-def _extent(place: PlaceRecord) -> tuple[int, int]:
+def _extent(buffer_slice: BufferSliceRecord) -> tuple[int, int]:
     """The first byte of a value, and the one after its last."""
-    if 0 in place.shape:
-        return place.offset, place.offset
-    ways = [(n - 1) * s for n, s in zip(place.shape, place.strides or _packed(place), strict=True)]
+    if 0 in buffer_slice.shape:
+        return buffer_slice.offset, buffer_slice.offset
+    ways = [(n - 1) * s for n, s in zip(buffer_slice.shape, buffer_slice.strides or _packed(buffer_slice), strict=True)]
     low, high = sum(way for way in ways if way < 0), sum(way for way in ways if way > 0)
-    return place.offset + low, place.offset + high + width(place.dtype)
+    return buffer_slice.offset + low, buffer_slice.offset + high + width(buffer_slice.dtype)
 
 
 def _overlap(start: int, stop: int, other: int, end: int) -> bool:
@@ -344,12 +354,13 @@ def _overlap(start: int, stop: int, other: int, end: int) -> bool:
     return max(start, other) < min(stop, end)
 
 
-def _share_bytes(one: PlaceRecord, other: PlaceRecord) -> bool:
+def _share_bytes(one: BufferSliceRecord, other: BufferSliceRecord) -> bool:
     return one.slot == other.slot and _overlap(*_extent(one), *_extent(other))
 
 
-def _where(place: PlaceRecord) -> str:
-    return f"in the arena at {place.offset}" if place.slot == ARENA else f"in operand {place.slot} at {place.offset}"
+def _where(buffer_slice: BufferSliceRecord) -> str:
+    memory = "the arena" if buffer_slice.slot == ARENA else f"operand {buffer_slice.slot}"
+    return f"in {memory} at {buffer_slice.offset}"
 
 
 def _listed(values: Sequence[int] | range) -> str:

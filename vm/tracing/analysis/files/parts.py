@@ -82,7 +82,7 @@ class RoutineParts:
 _Records = TypeVar("_Records", bound=Records)
 
 HOLDING = record_of(Holding)
-_EDGES = 10  # the place of the edges in the long form
+_EDGES = 10  # the index of the edges in the long form
 _COUNTS = ("taken", "tick", "since", "retired", "capacity")
 
 

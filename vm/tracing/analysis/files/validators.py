@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin, get_typ
 
 from ....model.reason import Reason
 from ...flat import HELD
-from ...record import EdgeRecord, OperandKind, OperandRecord, PlacedRecord, PlaceRecord, Record
+from ...record import ArgumentRecord, BufferSliceRecord, EdgeRecord, OperandKind, OperandRecord, Record
 
 T = TypeVar("T")
 Validator: TypeAlias = Callable[[str, object], T]
@@ -128,6 +128,6 @@ SPECIAL: Final[Mapping[Any, Mapping[str, Validator[Any]]]] = {
     OperandRecord: {"kind": one_of([kind.value for kind in OperandKind])},
     EdgeRecord: {"reason": one_of([reason.value for reason in Reason])},
     Record: {"held": one_of(HELD)},
-    PlacedRecord: {"value": integer},
-    PlaceRecord: {"slot": integer, "strides": maybe(several(integer))},
+    ArgumentRecord: {"value": integer},
+    BufferSliceRecord: {"slot": integer, "strides": maybe(several(integer))},
 }

@@ -54,7 +54,7 @@ const readable = 0.7;  // the smallest scale at which a node's text can be read
 const visible = 0.2;  // the smallest scale at which a node can be seen
 const described = 20;  // the most records of a node that the panel shows
 const crowd = 1000;  // above so many nodes in the window, or three times as many edges, elements are drawn together
-let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, kept = false, hits = [], hit = -1;
+let nodes = [], edges = [], byId = new Map(), view = [0, 0, 1, 1], whole = view, pinned = false, hits = [], hit = -1;
 let critical = new Set(), steps = new Set(), found = new Set();
 let subject = null, neighbours = new Set();  // the node that the panel describes, and its neighbours
 let inside = new Map();  // the elements in the document, by node or edge
@@ -65,8 +65,8 @@ function make(tag, attributes, ...inside) {
   made.append(...inside);
   return made;
 }
-function placeNode([id, layer, place, fill, lines, records]) {
-  return {id, x: place * across, y: layer * down, fill, lines, records};
+function placeNode([id, layer, position, fill, lines, records]) {
+  return {id, x: position * across, y: layer * down, fill, lines, records};
 }
 function drawNode(node) {
   const text = make("text", {}, ...node.lines.map(line => make("tspan", {x: 8, dy: 13}, cut(line))));
@@ -111,7 +111,7 @@ function draw(name) {
   const most = (one, axis) => nodes.reduce((found, node) => Math.max(found, node[axis]), one);
   const right = most(0, "x"), bottom = most(0, "y");
   whole = [-10, -5, right + across, bottom + down];
-  kept = false; clear(); forget(); find();
+  pinned = false; clear(); forget(); find();
   fit();
   if (scale() > 1 / visible) near();
 }
@@ -230,14 +230,14 @@ function under(event) {
   return nodes.find(node => lies(x, node.x, width) && lies(y, node.y, height));
 }
 picture.addEventListener("pointermove", event => {
-  if (kept || event.buttons) return;
+  if (pinned || event.buttons) return;
   const node = under(event);
   if (!node) { if (panel.style.display === "block") forget(); }
   else if (node.id !== subject) describe(node);
 });
 picture.addEventListener("click", event => {
   const node = under(event);
-  if (node) { kept = !kept; describe(node); }
+  if (node) { pinned = !pinned; describe(node); }
 });
 
 const texts = {};

@@ -16,11 +16,11 @@ from ...record import (
     ARENA,
     FILL,
     FUSED,
+    ArgumentRecord,
     EdgeRecord,
     MetaRecord,
     OperandKind,
     PartRecord,
-    PlacedRecord,
     Record,
     SegmentRecord,
 )
@@ -221,9 +221,9 @@ def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
             found |= dict.fromkeys(call.steps, "virtual")
             makers = {program.steps[n].first: n for n in call.steps}
             found |= {
-                makers[placed.value]: place_text(program, segment, placed)
-                for placed in call.gives
-                if placed.value in makers  # only the first of several results
+                makers[result.value]: memory_text(program, segment, result)
+                for result in call.gives
+                if result.value in makers  # only the first of several results
             }
     for n in range(segment.first, segment.last + 1):
         if n not in found:
@@ -231,14 +231,14 @@ def memory_of(program: Program, segment: SegmentRecord) -> dict[int, str]:
     return found
 
 
-def place_text(program: Program, segment: SegmentRecord, placed: PlacedRecord) -> str:
+def memory_text(program: Program, segment: SegmentRecord, result: ArgumentRecord) -> str:
     """Where a value lies: `local, at 64` or `on device, written in place`, for example."""
-    value, place = placed
-    if place is None or place.slot == ARENA:
-        return f"local, at {place.offset if place is not None else 0}"
+    value, buffer_slice = result
+    if buffer_slice is None or buffer_slice.slot == ARENA:
+        return f"local, at {buffer_slice.offset if buffer_slice is not None else 0}"
     if value in program.results:
         return "on device, a result"
-    written = place.slot < len(segment.reads) + len(segment.written)
+    written = buffer_slice.slot < len(segment.reads) + len(segment.written)
     return "on device, written in place" if written else "on device, used later"
 
 

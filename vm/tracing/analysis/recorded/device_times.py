@@ -35,13 +35,13 @@ def fenced_launches(trace: Records) -> Iterator[tuple[list[Record], int, int]]:
             (launches if traits_of(record.opcode).computes else fences)[record.device].append(record)
     for device, of_device in launches.items():
         of_device.sort(key=lambda record: record.launch)
-        place = before = 0
+        stop = before = 0
         for fence in sorted(fences[device], key=lambda record: (record.launch, record.finished)):
-            start = place
-            while place < len(of_device) and of_device[place].launch <= fence.launch:
-                place += 1
-            if place > start:
-                yield [*of_device[start:place], fence], before, fence.finished
+            start = stop
+            while stop < len(of_device) and of_device[stop].launch <= fence.launch:
+                stop += 1
+            if stop > start:
+                yield [*of_device[start:stop], fence], before, fence.finished
             before = max(before, fence.finished)
 
 
@@ -52,10 +52,10 @@ def shared(launches: Sequence[Record], begin: int, end: int) -> Iterator[Record]
         yield fence._replace(started=end)
         launches = some
     time, work = min(begin, end), sum(weight(record) for record in launches)
-    for place, record in enumerate(launches):
+    for index, record in enumerate(launches):
         launched = record.started if record is fence else record.finished
         time = max(time, min(launched, end))
-        left = len(launches) - place
+        left = len(launches) - index
         least = min(LEAST, (end - time) // left)
         more = (end - time - least * left) * weight(record) // work
         started, time, work = time, time + least + more, work - weight(record)

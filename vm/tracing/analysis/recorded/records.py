@@ -33,10 +33,10 @@ class RecordedRuns:
     def of(self, record: Record) -> RunRecord | None:
         """The run to which an instruction belongs; None if it is none of these."""
         firsts = self._firsts.get(record.session)
-        place = bisect_right(firsts, record.id) if firsts else 0
-        if not firsts or not place:
+        index = bisect_right(firsts, record.id) if firsts else 0
+        if not firsts or not index:
             return None
-        run = self._sessions[record.session][firsts[place - 1]]
+        run = self._sessions[record.session][firsts[index - 1]]
         return run if not run.last or record.id <= run.last else None
 
 
@@ -102,11 +102,11 @@ class Records:
         :param records: The records to keep.
         :returns: The smaller trace.
         """
-        kept = tuple(records)
-        ids = {record.id for record in kept}
+        chosen = tuple(records)
+        ids = {record.id for record in chosen}
         others = [record for record in self.records if record.id not in ids]
         end = max((record.admitted for record in self.records), default=0)
-        found = with_records(self, kept)
+        found = with_records(self, chosen)
         found.before += len(others)
         found.base_tick = max([self.base_tick, *(record.erased or end for record in others)])
         return found

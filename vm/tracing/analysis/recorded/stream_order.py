@@ -19,13 +19,13 @@ class StreamOrder:
         self.until = trace.until
         self._ends = _ends(trace, self.until)
         self._streams: dict[tuple[str, str], list[Record]] = {}
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         for record in trace.records:
             if record.started:
                 self._streams.setdefault(_stream(record), []).append(record)
         for records in self._streams.values():
             records.sort(key=lambda record: (record.started, self.ended(record), record.admitted))
-            self._places |= {record.id: place for place, record in enumerate(records)}
+            self._indices |= {record.id: index for index, record in enumerate(records)}
 
     def streams(self) -> list[list[Record]]:
         """The started instructions of each stream, in order."""
@@ -40,8 +40,8 @@ class StreamOrder:
         started, the last one that did."""
         records = self._streams.get(_stream(record), ())
         if record.started:
-            place = self._places.get(record.id, 0)  # a step inside a run has no place
-            return records[place - 1] if place else None
+            index = self._indices.get(record.id, 0)  # a step inside a run has no index
+            return records[index - 1] if index else None
         return records[-1] if records and record.status == "DISPATCHED" else None
 
     def ahead(self, record: Record) -> Record | None:

@@ -32,7 +32,7 @@ def label(record: Record, until: int = 0) -> list[str]:
     return [
         name(record),
         *([metas] if metas else []),
-        "  ".join(filter(None, (place(record), ran, remark(record, until)))),
+        "  ".join(filter(None, (full_stream_name(record), ran, remark(record, until)))),
     ]
 
 
@@ -81,7 +81,7 @@ def title(record: Record) -> str:
     return f"{name(record)} {operands_text(record)}".rstrip()
 
 
-def place(record: Record) -> str:
+def full_stream_name(record: Record) -> str:
     """`device/stream`; before dispatch, only the device."""
     stream = stream_name(record.device, record.stream)
     return f"{record.device}/{stream}" if stream else record.device

@@ -39,8 +39,8 @@ class DeviceWork:
     def overlap(self, record: Record) -> int:
         """For how many nanoseconds of a record its device computed."""
         times = self._times.get(record.device, [])
-        total, place = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)
-        for number in range(place, len(times)):
+        total, first = 0, max(bisect_right(times, (record.started, record.started)) - 1, 0)
+        for number in range(first, len(times)):
             begin, end = times[number]
             if begin >= record.finished:
                 break

@@ -37,7 +37,7 @@ def _function(frame: str) -> str:
     return _CELL.sub("", found["file"]).rpartition("/")[2] + found["function"]
 
 
-def place_of(location: str) -> tuple[tuple[int, ...], str]:
+def line_order(location: str) -> tuple[tuple[int, ...], str]:
     """The key by which the locations of a function are sorted: the numbers of lines and cells."""
     found = (_FRAME.fullmatch(frame) for frame in location.split(_FRAMES))
     return tuple([int(n) for one in found if one for n in (*_CELL.findall(one["file"]), one["line"])]), location
@@ -53,7 +53,7 @@ def matching_lines(before: Ops, after: Ops) -> Iterator[tuple[str, str]]:
 def by_function(locations: Iterable[str]) -> dict[str, list[str]]:
     """The locations by function, in the order of the program."""
     found: dict[str, list[str]] = defaultdict(list)
-    for location in sorted(locations, key=place_of):
+    for location in sorted(locations, key=line_order):
         found[function_of(location)].append(location)
     return found
 

@@ -26,7 +26,7 @@ from ..recorded.device_times import on_devices
 from ..recorded.records import Records
 from ..recorded.span_names import names_of, paths_of
 from ..recorded.stream_order import StreamOrder
-from ..recorded.text import compiles, kind_of, place
+from ..recorded.text import compiles, full_stream_name, kind_of
 from ..recorded.work import DeviceWork, Overlap, moves, no_overlap
 
 CAUSES = ("RAW", "WAR", "WAW", "barrier", "memory", "fairness", "compiling", "scheduler", "wire", "idle")
@@ -101,7 +101,7 @@ def stats(trace: Records, records: Sequence[Record]) -> Stats:
         spans=span_rows(records, hidden),
         paths=rows(records, lambda record: map("/".join, paths_of(record.span)), hidden),
         sessions=rows(records, lambda record: [str(record.caused_by or "none")], hidden),
-        streams=streams(trace, {place(record) for record in records if record.started}),
+        streams=streams(trace, {full_stream_name(record) for record in records if record.started}),
     )
 
 
@@ -155,8 +155,8 @@ def streams(trace: Records, shown: set[str]) -> list[StreamRow]:
     order = StreamOrder(trace)
     found: dict[str, StreamRow] = {}
     for records in order.streams():
-        name = "driving thread" if records[0].stream.endswith("/control") else place(records[0])
-        if name in shown or any(place(record) in shown for record in records):
+        name = "driving thread" if records[0].stream.endswith("/control") else full_stream_name(records[0])
+        if name in shown or any(full_stream_name(record) in shown for record in records):
             found[name] = stream_row(trace, order, name, records)
     return [found[name] for name in sorted(found)]
 

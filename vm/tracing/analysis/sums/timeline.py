@@ -92,7 +92,7 @@ class _Timeline:
     def _calls(self, record: Record) -> Iterator[Event]:
         """A slice for each call inside a timed run. Viewers draw these below the slice of the run."""
         for each in self._insides.calls(record) if record.stamps else ():
-            base = {"cat": "call", **self._place(record, each.started)}
+            base = {"cat": "call", **self._at(record, each.started)}
             steps = [f"#{record.id}/{n}" for n in each.call.steps]
             args = {"steps": steps, **self._about(record, each)}
             ns = each.finished - each.started
@@ -110,9 +110,9 @@ class _Timeline:
         category = traits_of(record.opcode).category
         if compiles(record):
             category = f"{category},{COMPILING}"
-        return {"name": record.op or record.opcode, "cat": category, **self._place(record, time)}
+        return {"name": record.op or record.opcode, "cat": category, **self._at(record, time)}
 
-    def _place(self, record: Record, time: int) -> Event:
+    def _at(self, record: Record, time: int) -> Event:
         thread = self._threads[record.device, record.stream]
         return {"pid": self._processes[record.device], "tid": thread, "ts": (time - self._origin) / 1000}
 
@@ -122,16 +122,15 @@ class _Timeline:
         for record in sorted(movers, key=lambda record: record.finished):
             key = (record.device, record.stream)
             moved[key] = moved.get(key, 0) + record.nbytes
-            place = self._place(record, record.finished)
             name = f"bytes moved, {stream_name(*key)}"
-            yield {"ph": "C", "name": name, **place, "args": {"bytes": moved[key]}}
+            yield {"ph": "C", "name": name, **self._at(record, record.finished), "args": {"bytes": moved[key]}}
 
     def _memory(self) -> Iterator[Event]:
         """A counter of the bytes in use for each device."""
         for device in memory(self._trace):
             for time, used in device.curve:
-                place = {"pid": self._processes[device.device], "ts": max(0, time - self._origin) / 1000}
-                yield {"ph": "C", "name": "memory in use", **place, "args": {"bytes": used}}
+                at = {"pid": self._processes[device.device], "ts": max(0, time - self._origin) / 1000}
+                yield {"ph": "C", "name": "memory in use", **at, "args": {"bytes": used}}
 
     def _spans(self) -> Iterator[Event]:
         """The spans, nested as in the program, in a separate process."""
@@ -160,8 +159,8 @@ class _Timeline:
         flow = {"name": reasons, "cat": "edge", "id": number}
         # An arrow belongs to the slice that contains its time, and a slice does not contain its end.
         leaves = max(source.started, source.finished - 1)
-        yield {"ph": "s", **flow, **self._place(source, leaves)}
-        yield {"ph": "f", "bp": "e", **flow, **self._place(target, target.started)}
+        yield {"ph": "s", **flow, **self._at(source, leaves)}
+        yield {"ph": "f", "bp": "e", **flow, **self._at(target, target.started)}
 
 
 def span_extents(trace: Records, until: int) -> dict[tuple[int, tuple[str, ...]], tuple[int, int]]:

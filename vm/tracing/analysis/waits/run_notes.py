@@ -114,18 +114,18 @@ class Notes:
         form, calls = self._form(record), self.calls(record)
         if form is None:
             return []
-        doing = {n: place for place, each in enumerate(self._opener.insides.calls(record)) for n in each.call.steps}
+        doing = {n: index for index, each in enumerate(self._opener.insides.calls(record)) for n in each.call.steps}
         ends: list[tuple[int, int]] = []  # (time of the longest chain that ends there, the call before in it)
-        for place, each in enumerate(self._opener.insides.calls(record)):
+        for index, each in enumerate(self._opener.insides.calls(record)):
             needs = self._needs(form, each.call)
-            before = [doing[n] for n in needs if n in doing and doing[n] < place]
+            before = [doing[n] for n in needs if n in doing and doing[n] < index]
             best = max(before, key=lambda other: ends[other][0], default=-1)
-            ends.append((calls[place].ran + (ends[best][0] if best >= 0 else 0), best))
-        place = max(range(len(ends)), key=lambda n: ends[n][0])
+            ends.append((calls[index].ran + (ends[best][0] if best >= 0 else 0), best))
+        index = max(range(len(ends)), key=lambda n: ends[n][0])
         found = []
-        while place >= 0:
-            found.append(calls[place])
-            place = ends[place][1]
+        while index >= 0:
+            found.append(calls[index])
+            index = ends[index][1]
         return found[::-1]
 
     def _needs(self, form: SegmentSteps, call: CallRecord) -> set[int]:

@@ -13,7 +13,7 @@ from ...record import EdgeRecord, Record
 from ..graphs.graph import Dependence
 from ..recorded.derived import operands_text
 from ..recorded.stream_order import is_live
-from ..recorded.text import compiles, duration, edge_name, place, plural, printable, remark, status, title
+from ..recorded.text import compiles, duration, edge_name, full_stream_name, plural, printable, remark, status, title
 from .run_notes import NotedCall, Notes
 from .why import Explanation, LineSum, PathStep, SourceWait, Story, waited_on_stream
 
@@ -115,7 +115,7 @@ def _headline(story: Story, mine: int) -> str:
     if story.record.finished:
         phases.append(("ran", story.ran))
     spent = ", ".join(f"{phase} {duration(ns)}" for phase, ns in phases if ns)
-    what, where = _title(story.record, mine), place(story.record)
+    what, where = _title(story.record, mine), full_stream_name(story.record)
     return "  ".join(filter(None, (what, where, remark(story.record, story.until), f"({spent})" if spent else "")))
 
 
@@ -162,14 +162,17 @@ def _branch(record: Record, wait: SourceWait, notes: Notes, mine: int) -> str:
     source = wait.story.record
     rest = ("  <- critical" if wait.critical else "") + ("" if wait.story.expanded else "  ...")
     if not wait.edges:
-        return f"behind {_title(source, mine)} on {place(source)}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
+        where = full_stream_name(source)
+        return f"behind {_title(source, mine)} on {where}: {duration(wait.waited)}{_spent(wait.story)}{rest}"
     waited = f"{duration(wait.waited)} for " if wait.waited else ""
     return f"{_reasons(record, wait, source, notes)}: {waited}{_headline(wait.story, mine)}{rest}"
 
 
 def _spent(story: Story) -> str:
     """The headline after the title and the stream."""
-    return _headline(story, story.record.caused_by).removeprefix(f"{title(story.record)}  {place(story.record)}")
+    return _headline(story, story.record.caused_by).removeprefix(
+        f"{title(story.record)}  {full_stream_name(story.record)}"
+    )
 
 
 def _reasons(record: Record, wait: SourceWait, source: Record | None, notes: Notes) -> str:
@@ -254,7 +257,7 @@ def _step(span: PathStep, before: PathStep | None, mine: int) -> str:
     line = (
         "" if same else span.record.location.rpartition(CALLED_BY)[2]
     )  # only the program's line, without those of a library
-    named = (_title(span.record, mine), place(span.record), ending, after, cut, line and f"[{line}]")
+    named = (_title(span.record, mine), full_stream_name(span.record), ending, after, cut, line and f"[{line}]")
     what = "  ".join(filter(None, named))
     return f"{gap:>10} {ran:>10}  {what}"
 

@@ -65,11 +65,11 @@ def forgets_uses_of_views(monkeypatch: Any) -> None:
     """A block of memory is free once what it was made for is used no more, although views of that are."""
     enter = Compiler.enter
 
-    def forgetful(self: Any, value: int, place: BufferSlice) -> None:
-        if value in self.bases or place.strides is not None:
-            self.places[value] = place
+    def forgetful(self: Any, value: int, buffer_slice: BufferSlice) -> None:
+        if value in self.bases or buffer_slice.strides is not None:
+            self.buffer_slices[value] = buffer_slice
         else:
-            enter(self, value, place)
+            enter(self, value, buffer_slice)
 
     monkeypatch.setattr(Compiler, "enter", forgetful)
 
@@ -80,8 +80,8 @@ def moves_views(monkeypatch: Any) -> None:
 
     def moved(self: Any, value: int, base: int) -> None:
         lay(self, value, base)
-        place = self.places[value]
-        self.places[value] = place._replace(offset=place.offset + place.meta.dtype.itemsize)
+        old = self.buffer_slices[value]
+        self.buffer_slices[value] = old._replace(offset=old.offset + old.meta.dtype.itemsize)
 
     monkeypatch.setattr(Compiler, "lay_view", moved)
 
@@ -92,7 +92,7 @@ def packs_views(monkeypatch: Any) -> None:
 
     def packed(self: Any, value: int, base: int) -> None:
         lay(self, value, base)
-        self.places[value] = self.places[value]._replace(strides=None)
+        self.buffer_slices[value] = self.buffer_slices[value]._replace(strides=None)
 
     monkeypatch.setattr(Compiler, "lay_view", packed)
 
@@ -111,7 +111,7 @@ def forgets_what_views_are_of(monkeypatch: Any) -> None:
 
 def forwards_what_lives(monkeypatch: Any) -> None:
     """A result is written over an operand that is used later."""
-    new = Compiler.new_place
+    new = Compiler.new_slice
 
     def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> BufferSlice:
         uses = self.uses
@@ -121,7 +121,7 @@ def forwards_what_lives(monkeypatch: Any) -> None:
         finally:
             self.uses = uses
 
-    monkeypatch.setattr(Compiler, "new_place", forwarded)
+    monkeypatch.setattr(Compiler, "new_slice", forwarded)
 
 
 def shares_nothing(monkeypatch: Any) -> None:
@@ -131,7 +131,7 @@ def shares_nothing(monkeypatch: Any) -> None:
 
 def forwards_whatever_the_op(monkeypatch: Any) -> None:
     """A result is written over an operand of an op that does not go element by element."""
-    new = Compiler.new_place
+    new = Compiler.new_slice
 
     def forwarded(self: Any, value: int, position: int, plan: Any, reads: Any) -> BufferSlice:
         operands = self.program.steps[position].operands
@@ -141,7 +141,7 @@ def forwards_whatever_the_op(monkeypatch: Any) -> None:
         finally:
             plan.forward = before
 
-    monkeypatch.setattr(Compiler, "new_place", forwarded)
+    monkeypatch.setattr(Compiler, "new_slice", forwarded)
 
 
 def forgets_to_fill(monkeypatch: Any) -> None:
@@ -164,9 +164,9 @@ def runs_fusions_early(monkeypatch: Any) -> None:
         if recipe is None:
             return None
         calls = list(recipe.calls)
-        for place, call in enumerate(calls):
-            if place and call.step in self.fusions_at:
-                calls[place - 1 : place + 1] = [call, calls[place - 1]]
+        for index, call in enumerate(calls):
+            if index and call.step in self.fusions_at:
+                calls[index - 1 : index + 1] = [call, calls[index - 1]]
         return recipe._replace(calls=tuple(calls))
 
     monkeypatch.setattr(Compiler, "compile", early)
@@ -252,7 +252,7 @@ def spoilt(segment: SegmentRecord) -> Iterator[tuple[str, SegmentRecord]]:
     yield "it reads %0, %1, but the step reads %1, %0", with_calls(swapped, *calls[1:])
     yield "it reads %5, but the step reads %4", with_calls(*calls[:4], given(total, 5))
     yield "%5 is float64[4, 4], but is treated as float64[]", with_calls(*calls[:3], elsewhere(update, shape=()), total)
-    yield "which is not its place", with_calls(*calls[:3], elsewhere(update, slot=1), total)
+    yield "which is not its memory", with_calls(*calls[:3], elsewhere(update, slot=1), total)
     yield "holds %0 at the end, not %5", with_calls(*calls[:3], elsewhere(update, slot=ARENA), total)
     yield (
         "takes over the errors of %4, but depends on %0, %4",
@@ -293,14 +293,14 @@ def spoil(rng: random.Random, plain: list[Any]) -> None:
 
 
 def given(call: Any, value: int) -> Any:
-    """The call, given another value in the same place."""
+    """The call, given another value in the same memory."""
     return call._replace(takes=(call.takes[0]._replace(value=value),))
 
 
-def elsewhere(call: Any, **place: Any) -> Any:
-    """The call, with its result in another place."""
+def elsewhere(call: Any, **changed: Any) -> Any:
+    """The call, with its result in other memory."""
     (gives,) = call.gives
-    return call._replace(gives=(gives._replace(place=gives.place._replace(**place)),))
+    return call._replace(gives=(gives._replace(buffer_slice=gives.buffer_slice._replace(**changed)),))
 
 
 def test_a_fusion_reduces_rows_and_nothing_else():

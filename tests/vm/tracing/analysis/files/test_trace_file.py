@@ -14,12 +14,12 @@ from tensord.vm.tracing.analysis.files.trace_file import load_newest
 from tensord.vm.tracing.analysis.recorded.records import Memory
 from tensord.vm.tracing.analysis.trace import Trace
 from tensord.vm.tracing.record import (
+    ArgumentRecord,
+    BufferSliceRecord,
     CallRecord,
     Holding,
     MetaRecord,
     PartRecord,
-    PlacedRecord,
-    PlaceRecord,
     Record,
     RoutineRecord,
     RunRecord,
@@ -55,8 +55,14 @@ def small(path):
     return trace, path.read_bytes()
 
 
-PLACE = PlaceRecord(-1, 0, (8, 4), (1, 2), "float32", False)
-CALL = CallRecord("add", (0,), (PlacedRecord(0, PLACE), PlacedRecord(-1, None)), (PlacedRecord(2, PLACE),), ((0,),))
+BUFFER_SLICE = BufferSliceRecord(-1, 0, (8, 4), (1, 2), "float32", False)
+CALL = CallRecord(
+    "add",
+    (0,),
+    (ArgumentRecord(0, BUFFER_SLICE), ArgumentRecord(-1, None)),
+    (ArgumentRecord(2, BUFFER_SLICE),),
+    ((0,),),
+)
 ROUTINE = RoutineRecord(
     5, 1, "step", "ab12", ("cpu:0",), "a\nb", (SegmentRecord(0, 1, (0,), (), (2,), 64, (CALL,)),), "cd34"
 )
@@ -68,12 +74,12 @@ def plain(value: Any) -> Any:
     return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def places_in(value: list[Any], before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+def paths_in(value: list[Any], before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
     """The indices of all that is in it, at any depth."""
     for index, each in enumerate(value):
         yield (*before, index)
         if isinstance(each, list):
-            yield from places_in(each, (*before, index))
+            yield from paths_in(each, (*before, index))
 
 
 def same(one: Trace, other: Trace) -> bool:
@@ -165,7 +171,7 @@ class TestRoundTrip:
 
 
 def some_of(content: bytes) -> list[int]:
-    """A third of the places, and those where lines begin and end."""
+    """A third of the positions, and those where lines begin and end."""
     borders = {n + by for n, byte in enumerate(content) if byte == ord("\n") for by in (-1, 0, 1)}
     return sorted({*range(0, len(content), 3), *borders} - {-1, len(content)})
 
@@ -181,9 +187,9 @@ class TestDamage:
     def test_a_byte_replaced_anywhere(self, path, small):
         trace, content = small
         rng = random.Random(1)
-        for place in some_of(content):
+        for index in some_of(content):
             damaged = bytearray(content)
-            damaged[place] = rng.choice([damaged[place] ^ 1 << rng.randrange(8), rng.randrange(256), 0x20, 0x0A])
+            damaged[index] = rng.choice([damaged[index] ^ 1 << rng.randrange(8), rng.randrange(256), 0x20, 0x0A])
             path.write_bytes(damaged)
             with contextlib.suppress(ProtocolError):
                 assert same(Trace.load(path), trace)
@@ -308,13 +314,13 @@ class TestHostileFiles:
 
     @each_case("value", [None, 1.5, True, "x", -1, [-1], [[1]], {}])
     def test_every_part_of_a_routine_is_checked(self, path, value):
-        for where in places_in(plain(ROUTINE)):
+        for where in paths_in(plain(ROUTINE)):
             given = plain(ROUTINE)
             inner = given
             for index in where[:-1]:
                 inner = inner[index]
             if type(value) is type(inner[where[-1]]) or (value is None and where[-2:] in {(0, 1), (1, 2)}):
-                continue  # of a place: a number has none, a packed value no strides
+                continue  # of a buffer slice: a number has none, a packed value no strides
             inner[where[-1]] = value
             lines = [header(records=0, version=5), MEMORY, {"runs": [], "routines": 1}, given]
             self.fails(path, signed(lines), "line 4: .*, not ")

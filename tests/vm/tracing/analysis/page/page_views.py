@@ -28,11 +28,11 @@ class View:
         usual = {"kind": "kernel", "name": "add", "status": "DONE"}
         texts = [self._text(fields.get(name, usual.get(name, ""))) for name in FIELDS]
         kind, name, of, status, location, span, error = texts
-        place = self._streams.setdefault(stream, len(self._streams))
+        index = self._streams.setdefault(stream, len(self._streams))
         times = [fields.get("received", begin), *[fields.get("started", begin)] * 3, end]
         caused = fields.get("caused_by", session)
         about = [location, span, fields.get("bytes", 0), error, int(fields.get("critical", 0))]
-        self._records.append([number, session, caused, place, kind, name, of, status, *times, *about])
+        self._records.append([number, session, caused, index, kind, name, of, status, *times, *about])
         return self
 
     def edge(self, target: int, source: int, reason: str = "RAW", mark: str = "waited") -> View:

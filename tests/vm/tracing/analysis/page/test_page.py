@@ -360,8 +360,8 @@ class TestPanes:
             "help-open",
             "timeline",
         ]
-        places = [visited.index(one) for one in (*wanted, "details", "splitter", "tab-dag", "dag")]
-        assert places == sorted(places), visited
+        order = [visited.index(one) for one in (*wanted, "details", "splitter", "tab-dag", "dag")]
+        assert order == sorted(order), visited
 
 
 def choose_depth(page: BrowserPage, depth: str) -> None:

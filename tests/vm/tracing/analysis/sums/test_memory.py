@@ -204,7 +204,7 @@ def test_all_devices_have_one_time_axis():
     assert extent([]) == (0, 0)
     root = ET.fromstring(to_svg([early, late]))  # noqa: S314 - our own picture
     areas = [element.get("points", "").split() for element in root.iter() if element.tag.endswith("}polygon")]
-    begins, ends = ([float(area[place].split(",")[0]) for area in areas] for place in (0, -1))
+    begins, ends = ([float(area[index].split(",")[0]) for area in areas] for index in (0, -1))
     assert begins == [90, 485]
     assert ends == [880, 880], "what is in use at the last point stays so"
     texts = [element.text for element in root.iter() if element.tag.endswith("}text")]

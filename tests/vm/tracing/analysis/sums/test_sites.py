@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tensord.vm.tracing.analysis.sums.sites import Ops, function_of, matching_lines, place_of
+from tensord.vm.tracing.analysis.sums.sites import Ops, function_of, line_order, matching_lines
 
 from .....each_case import each_case
 
@@ -52,7 +52,7 @@ def test_functions_are_apart_and_found_by_their_names() -> None:
 
 
 @each_case(
-    ("location", "function", "place"),
+    ("location", "function", "numbers"),
     [
         ("a/b.py:9 in f", "b.py in f", (9,)),
         ("b.py:9 in f.<locals>.<lambda>", "b.py in f.<locals>.<lambda>", (9,)),
@@ -62,8 +62,8 @@ def test_functions_are_apart_and_found_by_their_names() -> None:
         ("no line", "no line", ()),
     ],
 )
-def test_functions_and_places(location: str, function: str, place: tuple[int, ...]) -> None:
-    assert (function_of(location), place_of(location)) == (function, (place, location))
+def test_functions_and_line_order(location: str, function: str, numbers: tuple[int, ...]) -> None:
+    assert (function_of(location), line_order(location)) == (function, (numbers, location))
 
 
 @each_case("seed", range(20))

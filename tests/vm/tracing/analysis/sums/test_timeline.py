@@ -122,16 +122,16 @@ def test_an_empty_trace():
 class TestFormat:
     """Every event has the fields that the Trace Event Format asks of its phase, with their types, and no other."""
 
-    place = {"pid": int, "tid": int, "ts": float}  # noqa: RUF012 - a table
+    at = {"pid": int, "tid": int, "ts": float}  # noqa: RUF012 - a table
     fields: dict[str, dict[str, Any]] = {  # noqa: RUF012
         "M": {"name": str, "pid": int, "args": dict},
-        "X": {"name": str, "cat": str, "dur": float, "args": dict, **place},
-        "i": {"name": str, "cat": str, "s": str, "args": dict, **place},
+        "X": {"name": str, "cat": str, "dur": float, "args": dict, **at},
+        "i": {"name": str, "cat": str, "s": str, "args": dict, **at},
         "C": {"name": str, "args": dict, "pid": int, "ts": float},
-        "s": {"name": str, "cat": str, "id": int, **place},
-        "f": {"name": str, "cat": str, "id": int, "bp": str, **place},
-        "b": {"name": str, "cat": str, "id": int, "args": dict, **place},
-        "e": {"name": str, "cat": str, "id": int, **place},
+        "s": {"name": str, "cat": str, "id": int, **at},
+        "f": {"name": str, "cat": str, "id": int, "bp": str, **at},
+        "b": {"name": str, "cat": str, "id": int, "args": dict, **at},
+        "e": {"name": str, "cat": str, "id": int, **at},
     }
     optional: dict[str, set[str]] = {"M": {"tid"}, "C": {"tid"}}  # noqa: RUF012
 

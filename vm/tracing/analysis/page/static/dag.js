@@ -6,7 +6,7 @@
 import {ACROSS, DOWN, HEIGHT, WIDTH, curve, pointOf} from "./curves.js";
 import {byId, svg} from "./dom.js";
 import {count, cut, duration, plural} from "./format.js";
-import {placesOf} from "./layout.js";
+import {positionsOf} from "./layout.js";
 import {around, rootsOf} from "./neighbours.js";
 import {phases, titleOf} from "./store.js";
 import {colourOf} from "./theme.js";
@@ -63,10 +63,10 @@ export class Dag {
     const roots = (this.roots ?? []).some(id => store.records.has(id)) ? this.roots : rootsOf(store);
     const depth = this.depth.value === "all" ? Infinity : Number(this.depth.value);
     const {nodes, edges, reached} = around(store, roots, depth, NODES);
-    const places = placesOf(nodes.map(record => record.id), edges.map(({source, target}) => [source, target]));
+    const positions = positionsOf(nodes.map(record => record.id), edges.map(({source, target}) => [source, target]));
     this.nodes = nodes.map(record => {
-      const [layer, place] = places.get(record.id);
-      return {record, x: layer * ACROSS, y: place * DOWN};
+      const [layer, position] = positions.get(record.id);
+      return {record, x: layer * ACROSS, y: position * DOWN};
     });
     const root = roots.at(-1), before = this.root === root ? this.byId?.get(root) : null;
     this.byId = new Map(this.nodes.map(node => [node.record.id, node]));

@@ -31,8 +31,8 @@ export function plural(number, noun) {
 // A moment, with as many digits as are needed to tell ticks `step` nanoseconds apart.
 export function moment(ns, step) {
   const [size, unit] = TIMES.find(([size]) => Math.max(Math.abs(ns), step) >= size) ?? [1, "ns"];
-  const places = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  return `${(ns / size).toFixed(places)} ${unit}`;
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return `${(ns / size).toFixed(digits)} ${unit}`;
 }
 
 function digits(number) {

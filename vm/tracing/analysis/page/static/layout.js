@@ -4,8 +4,8 @@
 
 const SWEEPS = 4;
 
-// A map from id to [layer, place], for ids in order and edges [source, target]. Nodes of a layer are at least 1 apart.
-export function placesOf(ids, edges) {
+// A map from id to [layer, position], for ids in order and edges [source, target]. Nodes of a layer are at least 1 apart.
+export function positionsOf(ids, edges) {
   const sources = new Map(ids.map(id => [id, []])), targets = new Map(ids.map(id => [id, []]));
   for (const [source, target] of edges) {
     if (source >= target) continue;
@@ -15,11 +15,11 @@ export function placesOf(ids, edges) {
   const layers = layersOf(ids, sources, targets);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const down = sweep % 2 === 0, order = down ? layers : [...layers].reverse();
-    const at = new Map(layers.flatMap(layer => layer.map((id, place) => [id, place])));
+    const at = new Map(layers.flatMap(layer => layer.map((id, index) => [id, index])));
     for (const layer of order) {
       const wanted = new Map(layer.map(id => [id, middle((down ? sources : targets).get(id), at) ?? at.get(id)]));
       layer.sort((one, other) => wanted.get(one) - wanted.get(other) || one - other);
-      layer.forEach((id, place) => at.set(id, place));
+      layer.forEach((id, index) => at.set(id, index));
     }
   }
   return positions(layers, sources, targets);
@@ -42,12 +42,12 @@ function layersOf(ids, sources, targets) {
 
 function positions(layers, sources, targets) {
   const at = new Map();
-  for (const layer of layers) layer.forEach((id, place) => at.set(id, place - (layer.length - 1) / 2));
+  for (const layer of layers) layer.forEach((id, index) => at.set(id, index - (layer.length - 1) / 2));
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const down = sweep % 2 === 1, order = down ? layers : [...layers].reverse();
     for (const layer of order) {
       const wanted = layer.map(id => middle((down ? sources : targets).get(id), at) ?? at.get(id));
-      apart(wanted).forEach((place, number) => at.set(layer[number], place));
+      apart(wanted).forEach((position, index) => at.set(layer[index], position));
     }
   }
   return new Map(layers.flatMap((layer, depth) => layer.map(id => [id, [depth, at.get(id)]])));
@@ -57,11 +57,11 @@ function middle(neighbours, at) {
   return neighbours.length ? neighbours.reduce((sum, id) => sum + at.get(id), 0) / neighbours.length : null;
 }
 
-// Places in the same order, at least 1 apart, as near to the wanted ones as possible: blocks that overlap move together.
+// Positions in the same order, at least 1 apart, as near to the wanted ones as possible: blocks that overlap move together.
 function apart(wanted) {
   const blocks = [];
-  wanted.forEach((place, number) => {
-    let block = {sum: place - number, size: 1};
+  wanted.forEach((position, index) => {
+    let block = {sum: position - index, size: 1};
     while (blocks.length && blocks.at(-1).sum / blocks.at(-1).size > block.sum / block.size) {
       const before = blocks.pop();
       block = {sum: before.sum + block.sum, size: before.size + block.size};

@@ -85,7 +85,7 @@ const actions = {
     " ": () => model.pause(), "/": () => byId("filter-text").focus(), x: () => filters.clear(),
     m: () => splitter.toggle(), g: centre, t: () => theme.next(), Escape: () => model.select(null),
     "?": () => byId("help").showModal(),
-    ...Object.fromEntries(Object.keys(tabs.panes).map((name, place) => [String(place + 1), () => tabs.show(name)])),
+    ...Object.fromEntries(Object.keys(tabs.panes).map((name, index) => [String(index + 1), () => tabs.show(name)])),
   },
   dag: {
     ArrowLeft: () => dag.go("left"), ArrowRight: () => dag.go("right"), ArrowUp: () => dag.go("up"),

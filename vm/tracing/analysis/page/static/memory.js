@@ -26,7 +26,7 @@ export class MemoryChart {
     if (!memory.length || !width) return;
     const pen = this.canvas.prepare(width, memory.length * LANE);
     this.room = width - GUTTER;
-    memory.forEach((device, place) => this.#lane(pen, device, place * LANE));
+    memory.forEach((device, index) => this.#lane(pen, device, index * LANE));
     const {hovered, axis} = this.model;
     if (hovered !== null && hovered >= axis.from) {
       pen.fillStyle = this.theme.ink.accent;
@@ -103,8 +103,8 @@ export class MemoryChart {
     if (event.buttons || this.gestures.share(event) < 0) return this.hint.hide();
     const time = this.gestures.time(event);
     this.model.hover(time);
-    const place = Math.floor((event.clientY - this.canvas.element.getBoundingClientRect().top) / LANE);
-    const device = this.model.store.memory[place];
+    const index = Math.floor((event.clientY - this.canvas.element.getBoundingClientRect().top) / LANE);
+    const device = this.model.store.memory[index];
     if (!device) return this.hint.hide();
     const used = usedAt(device.curve, time);
     const share = device.limit ? `, ${Math.round(used / device.limit * 100)}% of ${bytes(device.limit)}` : "";

@@ -49,7 +49,7 @@ export class Minimap {
       const found = [];
       for (const row of group.rows) {
         row.visit(begin, end, this.room,
-          (place, x, to) => found.push([x, to, row.colours[place], row.records[place].waits ? 0.2 : 1]),
+          (index, x, to) => found.push([x, to, row.colours[index], row.records[index].waits ? 0.2 : 1]),
           (x, to, colour, strength) => found.push([x, to, colour, strength]));
       }
       return found;
@@ -58,11 +58,11 @@ export class Minimap {
 
   #lanes(pen) {
     const height = (HEIGHT - 4) / Math.max(1, this.picture.length);
-    this.picture.forEach((lane, place) => {
+    this.picture.forEach((lane, index) => {
       for (const [x, to, colour, strength] of lane) {
         pen.globalAlpha = strength;
         pen.fillStyle = this.theme.fills[colour];
-        pen.fillRect(GUTTER + x, 2 + place * height, Math.max(1, to - x), Math.max(1, height - 1));
+        pen.fillRect(GUTTER + x, 2 + index * height, Math.max(1, to - x), Math.max(1, height - 1));
       }
     });
     pen.globalAlpha = 1;

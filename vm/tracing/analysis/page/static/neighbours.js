@@ -21,8 +21,8 @@ export function rootsOf(store) {
 export function around(store, roots, depth, most) {
   const distance = new Map(roots.filter(id => store.records.has(id)).map(id => [id, 0]));
   const queue = [...distance.keys()];
-  for (let place = 0; place < queue.length; place += 1) {
-    const id = queue[place], next = distance.get(id) + 1;
+  for (let index = 0; index < queue.length; index += 1) {
+    const id = queue[index], next = distance.get(id) + 1;
     if (next > depth) continue;
     for (const other of beside(store, id)) {
       const record = store.records.get(other);
@@ -31,9 +31,9 @@ export function around(store, roots, depth, most) {
       queue.push(other);
     }
   }
-  const kept = new Set(queue.slice(0, most));
-  const nodes = [...kept].map(id => store.records.get(id)).sort((one, other) => one.id - other.id);
-  return {nodes, edges: nodes.flatMap(record => merged(record, kept)), reached: queue.length};
+  const chosen = new Set(queue.slice(0, most));
+  const nodes = [...chosen].map(id => store.records.get(id)).sort((one, other) => one.id - other.id);
+  return {nodes, edges: nodes.flatMap(record => merged(record, chosen)), reached: queue.length};
 }
 
 function* beside(store, id) {
@@ -44,10 +44,10 @@ function* beside(store, id) {
 // The edges to a record, one for each source, with all reasons and the strongest mark.
 const STRENGTH = ["met", "elided", "waited", "missing"];
 
-function merged(record, kept) {
+function merged(record, chosen) {
   const found = new Map();
   for (const {source, reason, mark} of record.edges) {
-    if (!kept.has(source)) continue;
+    if (!chosen.has(source)) continue;
     const edge = found.get(source);
     if (!edge) found.set(source, {source, target: record.id, reasons: new Set([reason]), mark});
     else {

@@ -59,28 +59,28 @@ class Row {
     this.colours = new Uint8Array(size);
     this.marks = new Uint8Array(size);
     let latest = -Infinity;
-    this.records = this.records.map(([[start, end], record], place) => {
+    this.records = this.records.map(([[start, end], record], index) => {
       latest = Math.max(latest, end);
-      [this.starts[place], this.ends[place], this.latest[place]] = [start, end, latest];
-      this.colours[place] = filter?.active && !filter.takes(record) ? FADED : colourOf(record);
-      this.marks[place] = (record.critical ? CRITICAL : 0) | (isBroken(record) ? FAILED : 0);
+      [this.starts[index], this.ends[index], this.latest[index]] = [start, end, latest];
+      this.colours[index] = filter?.active && !filter.takes(record) ? FADED : colourOf(record);
+      this.marks[index] = (record.critical ? CRITICAL : 0) | (isBroken(record) ? FAILED : 0);
       return record;
     });
   }
 
-  // Call `slice(place, x, end)` for each record that is wide enough, and `smear(x, end, colour, strength, mark)` for
+  // Call `slice(index, x, end)` for each record that is wide enough, and `smear(x, end, colour, strength, mark)` for
   // columns of records that are not.
   visit(from, to, width, slice, smear) {
     const scale = width / (to - from);
     const smears = new Smears(smear);
-    for (let place = firstNotBefore(this.latest, from); place < this.starts.length; place += 1) {
-      if (this.starts[place] > to) break;
-      if (this.ends[place] < from) continue;
-      const x = (this.starts[place] - from) * scale, end = (this.ends[place] - from) * scale;
-      if (end - x < NARROW) smears.add(Math.max(0, x), end - x, this.colours[place], this.marks[place]);
+    for (let index = firstNotBefore(this.latest, from); index < this.starts.length; index += 1) {
+      if (this.starts[index] > to) break;
+      if (this.ends[index] < from) continue;
+      const x = (this.starts[index] - from) * scale, end = (this.ends[index] - from) * scale;
+      if (end - x < NARROW) smears.add(Math.max(0, x), end - x, this.colours[index], this.marks[index]);
       else {
         smears.flush();
-        slice(place, Math.max(x, -2), Math.min(end, width + 2));
+        slice(index, Math.max(x, -2), Math.min(end, width + 2));
       }
     }
     smears.flush();
@@ -88,14 +88,14 @@ class Row {
 
   // The record at a moment, within a tolerance; the one that began last of several; null if there is none.
   at(time, tolerance) {
-    const [place] = this.near(time, tolerance);
-    return place === undefined ? null : this.records[place];
+    const [index] = this.near(time, tolerance);
+    return index === undefined ? null : this.records[index];
   }
 
   near(time, tolerance) {
-    for (let place = firstAfter(this.starts, time + tolerance) - 1; place >= 0; place -= 1) {
-      if (this.ends[place] >= time - tolerance) return [place];
-      if (this.latest[place] < time - tolerance) break;
+    for (let index = firstAfter(this.starts, time + tolerance) - 1; index >= 0; index -= 1) {
+      if (this.ends[index] >= time - tolerance) return [index];
+      if (this.latest[index] < time - tolerance) break;
     }
     return [];
   }
@@ -131,8 +131,8 @@ class Smears {
     if (this.#column >= 0) {
       const busy = this.#weights.reduce((one, other) => one + other, 0);
       let colour = FADED;
-      this.#weights.forEach((weight, place) => {
-        if (weight && place !== FADED && (colour === FADED || weight > this.#weights[colour])) colour = place;
+      this.#weights.forEach((weight, index) => {
+        if (weight && index !== FADED && (colour === FADED || weight > this.#weights[colour])) colour = index;
       });
       this.#join(this.#column, colour, Math.ceil(Math.min(1, busy) * LEVELS) / LEVELS, this.#mark);
       this.#weights.fill(0);

@@ -134,7 +134,7 @@ export class Store {
     if (!this.stepsTo) {
       const path = [...this.records.values()].filter(record => record.critical)
         .sort((one, other) => (one.finished ?? Infinity) - (other.finished ?? Infinity) || one.id - other.id);
-      this.stepsTo = new Map(path.slice(1).map((record, place) => [record.id, path[place].id]));
+      this.stepsTo = new Map(path.slice(1).map((record, index) => [record.id, path[index].id]));
     }
     return this.stepsTo.get(target) === source;
   }
@@ -148,9 +148,9 @@ function rateOf({sampled, taken}, {taken: before}) {
 
 // Make a record from a row, with texts in place of their numbers.
 function recordOf(row, texts, streams) {
-  const [id, session, causedBy, place, kind, name, of, status, received, ready, dispatched, started, finished, location,
+  const [id, session, causedBy, streamIndex, kind, name, of, status, received, ready, dispatched, started, finished, location,
     span, bytes, error, critical] = row;
-  const [device, stream] = streams[place] ?? ["", ""];
+  const [device, stream] = streams[streamIndex] ?? ["", ""];
   return {id, session, causedBy, device, stream, kind: texts[kind], name: texts[name], of: texts[of],
     status: texts[status], received, ready, dispatched, started, finished, location: texts[location], span: texts[span],
     bytes, error: texts[error], critical, waits: started === null, seen: 0, edges: []};

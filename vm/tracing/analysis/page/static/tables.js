@@ -35,9 +35,9 @@ function line(columns, row, choose, selected) {
 
 function walk(event) {
   const row = event.target.closest("tr"), rows = [...row.parentElement.querySelectorAll("tr:not(.group)")];
-  const place = rows.indexOf(row);
+  const index = rows.indexOf(row);
   const next = {
-    ArrowDown: rows[place + 1], ArrowUp: rows[place - 1], Home: rows[0], End: rows.at(-1),
+    ArrowDown: rows[index + 1], ArrowUp: rows[index - 1], Home: rows[0], End: rows.at(-1),
   }[event.key];
   if (!next) return;
   event.preventDefault();

@@ -34,10 +34,10 @@ export class Tabs {
 
   render() {
     const pane = this.panes[this.shown], focused = pane.element.contains(document.activeElement);
-    const place = focused ? placeOfFocus(pane.element) : -1, {scrollTop} = pane.element;
+    const index = focused ? indexOfFocus(pane.element) : -1, {scrollTop} = pane.element;
     pane.render(pane.element);
     pane.element.scrollTop = scrollTop;
-    if (place >= 0) focusRow(pane.element, place);
+    if (index >= 0) focusRow(pane.element, index);
     for (const [name, tab] of this.buttons) {
       const {count} = this.panes[name];
       tab.textContent = count ? `${name} (${count})` : name;
@@ -57,11 +57,11 @@ export class Tabs {
 }
 
 // The row that has the focus. After a pane is rendered again, the row with the same number gets the focus.
-function placeOfFocus(element) {
+function indexOfFocus(element) {
   return [...element.querySelectorAll("tbody tr:not(.group)")].indexOf(document.activeElement);
 }
 
-function focusRow(element, place) {
+function focusRow(element, index) {
   const rows = element.querySelectorAll("tbody tr:not(.group)");
-  rows[Math.min(place, rows.length - 1)]?.focus({preventScroll: true});
+  rows[Math.min(index, rows.length - 1)]?.focus({preventScroll: true});
 }

@@ -36,25 +36,25 @@ export class Theme {
   }
 }
 
-export const FADED = KINDS.length - 1;  // the place of the colour of records that do not match the filter
+export const FADED = KINDS.length - 1;  // the index of the colour of records that do not match the filter
 
 // The index of a record's colour in `fills`.
 export function colourOf(record) {
   if (record.kind === "kernel") return KINDS.length + hash(record.name) % SHADES;
   if (record.kind === "span") return KINDS.length + SHADES;
-  const place = KINDS.indexOf(record.kind);
-  return place < 0 ? FADED - 1 : place - 1;
+  const index = KINDS.indexOf(record.kind);
+  return index < 0 ? FADED - 1 : index - 1;
 }
 
 function hash(text) {
   let found = 7;
-  for (let place = 0; place < text.length; place += 1) found = (found * 31 + text.charCodeAt(place)) >>> 0;
+  for (let index = 0; index < text.length; index += 1) found = (found * 31 + text.charCodeAt(index)) >>> 0;
   return found;
 }
 
 // Black or white, whichever has more contrast.
 function readableOn(colour) {
-  const [red, green, blue] = [1, 3, 5].map(place => (parseInt(colour.slice(place, place + 2), 16) / 255) ** 2.2);
+  const [red, green, blue] = [1, 3, 5].map(index => (parseInt(colour.slice(index, index + 2), 16) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }
 

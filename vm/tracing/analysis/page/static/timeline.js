@@ -68,8 +68,8 @@ export class Timeline {
   }
 
   #shows(top, height, room) {
-    const place = top + RULER - this.scroll.scrollTop;
-    return place + height > 0 && place < room;
+    const y = top + RULER - this.scroll.scrollTop;
+    return y + height > 0 && y < room;
   }
 
   #grid(pen, height, ink) {
@@ -107,14 +107,14 @@ export class Timeline {
     pen.translate(GUTTER, row.top + (ROW - SLICE) / 2);
     const {from, to} = this.model.axis;
     row.visit(from, to, this.room,
-      (place, x, end) => this.#slice(pen, row, place, x, end, ink),
+      (index, x, end) => this.#slice(pen, row, index, x, end, ink),
       (x, end, colour, strength, mark) => this.#smear(pen, x, end, colour, strength, mark, ink));
     pen.restore();
   }
 
-  #slice(pen, row, place, x, end, ink) {
+  #slice(pen, row, index, x, end, ink) {
     this.drawn.slices += 1;
-    const colour = row.colours[place], mark = row.marks[place], record = row.records[place];
+    const colour = row.colours[index], mark = row.marks[index], record = row.records[index];
     pen.globalAlpha = record.waits ? 0.45 : 1;
     pen.fillStyle = this.theme.fills[colour];
     pen.fillRect(x, 0, Math.max(1.5, end - x - 0.5), SLICE);
@@ -129,7 +129,7 @@ export class Timeline {
       pen.lineWidth = 2;
       pen.strokeRect(x + 1, 1, Math.max(1, end - x - 2.5), SLICE - 2);
     }
-    const next = place + 1 < row.starts.length ? this.x(row.starts[place + 1]) - GUTTER : Infinity;
+    const next = index + 1 < row.starts.length ? this.x(row.starts[index + 1]) - GUTTER : Infinity;
     const left = Math.max(x, 0), room = Math.min(end, next, this.room) - left - 8;
     if (room < LABEL) return;
     pen.fillStyle = record.waits ? ink.text : this.theme.letters[colour];
@@ -211,8 +211,8 @@ export class Timeline {
   step(by) {
     const row = this.#selectedRow();
     if (!row) return;
-    const place = row.records.findIndex(record => record.id === this.model.selected);
-    this.#go(row.records[Math.min(row.records.length - 1, Math.max(0, place + by))]);
+    const index = row.records.findIndex(record => record.id === this.model.selected);
+    this.#go(row.records[Math.min(row.records.length - 1, Math.max(0, index + by))]);
   }
 
   // Select the instruction of the next row, up or down, that is nearest in time.
