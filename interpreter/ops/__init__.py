@@ -26,7 +26,8 @@ The families:
 - `reductions`, `cumulative`
 - `quantiles`, `histograms`, `curves`: interpolation and convolution
 - `creation`, `random`
-- `views`, `rearranging`, `joining`, `indexing` (`positions`: checks of positions that are read from tensors)
+- `views`, `rearranging`, `joining`, `indexing` (`selection`, `assignment`: its rules; `positions`: checks of positions
+  that are read from tensors)
 - `dynamic`: results whose shape depends on data; `ordering`: dependences that carry no data
 - `searching`, `sets`, `sorting`
 - `linalg`, `einsum`, `decompositions`, `solving`, `norms`, `diagonals`, `fft`

@@ -13,8 +13,8 @@ from ..schema.opdef import Array, ArrayModule, Arrays, Attributes, OutputMetas, 
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.meta import Meta, Metas, tensor, tensors
-from .indexing import mask_fits
 from .rules.reasons import DATA_DEPENDENT
+from .selection import mask_fits
 
 
 def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensord.interpreter.ops.indexing import _check_counts
 from tensord.interpreter.ops.positions import (
     check_gather,
     check_scatter,
@@ -16,6 +15,7 @@ from tensord.interpreter.ops.positions import (
     from_the_front,
     safe_positions,
 )
+from tensord.interpreter.ops.selection import check_counts
 
 from ...each_case import each_case
 
@@ -73,9 +73,9 @@ VAST, LONG, MASK = (2, 70_000, 70_000), np.zeros(70_000, np.int64), np.broadcast
 def test_an_index_is_counted_as_the_kernel_sees_it(index, selectors, write, refused):
     if refused:
         with pytest.raises(ValueError, match="too many"):
-            _check_counts(ELSEWHERE, index, VAST, selectors, write=write)
+            check_counts(ELSEWHERE, index, VAST, selectors, write=write)
     else:
-        _check_counts(ELSEWHERE, index, VAST, selectors, write=write)
+        check_counts(ELSEWHERE, index, VAST, selectors, write=write)
 
 
 def test_positions_in_bounds_are_given_back_and_others_named():
