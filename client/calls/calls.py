@@ -25,7 +25,8 @@ from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Scalar
 from ...interpreter.wire.fields import HOST
-from ...interpreter.wire.messages import CALL, Hint, ToDevice, encode_message
+from ...interpreter.wire.message_kinds import CALL
+from ...interpreter.wire.messages import Hint, ToDevice, encode_message
 from ..core.core import Core
 from ..locations.locations import HANDLED, located
 from ..outbox.current import CURRENT, capture_of, refuse_captured

@@ -13,7 +13,8 @@ from ...interpreter.schema.infer import InferCache, check_distinct, check_target
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
 from ...interpreter.schema.promotion import WIRE_INTEGERS
 from ...interpreter.types.meta import Meta, OperandMeta
-from ...interpreter.wire.messages import Signature, encode_message, encode_meta
+from ...interpreter.wire.messages import Signature, encode_message
+from ...interpreter.wire.metas import encode_meta
 from ..core.core import Core
 from ..outbox.outbox import Outbox
 from ..tensor.operators import OPERANDS, SCALARS

@@ -11,7 +11,9 @@ from ...interpreter.collectives.request import ResolvedRequest
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import MetadataError
 from ...interpreter.types.device_names import node_of
-from ...interpreter.wire.messages import Collective, encode_message, encode_meta
+from ...interpreter.wire.messages import encode_message
+from ...interpreter.wire.metas import encode_meta
+from ...interpreter.wire.node_messages import Collective
 from ..collectives.collectives import library_of
 from ..core.core import Core
 from ..locations.locations import located

@@ -9,7 +9,8 @@ from ...interpreter.errors import CaptureError, ProtocolError
 from ...interpreter.types.device_names import kind_of
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.arrays import name_of
-from ...interpreter.wire.messages import Recv, Send, encode_message
+from ...interpreter.wire.messages import encode_message
+from ...interpreter.wire.node_messages import Recv, Send
 from ..calls.checks import device_of, on_one_device, own
 from ..core.core import Core
 from ..locations.locations import located

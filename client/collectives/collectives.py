@@ -20,7 +20,8 @@ from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Collective, encode_message
+from ...interpreter.wire.messages import encode_message
+from ...interpreter.wire.node_messages import Collective
 from ..calls.checks import beside, full_name, own
 from ..core.core import Core
 from ..locations.locations import located

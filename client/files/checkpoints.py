@@ -11,8 +11,8 @@ from typing import Any
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import FileError, MetadataError, MetadataTypeError
 from ...interpreter.files.tensor_file import printable
-from ...interpreter.wire.messages import Checkpoint as CheckpointMessage
-from ...interpreter.wire.messages import Restore
+from ...interpreter.wire.file_messages import Checkpoint as CheckpointMessage
+from ...interpreter.wire.file_messages import Restore
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.current import refuse_captured

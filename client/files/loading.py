@@ -28,7 +28,8 @@ from ...interpreter.files.open_file import OpenFile, open_path
 from ...interpreter.files.tensor_file import Identity
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import File, Load, encode_message
+from ...interpreter.wire.file_messages import File, Load
+from ...interpreter.wire.messages import encode_message
 from ...interpreter.wire.names import some_of
 from ..calls.checks import Device, home_of
 from ..core.core import Core

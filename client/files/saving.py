@@ -33,7 +33,8 @@ from ...interpreter.files.on_wire import MOST
 from ...interpreter.files.safetensors_writer import SafetensorsWriter
 from ...interpreter.files.tensor_file import printable
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import File, Flush, Write, encode_message
+from ...interpreter.wire.file_messages import File, Flush, Write
+from ...interpreter.wire.messages import encode_message
 from ..calls.checks import on_one_device, own
 from ..core.core import Core
 from ..locations.locations import located

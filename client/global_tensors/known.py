@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from ...interpreter.schema.opdef import FrozenAttributes, OpDef
-from ...interpreter.wire.messages import ATOMIC, CALL
+from ...interpreter.wire.message_kinds import ATOMIC, CALL
 from ..calls.signatures import SMALL, KnownSignature
 from ..core.core import Core
 from ..outbox.outbox import Outbox

@@ -15,7 +15,9 @@ from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Scalar
 from ...interpreter.types.sizes import size
 from ...interpreter.wire.locations import NAME
-from ...interpreter.wire.messages import RUN, Link, ProgramPart, encode_message
+from ...interpreter.wire.message_kinds import RUN
+from ...interpreter.wire.messages import encode_message
+from ...interpreter.wire.program_messages import Link, ProgramPart
 from ..core.core import Core
 from ..locations.locations import located
 from ..outbox.callbacks import refusing

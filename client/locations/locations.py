@@ -23,7 +23,7 @@ from weakref import WeakSet
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.wire.forms import shown
 from ...interpreter.wire.locations import LINE
-from ...interpreter.wire.messages import LOCATION
+from ...interpreter.wire.message_kinds import LOCATION
 from .frames import OWNERS, PACKAGE, PROGRAM, Line, describe, describe_lines, describe_place, lines_from, lines_of
 from .spans import Spans
 

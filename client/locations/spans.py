@@ -18,7 +18,7 @@ from ...interpreter.concurrency.blocks import ends_block
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
 from ...interpreter.wire.locations import DEPTH, LINE_BITS, NAME, SPANS
-from ...interpreter.wire.messages import SPAN
+from ...interpreter.wire.message_kinds import SPAN
 from .telemetry import TELEMETRY, TelemetrySpan, begin, end
 
 

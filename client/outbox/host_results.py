@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ...interpreter.wire.fields import HOST
-from ...interpreter.wire.messages import ATOMIC, CALL, RUN, Hint, encode_message
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, RUN
+from ...interpreter.wire.messages import Hint, encode_message
 
 OUTPUTS = {CALL: 3, RUN: 4}  # the position of the result ids in a message; its location is the last field
 

@@ -27,7 +27,8 @@ from typing import Any, TypeAlias
 from ...interpreter.concurrency.finalisers import LastReference
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ConnectionLost, ProtocolError, TensordError, without_frames
-from ...interpreter.wire.messages import KINDS, RELEASE, Atomic, NamedMessage, encode_message
+from ...interpreter.wire.message_kinds import RELEASE
+from ...interpreter.wire.messages import KINDS, Atomic, NamedMessage, encode_message
 from ..locations.locations import Locations, located, user_line
 from ..process.forks import FORKS
 from ..transport.interface import FORKED, ClosedTransport, Waker

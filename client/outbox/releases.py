@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...interpreter.wire.messages import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE, mark_released
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE
+from ...interpreter.wire.messages import mark_released
 from ...interpreter.wire.roles import own_ids
 
 RELEASED = 4096  # ids in one message

@@ -18,7 +18,8 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ...interpreter.wire.locations import LINE, LINE_BITS
-from ...interpreter.wire.messages import CALL, CHAIN, SIGNATURE, Message
+from ...interpreter.wire.message_kinds import CALL, CHAIN, SIGNATURE
+from ...interpreter.wire.messages import Message
 from ...interpreter.wire.roles import own_ids
 
 BREAK: Final = -1  # the number of a message that is no call: periods end there

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...interpreter.errors import TensordError
-from ...interpreter.wire.messages import ATOMIC, SIGNATURE, Message
+from ...interpreter.wire.message_kinds import ATOMIC, SIGNATURE
+from ...interpreter.wire.messages import Message
 from ..linking.linked import shown_name
 from ..locations.locations import Locations
 from .catalogue import Catalogue

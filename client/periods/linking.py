@@ -11,16 +11,9 @@ from ...interpreter.programs.numbers import PARAMETER
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import (
-    Link,
-    Message,
-    NamedMessage,
-    ProgramPart,
-    Query,
-    Release,
-    decode_meta,
-    encode_message,
-)
+from ...interpreter.wire.messages import Message, NamedMessage, Query, Release, encode_message
+from ...interpreter.wire.metas import decode_meta
+from ...interpreter.wire.program_messages import Link, ProgramPart
 from ..outbox.outbox import Outbox
 from ..transport.replies import Reply
 from .history import line_in

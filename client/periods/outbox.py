@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import ProtocolError
-from ...interpreter.wire.messages import ATOMIC, CALL, RUN, SIGNATURE
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, RUN, SIGNATURE
 from ..locations.locations import user_line
 from ..outbox.outbox import Outbox
 from .catalogue import Catalogue

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ...interpreter.errors import MetadataError
 from ...interpreter.recordings.reader import RecordingReader
 from ...interpreter.wire.fields import Role
-from ...interpreter.wire.messages import Call, Run, ToDevice, encode_message
+from ...interpreter.wire.messages import Call, ToDevice, encode_message
+from ...interpreter.wire.program_messages import Run
 from ...interpreter.wire.roles import ids_of
 from .differences import BOUND_OF_GPUS, difference, outcome
 from .player import Player, ValueDifference

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from ...interpreter.recordings.reader import RecordingReader
 from ...interpreter.wire.arrays import dtype_of
 from ...interpreter.wire.fields import Role
-from ...interpreter.wire.messages import Call, Collective, Release, Run, ToDevice, Upload, encode_message
+from ...interpreter.wire.messages import Call, Release, ToDevice, Upload, encode_message
+from ...interpreter.wire.node_messages import Collective
+from ...interpreter.wire.program_messages import Run
 from ...interpreter.wire.roles import OUTPUTS, ids_of
 from .script import RecordedMessage
 

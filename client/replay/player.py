@@ -16,20 +16,18 @@ from numpy.typing import NDArray
 from ...interpreter.recordings.reader import Answered, RecordingReader
 from ...interpreter.wire.messages import (
     Call,
-    Collective,
     Fetch,
-    Link,
     Location,
     NamedMessage,
-    ProgramPart,
     Release,
-    Run,
     Signature,
     Span,
     ToDevice,
     Upload,
     encode_message,
 )
+from ...interpreter.wire.node_messages import Collective
+from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from ...interpreter.wire.roles import OUTPUTS, ids_of
 from ..transport.replies import Reply
 from .differences import Difference, between, outcome

@@ -15,21 +15,9 @@ from ...interpreter.recordings.entries import BEGIN, END, IMPORT, MESSAGE
 from ...interpreter.recordings.messages import messages_in
 from ...interpreter.recordings.reader import Answered, RecordingReader
 from ...interpreter.schema.opdef import find
-from ...interpreter.wire.messages import (
-    Call,
-    Chain,
-    Collective,
-    Fetch,
-    Link,
-    Location,
-    ProgramPart,
-    Release,
-    Run,
-    Signature,
-    Span,
-    ToDevice,
-    Upload,
-)
+from ...interpreter.wire.messages import Call, Chain, Fetch, Location, Release, Signature, Span, ToDevice, Upload
+from ...interpreter.wire.node_messages import Collective
+from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 
 PLAYED: Final = frozenset(
     {Call, Chain, Collective, Fetch, Link, Location, ProgramPart, Release, Run, Signature, Span, ToDevice, Upload}

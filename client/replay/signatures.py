@@ -8,7 +8,8 @@ from ...interpreter.schema.infer import infer_once
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.locations import line_of, span_of
-from ...interpreter.wire.messages import Location, Signature, Span, decode_meta
+from ...interpreter.wire.messages import Location, Signature, Span
+from ...interpreter.wire.metas import decode_meta
 
 
 class RecordedOp(NamedTuple):

@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...interpreter.wire.messages import (
-    Call,
-    Chain,
-    Collective,
-    Link,
-    Location,
-    NamedMessage,
-    ProgramPart,
-    Release,
-    Run,
-    Signature,
-    Span,
-    ToDevice,
-    Upload,
-)
+from ...interpreter.wire.messages import Call, Chain, Location, NamedMessage, Release, Signature, Span, ToDevice, Upload
+from ...interpreter.wire.node_messages import Collective
+from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from .ids import ReplayIds
 from .signatures import RecordedOp
 

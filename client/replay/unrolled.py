@@ -13,8 +13,11 @@ from typing import Any, Final
 from ...interpreter.programs.program import Program
 from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import EFFECT, Call, Link, ProgramPart, Run, Signature, ToDevice, encode_meta
+from ...interpreter.wire.message_kinds import EFFECT
+from ...interpreter.wire.messages import Call, Signature, ToDevice
 from ...interpreter.wire.messages import Message as Array
+from ...interpreter.wire.metas import encode_meta
+from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from ...vm.model.linked import SessionProgram
 from ...vm.routines.op_by_op.run import RunIds
 from ...vm.routines.op_by_op.unfolding import Unfolder, metas_of

@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...interpreter.errors import MetadataError, MetadataKeyError, MetadataTypeError
-from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish, encode_message
+from ...interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish, encode_message
 from ...interpreter.wire.names import check_names
+from ...interpreter.wire.program_messages import Convention
 from ..locations.locations import located
 from ..outbox.outbox import Outbox
 from ..requests.answers import seconds

@@ -23,23 +23,9 @@ from ...interpreter.wire.forms import name_own
 from ...interpreter.wire.frames import BATCH, INLINE_ARRAY, MAPPED_ARRAY, RETURN, encode_error
 from ...interpreter.wire.host_calls import LABEL
 from ...interpreter.wire.locations import line_of
-from ...interpreter.wire.messages import (
-    ATOMIC,
-    EFFECT,
-    FETCH,
-    LOCATION,
-    RUN,
-    UPLOAD,
-    Atomic,
-    Effect,
-    Fetch,
-    Location,
-    Message,
-    Run,
-    Upload,
-    encode_message,
-    with_payload,
-)
+from ...interpreter.wire.message_kinds import ATOMIC, EFFECT, FETCH, LOCATION, RUN, UPLOAD
+from ...interpreter.wire.messages import Atomic, Effect, Fetch, Location, Message, Upload, encode_message, with_payload
+from ...interpreter.wire.program_messages import Run
 from ...interpreter.wire.segments import MemorySegment, descriptors_left
 from .link import DealerSocket
 from .segments import UploadSegments

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..errors import MetadataError, ProtocolError
 from ..types.meta import Meta
 from ..wire.fields import is_natural
-from ..wire.messages import decode_meta
+from ..wire.metas import decode_meta
 from .header import FilePiece, TensorEntry
 from .tensor_file import TensorFile
 

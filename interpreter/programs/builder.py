@@ -17,7 +17,7 @@ from ..schema.opdef import Attributes, find
 from ..schema.promotion import WIRE_INTEGERS, check_scalar
 from ..types.meta import SCALAR_TYPES, Meta, OperandMeta, Scalar
 from ..wire.forms import shown
-from ..wire.messages import decode_meta
+from ..wire.metas import decode_meta
 from .constructs import (
     DEEPEST,
     FORMS,

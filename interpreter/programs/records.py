@@ -21,7 +21,7 @@ from ..collectives.request import CollectiveRequest
 from ..errors import MetadataError, ProtocolError, TensordError
 from ..schema.infer import InferCache
 from ..wire.forms import depth_exceeds, shown
-from ..wire.messages import decode_meta
+from ..wire.metas import decode_meta
 from .builder import STEPS, Builder
 from .program import COLLECTIVES, CONSTRUCTS, EFFECT, HOST_CALL, MOVE, NO_DEVICE, PRINT, Program, Step, records_of
 

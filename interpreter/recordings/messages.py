@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import ProtocolError
 from ..wire.fields import SEQUENCES
 from ..wire.forms import decode_message, has_kind, name_fields
-from ..wire.messages import ATOMIC, UPLOAD, Atomic, NamedMessage, Upload, with_payload
+from ..wire.message_kinds import ATOMIC, UPLOAD
+from ..wire.messages import Atomic, NamedMessage, Upload, with_payload
 
 _NOTHING: Final = np.empty(0)
 

@@ -1,6 +1,8 @@
 """The wire protocol: messages, their encoding and their checks.
 
-- `messages`: declarations of a session's messages, `message_kinds`: their numbers; `fields`: the types of their fields
+- `messages`: declarations of a session's messages, their union and their encoding; the declarations about programs,
+  files and nodes: `program_messages`, `file_messages`, `node_messages`; `message_kinds`: the numbers of messages;
+  `fields`: the types of fields; `metas`: metas as they travel
 - `locations`: numbers of locations
 - `forms`: untrusted arrays to named messages; `roles`: the ids, request and location in any message
 - `frames`: the frames around messages; `arrays`: the arrays in them

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_type_hints
 
 from ..errors import ProtocolError
 from .fields import LARGEST, NESTED, SEQUENCES, Check, Field, Limit
-from .message_kinds import MessageKind
-from .messages import DECLARATIONS, UNGROUPED, NamedMessage
+from .message_kinds import UNGROUPED, MessageKind
+from .messages import DECLARATIONS, NamedMessage
 
 Named = TypeVar("Named", bound=NamedMessage)
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ..errors import MetadataError, ProtocolError
 from ..types.meta import DTYPE_NAMES, Meta
-from .messages import Effect, decode_meta
+from .messages import Effect
+from .metas import decode_meta
 
 LABEL: Final = "host_call"
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from .fields import SEQUENCES, Field, Role
 from .forms import FIELDS, has_kind, name_fields
-from .messages import ATOMIC, Atomic, Message, Signature
+from .message_kinds import ATOMIC
+from .messages import Atomic, Message, Signature
 
 TENSORS = frozenset({Role.USED, Role.NEW, Role.WRITTEN})
 OUTPUTS = frozenset({Role.NEW, Role.WRITTEN})

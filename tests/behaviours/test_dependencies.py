@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.messages import CALL, SIGNATURE, UPLOAD
+from tensord.interpreter.wire.message_kinds import CALL, SIGNATURE, UPLOAD
 from tensord.streams.catalogue import close_devices, open_devices
 from tensord.vm import engine as engine_module
 from tensord.vm import machine as machine_module

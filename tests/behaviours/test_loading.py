@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 import tensord as td
 from tensord.interpreter.errors import CaptureError, FileError, MetadataTypeError
-from tensord.interpreter.wire.messages import File
+from tensord.interpreter.wire.file_messages import File
 from tensord.streams.faults import Fault, FaultKind
 
 from ..each_case import each_case

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.messages import CALL, FETCH, LOCATION, SIGNATURE
+from tensord.interpreter.wire.message_kinds import CALL, FETCH, LOCATION, SIGNATURE
 from tensord.streams.faults import Fault, FaultKind
 
 from ..each_case import each_case

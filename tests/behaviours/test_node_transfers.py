@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import TensordError
-from tensord.interpreter.wire.messages import Fetch, Recv, Release, Send, Upload, encode_message
+from tensord.interpreter.wire.messages import Fetch, Release, Upload, encode_message
+from tensord.interpreter.wire.node_messages import Recv, Send
 from tensord.streams.links.in_memory import pair
 from tensord.streams.links.link import SMALL
 from tensord.vm.machine import VirtualMachine

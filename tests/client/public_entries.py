@@ -25,7 +25,7 @@ from tensord.interpreter.schema.opdef import find
 from tensord.interpreter.wire.fields import Role
 from tensord.interpreter.wire.forms import FIELDS
 from tensord.interpreter.wire.locations import line_of
-from tensord.interpreter.wire.messages import LOCATION
+from tensord.interpreter.wire.message_kinds import LOCATION
 from tensord.interpreter.wire.roles import number_of
 
 

@@ -21,12 +21,11 @@ from tensord.interpreter.schema.opdef import REGISTRY, REQUIRED, OpDef
 from tensord.interpreter.wire.fields import HINTS
 from tensord.interpreter.wire.forms import name_fields
 from tensord.interpreter.wire.frames import host_identity
+from tensord.interpreter.wire.message_kinds import UPLOAD
 from tensord.interpreter.wire.messages import (
-    UPLOAD,
     Atomic,
     Call,
     Chain,
-    Collective,
     Effect,
     Fetch,
     Hint,
@@ -36,10 +35,8 @@ from tensord.interpreter.wire.messages import (
     NamedMessage,
     Publish,
     Query,
-    Recv,
     Release,
     Restart,
-    Send,
     Share,
     Signature,
     Span,
@@ -48,10 +45,10 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
-    decode_meta,
     encode_message,
-    encode_meta,
 )
+from tensord.interpreter.wire.metas import decode_meta, encode_meta
+from tensord.interpreter.wire.node_messages import Collective, Recv, Send
 
 from .runs import Runs
 

@@ -17,7 +17,8 @@ from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
 from tensord.interpreter.programs.program import REPEAT, WHILE, Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Convention, Link, ProgramPart, Run, decode_meta
+from tensord.interpreter.wire.metas import decode_meta
+from tensord.interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 
 if TYPE_CHECKING:
     from .programs import Client, Writer

@@ -30,15 +30,14 @@ from tensord.interpreter.wire.messages import (
     Call,
     Fetch,
     NamedMessage,
-    Recv,
     Release,
     Restart,
-    Send,
     Signature,
     ToDevice,
     Upload,
     encode_message,
 )
+from tensord.interpreter.wire.node_messages import Recv, Send
 from tensord.streams.disk.store import NAME as STORE
 from tensord.streams.disk.store import StoreOptions
 from tensord.streams.host.cpu import CpuOptions

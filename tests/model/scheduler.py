@@ -25,7 +25,8 @@ from tensord.interpreter.files.open_file import OpenFile
 from tensord.interpreter.opcodes import Opcode
 from tensord.interpreter.programs.fusion import finding_fusions
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import File, Load, encode_message
+from tensord.interpreter.wire.file_messages import File, Load
+from tensord.interpreter.wire.messages import encode_message
 from tensord.streams.cuda.options import CudaOptions
 from tensord.streams.device import Eviction
 from tensord.streams.disk.store import NAME as STORE

@@ -16,25 +16,21 @@ from tensord.interpreter.errors import TensordError
 from tensord.interpreter.programs import program as programs
 from tensord.interpreter.programs.constructs import blocks_of
 from tensord.interpreter.programs.records import wire_records
+from tensord.interpreter.wire.file_messages import Checkpoint
 from tensord.interpreter.wire.messages import (
     Atomic,
     Call,
     Chain,
-    Checkpoint,
-    Collective,
     Effect,
     Fetch,
     Hint,
-    Link,
     ListNames,
     Location,
     Lookup,
     NamedMessage,
-    ProgramPart,
     Publish,
     Release,
     Restart,
-    Run,
     Signature,
     Sync,
     ToDevice,
@@ -42,8 +38,10 @@ from tensord.interpreter.wire.messages import (
     Upload,
     Wait,
     encode_message,
-    encode_meta,
 )
+from tensord.interpreter.wire.metas import encode_meta
+from tensord.interpreter.wire.node_messages import Collective
+from tensord.interpreter.wire.program_messages import Link, ProgramPart, Run
 
 from .host_calls import function_of
 

@@ -10,7 +10,8 @@ from tensord.interpreter.programs.numbers import CONSTANT, PARAMETER, evaluate
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import wire_records
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Link, ProgramPart, Release, Run
+from tensord.interpreter.wire.messages import Release
+from tensord.interpreter.wire.program_messages import Link, ProgramPart, Run
 
 from .bare_engine import Client
 

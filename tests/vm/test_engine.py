@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from tensord.interpreter.wire.messages import CALL, Atomic, Chain, Effect, Location, Release, Sync, encode_message
+from tensord.interpreter.wire.message_kinds import CALL
+from tensord.interpreter.wire.messages import Atomic, Chain, Effect, Location, Release, Sync, encode_message
 from tensord.vm.engine import WINDOW
 
 from .bare_engine import Bare, array_of

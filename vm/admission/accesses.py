@@ -24,7 +24,8 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import DTYPE_NAMES, Meta
 from ...interpreter.wire.gpu_payload import GpuPayload
 from ...interpreter.wire.host_memory import is_clients
-from ...interpreter.wire.messages import Fetch, Sync, Upload, Wait, decode_meta
+from ...interpreter.wire.messages import Fetch, Sync, Upload, Wait
+from ...interpreter.wire.metas import decode_meta
 from ...streams.stream import StreamKind
 from ..model.charges import has_share
 from ..model.device_state import DeviceState

@@ -14,20 +14,8 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.programs.builder import STEPS
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.wire.forms import LIMITED, check_group, decode_message, new
-from ...interpreter.wire.messages import (
-    ATOMIC,
-    CALL,
-    DECLARATIONS,
-    FETCH,
-    RELEASE,
-    RUN,
-    SYNC,
-    WAIT,
-    Atomic,
-    NamedMessage,
-    Query,
-    Restart,
-)
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, RELEASE, RUN, SYNC, WAIT
+from ...interpreter.wire.messages import DECLARATIONS, Atomic, NamedMessage, Query, Restart
 from ..model.device_state import DeviceState
 from ..model.directory import Directory
 from ..model.session import VmSession, rest_of_run

@@ -26,7 +26,7 @@ from ...interpreter.collectives.request import ResolvedRequest, asked_for, check
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Collective
+from ...interpreter.wire.node_messages import Collective
 from ..model.device_state import DeviceState
 from ..model.session import Cause, VmSession
 from ..model.tensor import Binding, VmTensor

@@ -41,7 +41,8 @@ from ...interpreter.collectives.steps import CollectiveStep
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Collective, decode_meta
+from ...interpreter.wire.metas import decode_meta
+from ...interpreter.wire.node_messages import Collective
 from ...streams.gangs.gang import Meeting
 from ...streams.gangs.turns import Turns
 from ...streams.links.link import Merge, NodeLink

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.opcodes import Opcode
+from ...interpreter.wire.file_messages import Checkpoint, Restore
 from ...interpreter.wire.message_kinds import MessageKind
-from ...interpreter.wire.messages import Checkpoint, Restore
 from ...streams.stream import StreamKind
 from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore

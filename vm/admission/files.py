@@ -24,7 +24,7 @@ from ...interpreter.files.on_wire import MOST, decode_entry, encode_entry, is_pa
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.descriptors import descriptor_limit
-from ...interpreter.wire.messages import File, Flush, Load, Write
+from ...interpreter.wire.file_messages import File, Flush, Load, Write
 from ...streams.disk.stored import LoadedStretch, StoredArray, buffer_of, pieces
 from ...streams.stream import StreamKind
 from ..memory.making_room import drop_replica

@@ -7,30 +7,19 @@ from typing import Any
 
 from ...interpreter import ops as _ops  # noqa: F401 - fills the registry
 from ...interpreter.schema.infer import InferCache
+from ...interpreter.wire.file_messages import Checkpoint, File, Flush, Load, Restore, Write
 from ...interpreter.wire.messages import (
     Call,
     Chain,
-    Checkpoint,
-    Collective,
-    Convention,
     Effect,
     Fetch,
-    File,
-    Flush,
     Hint,
-    Link,
     ListNames,
-    Load,
     Location,
     Lookup,
     NamedMessage,
-    ProgramPart,
     Publish,
-    Recv,
     Release,
-    Restore,
-    Run,
-    Send,
     Share,
     Signature,
     Span,
@@ -39,8 +28,9 @@ from ...interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
-    Write,
 )
+from ...interpreter.wire.node_messages import Collective, Recv, Send
+from ...interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 from ..model.directory import Directory
 from ..model.session import VmSession
 from ..placement.residency import Residency

@@ -33,7 +33,8 @@ from typing import Any
 
 from ...interpreter.opcodes import Opcode
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import ATOMIC, CALL, RELEASE, Call, Upload
+from ...interpreter.wire.message_kinds import ATOMIC, CALL, RELEASE
+from ...interpreter.wire.messages import Call, Upload
 from ...streams.device import Device
 from ..memory.ledger import has_spare
 from ..memory.pins import end_pins

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.types.device_names import own_name
-from ...interpreter.wire.messages import Hint, encode_meta
+from ...interpreter.wire.messages import Hint
+from ...interpreter.wire.metas import encode_meta
 from ..model.charges import charge
 from ..model.device_state import DeviceState
 from ..model.plan import Plan

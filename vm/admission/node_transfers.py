@@ -29,7 +29,7 @@ from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import DTYPES, Meta
 from ...interpreter.wire.fields import Role, is_name, is_natural, is_transfer
 from ...interpreter.wire.forms import name_fields
-from ...interpreter.wire.messages import Recv, Send
+from ...interpreter.wire.node_messages import Recv, Send
 from ...interpreter.wire.roles import messages_of, number_of
 from ...streams.links.link import Links, NodeLink, OnEnd
 from ..model.device_state import DeviceState, add_to

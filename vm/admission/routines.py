@@ -17,7 +17,7 @@ from ...interpreter.programs.program import Program
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import Convention, Link, ProgramPart, Run
+from ...interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 from ..model.device_state import DeviceState
 from ..model.linked import SessionProgram
 from ..model.plan import Plan

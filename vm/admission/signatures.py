@@ -9,7 +9,8 @@ from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.schema.infer import InferCache, check_count, check_target_count
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Location, Signature, Span, decode_meta
+from ...interpreter.wire.messages import Location, Signature, Span
+from ...interpreter.wire.metas import decode_meta
 from ..model.device_state import DeviceState
 from ..model.plan import Plan
 from ..model.session import VmSession

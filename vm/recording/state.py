@@ -14,17 +14,9 @@ from typing import Any
 from ...interpreter.errors import TensordError
 from ...interpreter.programs.program import Program
 from ...interpreter.programs.records import wire_records
-from ...interpreter.wire.messages import (
-    Chain,
-    Link,
-    Location,
-    Message,
-    ProgramPart,
-    Signature,
-    Span,
-    encode_message,
-    encode_meta,
-)
+from ...interpreter.wire.messages import Chain, Location, Message, Signature, Span, encode_message
+from ...interpreter.wire.metas import encode_meta
+from ...interpreter.wire.program_messages import Link, ProgramPart
 from ..model.linked import SessionProgram
 from ..model.plan import Plan
 from ..model.session import PRIVATE, VmSession

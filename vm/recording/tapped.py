@@ -25,7 +25,7 @@ from ...interpreter.recordings.entries import ANSWER, BEGIN, END, IMPORT, MESSAG
 from ...interpreter.wire.fields import Role, is_natural
 from ...interpreter.wire.forms import has_kind, name_fields
 from ...interpreter.wire.frames import encode_error
-from ...interpreter.wire.messages import (
+from ...interpreter.wire.message_kinds import (
     ATOMIC,
     COLLECTIVE,
     EFFECT,
@@ -45,15 +45,10 @@ from ...interpreter.wire.messages import (
     UPLOAD,
     WAIT,
     WRITE,
-    Atomic,
-    Collective,
-    Effect,
-    Message,
-    Run,
-    Upload,
-    encode_message,
-    with_payload,
 )
+from ...interpreter.wire.messages import Atomic, Effect, Message, Upload, encode_message, with_payload
+from ...interpreter.wire.node_messages import Collective
+from ...interpreter.wire.program_messages import Run
 from ...interpreter.wire.roles import ids_of, number_of
 from ..model.linked import SessionProgram
 from ..model.session import VmSession

@@ -18,7 +18,8 @@ from ...interpreter.schema.promotion import describe
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
+from ...interpreter.wire.message_kinds import LINK, PROGRAM, RUN
+from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from ..model.linked import SessionProgram
 
 RECORDS = 64  # in one message: some hundred microseconds, during which other sessions wait

@@ -17,7 +17,7 @@ from ...interpreter.programs.program import CHARACTERS, Program
 from ...interpreter.programs.records import wire_records
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.fields import is_line
-from ...interpreter.wire.messages import Convention
+from ...interpreter.wire.program_messages import Convention
 from ..model.directory import Published, PublishedRoutine
 from ..model.linked import SessionProgram
 from ..model.texts import SourceTexts

@@ -9,7 +9,7 @@ from ...interpreter.collectives.request import asked_for, check_ranks
 from ...interpreter.collectives.values import compute
 from ...interpreter.errors import MetadataError, TensordError
 from ...interpreter.types.device_names import own_name
-from ...interpreter.wire.messages import Collective
+from ...interpreter.wire.node_messages import Collective
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, refuse_cancelled, tensor_of
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Checkpoint, Restore
+from ...interpreter.wire.file_messages import Checkpoint, Restore
 from ..durability.contents import Contents
 from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look

@@ -28,7 +28,7 @@ from ...interpreter.schema.infer import check_distinct
 from ...interpreter.schema.opdef import OutputMetas
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire import messages
+from ...interpreter.wire import file_messages, messages, node_messages, program_messages
 from ...interpreter.wire.fields import HOST, Role
 from ...interpreter.wire.forms import decode_message
 from ...interpreter.wire.messages import Message, NamedMessage
@@ -98,26 +98,26 @@ class SerialEngine(SerialState):
             messages.Publish: self.request("publish", names.publish),
             messages.Lookup: self.request("lookup", names.lookup),
             messages.Unpublish: self.request("unpublish", names.unpublish),
-            messages.Convention: names.convention,
+            program_messages.Convention: names.convention,
             messages.ToDevice: self.to_device,
             messages.Hint: self.hint,
-            messages.File: files.file,
-            messages.Load: files.load,
-            messages.Write: files.write,
-            messages.Flush: self.request("save", files.flush),
-            messages.Checkpoint: self.request("checkpoint", durability.checkpoint),
-            messages.Restore: self.request("restore", durability.restore),
+            file_messages.File: files.file,
+            file_messages.Load: files.load,
+            file_messages.Write: files.write,
+            file_messages.Flush: self.request("save", files.flush),
+            file_messages.Checkpoint: self.request("checkpoint", durability.checkpoint),
+            file_messages.Restore: self.request("restore", durability.restore),
             messages.Restart: lambda session, message: self.restart(session, message.generation),
             messages.Atomic: self.atomic,
             messages.ListNames: names.list_names,
             messages.Query: self.request("query", lambda _session, _message: None),
-            messages.ProgramPart: lambda session, message: add_part(session, message, None),
-            messages.Link: lambda session, message: link(session, message, self.devices),
-            messages.Run: self.routines.run,
+            program_messages.ProgramPart: lambda session, message: add_part(session, message, None),
+            program_messages.Link: lambda session, message: link(session, message, self.devices),
+            program_messages.Run: self.routines.run,
             messages.Share: self.share,
-            messages.Collective: SerialCollectives(self).collective,
-            messages.Send: nodes.send,
-            messages.Recv: nodes.recv,
+            node_messages.Collective: SerialCollectives(self).collective,
+            node_messages.Send: nodes.send,
+            node_messages.Recv: nodes.recv,
         }
 
     # -- the engine's interface ------------------------------------------------------------------------------------

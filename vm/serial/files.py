@@ -9,7 +9,7 @@ from ...interpreter.files.header import TensorEntry
 from ...interpreter.files.on_wire import decode_entry, lacking
 from ...interpreter.files.open_file import OpenFile, OutputFile, unopened
 from ...interpreter.files.values import read_array
-from ...interpreter.wire.messages import File, Flush, Load, Write
+from ...interpreter.wire.file_messages import File, Flush, Load, Write
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from ...interpreter.errors import ProtocolError, TensordError
 from ...interpreter.layouts.part_names import Families
-from ...interpreter.wire.messages import Convention, ListNames, Lookup, Publish, Unpublish
+from ...interpreter.wire.messages import ListNames, Lookup, Publish, Unpublish
 from ...interpreter.wire.names import check_names, named, unpublished
+from ...interpreter.wire.program_messages import Convention
 from ..model.directory import Published
 from ..routines.publishing import keep_convention, lookup_answer, published, snapshots
 from .state import SerialState

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ...interpreter.errors import MetadataError, ProtocolError, TensordError
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Recv, Send
+from ...interpreter.wire.node_messages import Recv, Send
 from ..admission.node_transfers import NO_NODE, meta_of, received_meta
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, check_new, define, denial, refuse_cancelled, tensor_of

@@ -9,7 +9,8 @@ from ...interpreter.concurrency.interrupts import SHIELD
 from ...interpreter.errors import CancelledError, TensordError
 from ...interpreter.schema.opdef import find
 from ...interpreter.types.meta import Meta, Scalar
-from ...interpreter.wire.messages import Message, Run
+from ...interpreter.wire.messages import Message
+from ...interpreter.wire.program_messages import Run
 from ..model.linked import SessionProgram
 from ..model.unfolding import Answer
 from ..routines.op_by_op.run import RunIds, StepResults

@@ -10,8 +10,9 @@ from ...interpreter.errors import CancelledError, MetadataError, ProtocolError, 
 from ...interpreter.schema.opdef import MACHINE, OutputMetas, find, no_kernel
 from ...interpreter.types.device_names import kind_of, own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import Location, decode_meta
+from ...interpreter.wire.messages import Location
 from ...interpreter.wire.messages import Signature as SignatureMessage
+from ...interpreter.wire.metas import decode_meta
 from ..model.directory import Published
 from .values import Errors, SerialSession, SerialSignature, SerialTensor, Value, decode_target, define, denial
 

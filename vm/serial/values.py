@@ -23,7 +23,7 @@ from ...interpreter.schema.opdef import FrozenAttributes, OpDef, OutputMetas
 from ...interpreter.schema.promotion import check_scalars
 from ...interpreter.types.meta import Meta, OperandMeta
 from ...interpreter.wire.limits import Limits
-from ...interpreter.wire.messages import decode_meta
+from ...interpreter.wire.metas import decode_meta
 from ..model.linked import SessionProgram
 from ..model.session import PRIVATE, ReplySink
 from ..model.session_counts import SessionCounts

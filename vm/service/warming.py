@@ -18,17 +18,8 @@ from ...interpreter.schema.opdef import find
 from ...interpreter.schema.sample_calls import SampleCall, Wish, ops_of, samples, values_of
 from ...interpreter.types.device_names import own_name
 from ...interpreter.types.meta import Meta
-from ...interpreter.wire.messages import (
-    Call,
-    Location,
-    NamedMessage,
-    Release,
-    Signature,
-    Upload,
-    Wait,
-    encode_message,
-    encode_meta,
-)
+from ...interpreter.wire.messages import Call, Location, NamedMessage, Release, Signature, Upload, Wait, encode_message
+from ...interpreter.wire.metas import encode_meta
 from ...streams.kinds import compiles
 from ..log import log
 from ..model.device_state import DeviceState

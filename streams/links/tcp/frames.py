@@ -28,7 +28,7 @@ from ....interpreter.types.meta import Meta
 from ....interpreter.wire.codec import Encoder, decode
 from ....interpreter.wire.fields import is_natural
 from ....interpreter.wire.frames import decode_error, encode_error
-from ....interpreter.wire.messages import decode_meta
+from ....interpreter.wire.metas import decode_meta
 from ..link import SMALL as SMALL_BYTES
 
 HEADER: Final = struct.Struct("<BxxxIQ16s")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensord as td
-from tensord.interpreter.wire.messages import (
+from tensord.interpreter.wire.message_kinds import (
     ATOMIC,
     CALL,
     CHAIN,

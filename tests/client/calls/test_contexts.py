@@ -16,7 +16,7 @@ import pytest
 
 import tensord as td
 from tensord.client.core.scopes import SLACK
-from tensord.interpreter.wire.messages import RELEASE
+from tensord.interpreter.wire.message_kinds import RELEASE
 
 from ...daemon import Daemon
 from ...each_case import each_case

@@ -13,7 +13,7 @@ import tensord as td
 from tensord.client.global_tensors.tensor import GlobalTensor
 from tensord.client.tensor.tensor import Tensor
 from tensord.interpreter.errors import MetadataTypeError
-from tensord.interpreter.wire.messages import ATOMIC, TO_DEVICE
+from tensord.interpreter.wire.message_kinds import ATOMIC, TO_DEVICE
 
 ROWS = np.arange(12.0).reshape(4, 3)
 

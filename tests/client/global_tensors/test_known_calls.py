@@ -11,7 +11,7 @@ import pytest
 import tensord as td
 from tensord.client.calls import signatures
 from tensord.client.outbox import batches
-from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, LOCATION
 
 ROWS = np.arange(12.0).reshape(4, 3)
 

@@ -13,7 +13,7 @@ import pytest
 
 import tensord as td
 from tensord.client.locations import spans
-from tensord.interpreter.wire.messages import CALL, LOCATION, SPAN
+from tensord.interpreter.wire.message_kinds import CALL, LOCATION, SPAN
 from tensord.vm.tracing.analysis.trace import Trace
 
 from ...each_case import each_case

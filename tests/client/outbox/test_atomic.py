@@ -14,7 +14,7 @@ import tensord as td
 from tensord.client.calls import signatures
 from tensord.client.outbox import batches
 from tensord.client.session.session import Session
-from tensord.interpreter.wire.messages import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, LOCATION, RELEASE, RESTART, SIGNATURE, UPLOAD
 
 from ...each_case import each_case
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import Empty
 
 from tensord.client.session.session import Session
-from tensord.interpreter.wire.messages import RELEASE
+from tensord.interpreter.wire.message_kinds import RELEASE
 
 
 class Queue:

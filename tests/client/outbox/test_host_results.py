@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tensord.client.outbox.host_results import HostResultHints
-from tensord.interpreter.wire.messages import ATOMIC, CALL, RELEASE, RUN, Hint, encode_message
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, RELEASE, RUN
+from tensord.interpreter.wire.messages import Hint, encode_message
 
 LINE = 7
 

@@ -17,8 +17,9 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.forms import check_group, decode_message
-from tensord.interpreter.wire.message_kinds import MessageKind
-from tensord.interpreter.wire.messages import CALL, RELEASE, Atomic, Call, Effect, Run, Upload, encode_message
+from tensord.interpreter.wire.message_kinds import CALL, RELEASE, MessageKind
+from tensord.interpreter.wire.messages import Atomic, Call, Effect, Upload, encode_message
+from tensord.interpreter.wire.program_messages import Run
 
 
 def everything(session: Session) -> None:

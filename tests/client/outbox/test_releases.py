@@ -8,7 +8,7 @@ import pytest
 
 from tensord.client.outbox import releases as module
 from tensord.client.outbox.releases import RIDERS, add_releases
-from tensord.interpreter.wire.messages import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE, TO_DEVICE
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, FETCH, RELEASE, SIGNATURE, TO_DEVICE
 
 from ...each_case import each_case
 

@@ -17,7 +17,7 @@ from tensord.client.periods import catalogue
 from tensord.client.periods.learning import Learning
 from tensord.client.session.session import Session
 from tensord.client.tensor.tensor import Tensor
-from tensord.interpreter.wire.messages import CALL, LINK, PROGRAM, RELEASE, RUN
+from tensord.interpreter.wire.message_kinds import CALL, LINK, PROGRAM, RELEASE, RUN
 
 from ...each_case import each_case
 from ...puppet import eventually

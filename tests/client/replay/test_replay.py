@@ -17,7 +17,7 @@ from tensord.interpreter.recordings.entries import BEGIN, MESSAGE
 from tensord.interpreter.recordings.reader import RecordingReader
 from tensord.interpreter.schema import opdef
 from tensord.interpreter.wire.codec import Encoder
-from tensord.interpreter.wire.messages import CALL, FETCH, FILE, LINK, PROGRAM, RUN, SIGNATURE, UPLOAD
+from tensord.interpreter.wire.message_kinds import CALL, FETCH, FILE, LINK, PROGRAM, RUN, SIGNATURE, UPLOAD
 
 from ...model.clients import Clients
 from ...model.ops import failing_ops

@@ -8,7 +8,7 @@ from tensord.interpreter.errors import MetadataError, MetadataTypeError
 from tensord.interpreter.schema.infer import MAX_OPERANDS, InferCache, infer_once
 from tensord.interpreter.schema.opdef import OpDef, find
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import decode_meta
+from tensord.interpreter.wire.metas import decode_meta
 
 from ...each_case import each_case
 

@@ -7,7 +7,7 @@ import pytest
 
 import tensord as td
 from tensord.interpreter.schema.opdef import REGISTRY
-from tensord.interpreter.wire.messages import CALL, FETCH, SIGNATURE
+from tensord.interpreter.wire.message_kinds import CALL, FETCH, SIGNATURE
 
 SQUARE = ((2, 2), "float64")
 

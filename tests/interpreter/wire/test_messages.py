@@ -11,39 +11,26 @@ import pytest
 from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.wire.codec import Encoder, decode
 from tensord.interpreter.wire.fields import Role
+from tensord.interpreter.wire.file_messages import Checkpoint, File, Flush, Load, Restore, Write
 from tensord.interpreter.wire.forms import FIELDS, check_group, decode_message, name_fields
-from tensord.interpreter.wire.message_kinds import MessageKind
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, MessageKind
 from tensord.interpreter.wire.messages import (
-    ATOMIC,
-    CALL,
     DECLARATIONS,
     KINDS,
     Atomic,
     Call,
     Chain,
-    Checkpoint,
-    Collective,
-    Convention,
     Effect,
     Fetch,
-    File,
-    Flush,
     Hint,
-    Link,
     ListNames,
-    Load,
     Location,
     Lookup,
     NamedMessage,
-    ProgramPart,
     Publish,
     Query,
-    Recv,
     Release,
     Restart,
-    Restore,
-    Run,
-    Send,
     Share,
     Signature,
     Span,
@@ -52,10 +39,11 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
-    Write,
     encode_message,
     mark_released,
 )
+from tensord.interpreter.wire.node_messages import Collective, Recv, Send
+from tensord.interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 from tensord.interpreter.wire.roles import ids_of, number_of, outputs_of, signatures_of
 
 from ...each_case import each_case

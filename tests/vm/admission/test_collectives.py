@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.wire.messages import Collective, Fetch, Lookup, Publish, Release, Upload, encode_message
+from tensord.interpreter.wire.messages import Fetch, Lookup, Publish, Release, Upload, encode_message
+from tensord.interpreter.wire.node_messages import Collective
 from tensord.streams.host.cpu import CpuOptions
 from tensord.streams.sim.sim import SimOptions
 from tensord.vm.engine import Engine

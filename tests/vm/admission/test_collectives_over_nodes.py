@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, QuotaError, TensordError
-from tensord.interpreter.wire.messages import Collective, Send
+from tensord.interpreter.wire.node_messages import Collective, Send
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import SourceLocation

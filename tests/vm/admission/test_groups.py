@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.errors import CancelledError, ProtocolError, QuotaError
-from tensord.interpreter.wire.message_kinds import MessageKind as M
-from tensord.interpreter.wire.messages import (
+from tensord.interpreter.wire.message_kinds import (
     ATOMIC,
     CALL,
     FETCH,
@@ -22,12 +21,9 @@ from tensord.interpreter.wire.messages import (
     SYNC,
     UNGROUPED,
     WAIT,
-    Atomic,
-    ListNames,
-    Query,
-    Restart,
-    encode_message,
 )
+from tensord.interpreter.wire.message_kinds import MessageKind as M
+from tensord.interpreter.wire.messages import Atomic, ListNames, Query, Restart, encode_message
 
 from ..bare_engine import ONE, Bare, Client
 

@@ -21,40 +21,26 @@ from tensord.interpreter.errors import ProtocolError
 from tensord.interpreter.files.open_file import OpenFile, OutputFile
 from tensord.interpreter.wire import fields
 from tensord.interpreter.wire.fields import Role
+from tensord.interpreter.wire.file_messages import Checkpoint, File, Flush, Load, Restore, Write
 from tensord.interpreter.wire.forms import FIELDS
 from tensord.interpreter.wire.locations import LINE_BITS
-from tensord.interpreter.wire.message_kinds import MessageKind
+from tensord.interpreter.wire.message_kinds import ATOMIC, CALL, UNGROUPED, MessageKind
 from tensord.interpreter.wire.messages import (
-    ATOMIC,
-    CALL,
     DECLARATIONS,
-    UNGROUPED,
     Atomic,
     Call,
     Chain,
-    Checkpoint,
-    Collective,
-    Convention,
     Effect,
     Fetch,
-    File,
-    Flush,
     Hint,
-    Link,
     ListNames,
-    Load,
     Location,
     Lookup,
     NamedMessage,
-    ProgramPart,
     Publish,
     Query,
-    Recv,
     Release,
     Restart,
-    Restore,
-    Run,
-    Send,
     Share,
     Signature,
     Span,
@@ -63,9 +49,10 @@ from tensord.interpreter.wire.messages import (
     Unpublish,
     Upload,
     Wait,
-    Write,
     encode_message,
 )
+from tensord.interpreter.wire.node_messages import Collective, Recv, Send
+from tensord.interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 from tensord.interpreter.wire.roles import ids_of, outputs_of
 from tensord.streams.links.exchange import Exchange
 from tensord.streams.links.in_memory import InMemory

@@ -13,18 +13,8 @@ import numpy as np
 
 from tensord.interpreter.errors import TensordError
 from tensord.interpreter.wire.limits import Limits
-from tensord.interpreter.wire.messages import (
-    CALL,
-    RELEASE,
-    Call,
-    Fetch,
-    Publish,
-    Release,
-    Signature,
-    ToDevice,
-    Upload,
-    Wait,
-)
+from tensord.interpreter.wire.message_kinds import CALL, RELEASE
+from tensord.interpreter.wire.messages import Call, Fetch, Publish, Release, Signature, ToDevice, Upload, Wait
 from tensord.vm.admission.inline import END
 from tensord.vm.memory.binding import bind
 from tensord.vm.model.tensor import Binding, VmTensor

@@ -17,7 +17,8 @@ from tensord.interpreter.errors import (
     QuotaError,
     TensordError,
 )
-from tensord.interpreter.wire.messages import Atomic, Recv, Restart, Send, encode_message
+from tensord.interpreter.wire.messages import Atomic, Restart, encode_message
+from tensord.interpreter.wire.node_messages import Recv, Send
 from tensord.streams.links.in_memory import InMemory, pair
 from tensord.vm.reporting.invariants import violations
 from tensord.vm.tracing.flat import SourceLocation

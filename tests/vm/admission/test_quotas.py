@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import MetadataError, ProtocolError, QuotaError
+from tensord.interpreter.wire.file_messages import File
 from tensord.interpreter.wire.locations import LINE_BITS
+from tensord.interpreter.wire.message_kinds import ATOMIC, LOCATION
 from tensord.interpreter.wire.messages import (
-    ATOMIC,
-    LOCATION,
     Call,
     Chain,
     Effect,
     Fetch,
-    File,
     Location,
     Lookup,
     Publish,

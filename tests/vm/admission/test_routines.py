@@ -10,19 +10,8 @@ from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolEr
 from tensord.interpreter.programs.builder import STEPS, Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import wire_records
-from tensord.interpreter.wire.messages import (
-    Atomic,
-    Chain,
-    Effect,
-    Fetch,
-    Link,
-    ProgramPart,
-    Release,
-    Restart,
-    Run,
-    Wait,
-    encode_message,
-)
+from tensord.interpreter.wire.messages import Atomic, Chain, Effect, Fetch, Release, Restart, Wait, encode_message
+from tensord.interpreter.wire.program_messages import Link, ProgramPart, Run
 from tensord.vm import engine as engine_module
 from tensord.vm.model.session import PRIVATE, rest_of_run
 from tensord.vm.reporting.invariants import violations

@@ -22,7 +22,7 @@ from tensord.interpreter.recordings.entries import (
     VALUE,
     decode_entry,
 )
-from tensord.interpreter.wire.messages import (
+from tensord.interpreter.wire.message_kinds import (
     CALL,
     CHAIN,
     EFFECT,

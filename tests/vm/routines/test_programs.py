@@ -13,7 +13,8 @@ from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import RecordsReader
 from tensord.interpreter.types.meta import Meta
 from tensord.interpreter.wire.limits import Limits
-from tensord.interpreter.wire.messages import LINK, PROGRAM, RUN, Link, ProgramPart, Run
+from tensord.interpreter.wire.message_kinds import LINK, PROGRAM, RUN
+from tensord.interpreter.wire.program_messages import Link, ProgramPart, Run
 from tensord.vm.model.linked import SessionProgram
 from tensord.vm.routines.programs import add_part, check_run, drop, link, routine_of, steps_of_runs, written_by
 

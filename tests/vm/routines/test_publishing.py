@@ -11,7 +11,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.convention import decode
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.programs.records import RecordsReader
-from tensord.interpreter.wire.messages import Convention, Location, Lookup, Publish
+from tensord.interpreter.wire.messages import Location, Lookup, Publish
+from tensord.interpreter.wire.program_messages import Convention
 from tensord.vm.routines.programs import RECORDS
 
 from ..bare_engine import Bare, Client

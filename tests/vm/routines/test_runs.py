@@ -15,7 +15,8 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.schema.opdef import REGISTRY
 from tensord.interpreter.types.meta import Meta
-from tensord.interpreter.wire.messages import Release, Run
+from tensord.interpreter.wire.messages import Release
+from tensord.interpreter.wire.program_messages import Run
 from tensord.streams.host.host import SHARED
 from tensord.vm.routines.compiling.arena import ALIGNMENT
 from tensord.vm.routines.running.segment import IDLE, LARGEST_IDLE_ARENA, STAYING, CompiledSegment

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensord.interpreter.opcodes import Opcode
-from tensord.interpreter.wire.messages import CALL
+from tensord.interpreter.wire.message_kinds import CALL
 from tensord.vm.memory.ledger import expect_late, wait_for_memory
 from tensord.vm.model.instruction import Instruction
 from tensord.vm.model.lifecycle import Status

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tensord.interpreter.wire.messages import CALL, Call, Fetch, Release
+from tensord.interpreter.wire.message_kinds import CALL
+from tensord.interpreter.wire.messages import Call, Fetch, Release
 from tensord.vm.engine import Engine
 from tensord.vm.scheduler import fair_queue
 from tensord.vm.scheduler.fair_queue import DEPTH, FEW

@@ -14,7 +14,7 @@ import tensord as td
 from tensord.client.session.session import Session
 from tensord.interpreter.errors import ProtocolError, TensordError
 from tensord.interpreter.schema.opdef import find
-from tensord.interpreter.wire.messages import CHAIN, EFFECT, FETCH, UPLOAD
+from tensord.interpreter.wire.message_kinds import CHAIN, EFFECT, FETCH, UPLOAD
 from tensord.vm.serial.machine import SerialMachine
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tensord.interpreter.errors import CancelledError, MetadataError, ProtocolError, TensordError
-from tensord.interpreter.wire.messages import Fetch, Recv, Send, Upload, encode_message
+from tensord.interpreter.wire.messages import Fetch, Upload, encode_message
+from tensord.interpreter.wire.node_messages import Recv, Send
 from tensord.vm.serial.machine import SerialMachine
 
 NAME = bytes(16)

@@ -15,22 +15,19 @@ from tensord.interpreter.programs.builder import Builder
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.messages import (
     Chain,
-    Convention,
     Effect,
     Fetch,
-    Link,
     Location,
     Lookup,
-    ProgramPart,
     Publish,
     Release,
     Restart,
-    Run,
     ToDevice,
     Upload,
     Wait,
     encode_message,
 )
+from tensord.interpreter.wire.program_messages import Convention, Link, ProgramPart, Run
 from tensord.vm.serial.engine import SerialEngine
 
 from ...each_case import each_case

@@ -23,7 +23,8 @@ from ....interpreter.programs.numbers import DRAW, PARAMETER
 from ....interpreter.programs.passes.table import IN_SEGMENTS
 from ....interpreter.programs.program import CASE, WHILE, Step
 from ....interpreter.types.meta import Meta, Scalar
-from ....interpreter.wire.messages import EFFECT, RELEASE, TO_DEVICE, Message
+from ....interpreter.wire.message_kinds import EFFECT, RELEASE, TO_DEVICE
+from ....interpreter.wire.messages import Message
 from ...model.linked import LinkedBlock, SessionProgram
 from ...model.unfolding import Answer
 from .run import RunIds, StepResults, UnfoldedRun

@@ -18,7 +18,9 @@ from ....interpreter.programs.program import COLLECTIVES, MOVE, NO_OPS, PRINT, P
 from ....interpreter.types.meta import Meta, OperandMeta, Scalar
 from ....interpreter.wire.fields import is_line
 from ....interpreter.wire.locations import LINE
-from ....interpreter.wire.messages import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE, Collective, Message
+from ....interpreter.wire.message_kinds import CALL, COLLECTIVE, EFFECT, RELEASE, TO_DEVICE
+from ....interpreter.wire.messages import Message
+from ....interpreter.wire.node_messages import Collective
 from ...model.linked import SessionProgram, Template
 from .control_flow import PAUSE, RunningConstruct
 from .run import NewIds, RunEngine, RunIds

@@ -18,7 +18,8 @@ from ....interpreter.wire.fields import SEQUENCES, is_natural, is_shape, is_text
 from ....interpreter.wire.forms import name_fields, shown
 from ....interpreter.wire.frames import CAUSE, ERRORS, decode_cause
 from ....interpreter.wire.limits import Limits
-from ....interpreter.wire.messages import ATOMIC, Atomic, Upload, with_payload
+from ....interpreter.wire.message_kinds import ATOMIC
+from ....interpreter.wire.messages import Atomic, Upload, with_payload
 from ....interpreter.wire.segments import MemorySegment, array_at, descriptors_left, new_number
 from .peer import Peer
 

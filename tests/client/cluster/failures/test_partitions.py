@@ -14,7 +14,8 @@ import pytest
 import tensord as td
 from tensord.client.cluster.moving import issue
 from tensord.collectives import all_reduce
-from tensord.interpreter.wire.messages import Send, encode_message
+from tensord.interpreter.wire.messages import encode_message
+from tensord.interpreter.wire.node_messages import Send
 
 from ....daemon import Daemon
 from ....streams.links.tcp.proxy import Proxy

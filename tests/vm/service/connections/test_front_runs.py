@@ -9,7 +9,9 @@ import pytest
 
 from tensord.interpreter.programs.program import Program
 from tensord.interpreter.wire.frames import AGAIN, ARRAY, ERROR, REPLIES, VALUE
-from tensord.interpreter.wire.messages import CHAIN, FETCH, RELEASE, Atomic, Link, Run, encode_message
+from tensord.interpreter.wire.message_kinds import CHAIN, FETCH, RELEASE
+from tensord.interpreter.wire.messages import Atomic, encode_message
+from tensord.interpreter.wire.program_messages import Link, Run
 from tensord.vm.service.connections import front as front_module
 
 from ....compiled import replaces_parts
