@@ -211,7 +211,7 @@ class VirtualMachine(Runtime):
     def refuse_driver(self) -> None:
         """ProtocolError in a callback or signal handler on the driving thread, which would wait for itself."""
         if self.lock.owner == threading.get_ident():
-            raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
+            raise ProtocolError("a side effect's callback, or a signal handler there, may neither send nor wait")
 
     # -- driving ---------------------------------------------------------------------------------------------------
 

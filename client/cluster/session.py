@@ -16,6 +16,7 @@ from ..core.core import Core
 from ..global_tensors.checks import checked as checked_placement
 from ..locations.tracebacks import hides, make_public, signed
 from ..outbox.current import refuse_captured
+from ..outbox.outbox import PART_OF_ROUTINE
 from ..session.handlers import Handler, Invocation
 from ..session.parts import Parts
 from ..session.session import Session
@@ -160,7 +161,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         MetadataError at the first op on another node.
         """
         for core in self._cluster.cores():
-            refuse_captured(core.outbox, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
+            refuse_captured(core.outbox, PART_OF_ROUTINE)
         return ClusterBlock(self._cluster)
 
     def span(self, name: str) -> AbstractContextManager[None]:

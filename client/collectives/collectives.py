@@ -34,7 +34,7 @@ Merge: TypeAlias = Literal["copy", "stream"]
 
 class CollectiveNotes(threading.local):
     """A function that this thread calls with each collective, the homes of its tensors, and the library that would
-    carry it out, instead of issuing the collective; None: collectives are issued."""
+    carry it out; None: no function is called."""
 
     note: Callable[[ResolvedRequest, Sequence[str], str], None] | None = None
 
@@ -45,18 +45,29 @@ NOTING: Final = CollectiveNotes()
 def all_reduce(
     tensors: Iterable[Tensor], reduction: str = "sum", *, merge: Merge = "copy", timeout: float | None = None
 ) -> list[Tensor]:
-    """The sum of tensors of one meta, each on a device of its own, on each of these devices; also "max" and "min".
+    """Compute the sum, maximum or minimum of tensors on each of their devices. All results have the same bits.
 
-    All results have the same bits. `merge`: "copy" copies pieces to a small buffer and adds them there; "stream" reads
-    the other device's memory in place, if it can be reached. `timeout`: the seconds that one step may take; after that
-    the results fail with the name of the device. MetadataError for tensors that do not fit.
+    :param tensors: Tensors of one shape and dtype, each on a different device of one kind.
+    :param reduction: "sum", "max" or "min".
+    :param merge: "copy" copies pieces to a small buffer and adds them there; "stream" reads the other device's memory
+        in place, if there is direct access.
+    :param timeout: The seconds that one step may take; after that the results fail, and the error names the device.
+    :returns: One tensor for each device, in the order of `tensors`.
+    :raises MetadataError: The tensors do not fit together.
     """
     given = {"reduction": reduction, "merge": merge, "timeout": seconds(timeout)}
     return compute(CollectiveKind.ALL_REDUCE, listed(tensors), (), given)
 
 
 def all_gather(tensors: Iterable[Tensor], axis: int = 0, *, timeout: float | None = None) -> list[Tensor]:
-    """The tensors concatenated along an axis, on each of their devices. Their sizes along the axis may differ."""
+    """Concatenate tensors along an axis, on each of their devices.
+
+    :param tensors: Tensors, each on a different device of one kind. Their sizes along the axis may differ.
+    :param axis: The axis.
+    :param timeout: See `all_reduce`.
+    :returns: One tensor for each device, in the order of `tensors`.
+    :raises MetadataError: The tensors do not fit together.
+    """
     return compute(CollectiveKind.ALL_GATHER, listed(tensors), (), {"axis": axis, "timeout": seconds(timeout)})
 
 
@@ -68,13 +79,29 @@ def reduce_scatter(
     merge: Merge = "copy",
     timeout: float | None = None,
 ) -> list[Tensor]:
-    """Like `all_reduce`, but each device gets one part of the result, split along an axis as numpy.array_split does."""
+    """Compute the sum, maximum or minimum of tensors; each of their devices gets one part of the result.
+
+    :param tensors: Tensors of one shape and dtype, each on a different device of one kind.
+    :param reduction: "sum", "max" or "min".
+    :param axis: The axis along which the result is split, as by `numpy.array_split`.
+    :param merge: See `all_reduce`.
+    :param timeout: See `all_reduce`.
+    :returns: One tensor for each device, in the order of `tensors`.
+    :raises MetadataError: The tensors do not fit together.
+    """
     given = {"reduction": reduction, "axis": axis, "merge": merge, "timeout": seconds(timeout)}
     return compute(CollectiveKind.REDUCE_SCATTER, listed(tensors), (), given)
 
 
 def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: float | None = None) -> list[Tensor]:
-    """The tensor on each of these devices, which are of the same kind as its own. All results are new tensors."""
+    """Copy a tensor to several devices. All results are new tensors.
+
+    :param tensor: The tensor.
+    :param devices: Devices of the same kind as the tensor's own, or a placement.
+    :param timeout: See `all_reduce`.
+    :returns: One tensor for each device, in the order of `devices`.
+    :raises MetadataError: A device does not exist, or is of another kind.
+    """
     (own_one,) = listed((tensor,))
     names = [full_name(own_one._core, name) for name in names_of(devices)]
     return compute(CollectiveKind.BROADCAST, [own_one], names, {"timeout": seconds(timeout)})
@@ -83,14 +110,21 @@ def broadcast(tensor: Tensor, devices: Iterable[str] | Placement, *, timeout: fl
 def all_to_all(
     tensors: Iterable[Tensor], split_axis: int, concat_axis: int, *, timeout: float | None = None
 ) -> list[Tensor]:
-    """Split each tensor along one axis into a part for each device; each device concatenates its parts along another
-    axis, along which the tensors' sizes may differ."""
+    """Split each tensor into a part for each device; each device concatenates its parts.
+
+    :param tensors: Tensors, each on a different device of one kind. Their sizes along `concat_axis` may differ.
+    :param split_axis: The axis along which each tensor is split, as by `numpy.array_split`.
+    :param concat_axis: The axis along which the parts are concatenated.
+    :param timeout: See `all_reduce`.
+    :returns: One tensor for each device, in the order of `tensors`.
+    :raises MetadataError: The tensors do not fit together.
+    """
     given = {"axis": split_axis, "concat_axis": concat_axis, "timeout": seconds(timeout)}
     return compute(CollectiveKind.ALL_TO_ALL, listed(tensors), (), given)
 
 
 def listed(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors; an error unless they are plain, of one session (perhaps on several nodes), and not released."""
+    """The tensors; MetadataError unless they are plain, of one session (perhaps on several nodes), and not released."""
     if isinstance(tensors, Tensor | np.ndarray) or not isinstance(tensors, Iterable):
         message = f"a collective takes a list of tensors, one on each device, not {type(tensors).__name__}"
         raise located(MetadataTypeError(message))
@@ -143,7 +177,7 @@ def compute(
     capture = capture_of(core.outbox)
     if capture is None:
         return issue(core, asked, tensors, devices, attributes)
-    if kind is CollectiveKind.BROADCAST:  # its moves, since the routine has these devices already
+    if kind is CollectiveKind.BROADCAST:  # recorded as moves, since the routine has these devices already
         return [capture.move(tensors[0], device) for device in devices]
     return list(capture.collective(str(kind), tensors, attributes))
 

@@ -83,7 +83,7 @@ class GlobalCalls:
     def _carried_out(self, core: Core, invocation: OpInvocation, key: Any) -> list[Tensor]:
         placement = placement_of(core, invocation)
         if any(type(each) is Tensor for each in invocation.inputs):
-            key = None  # the calls that bring a plain tensor to each device are not among those that `known` issues
+            key = None  # `known` does not issue the moves that bring a plain tensor to each device
         inputs = tuple([global_operand(core, invocation.op, each, placement) for each in invocation.inputs])
         invocation = invocation._replace(inputs=inputs, device=None)
         if invocation.op is _GETITEM:

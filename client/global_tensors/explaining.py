@@ -131,7 +131,7 @@ def add_row(op: str, inputs: list[str], outputs: list[str], moves: list[dict[str
 def note_narrowing(before: Form, step: BoxingStep) -> None:
     """Note the moves before a tensor is indexed."""
     if NOTING.rows is not None:
-        reason = "what the index selects of a split axis"
+        reason = "the selected elements of a split axis move"
         add_row("getitem", [spelt(before.layout)], [spelt(step.after.layout)], [described(step, "operand 0")], reason)
 
 
@@ -140,7 +140,7 @@ def note_writing(target: Form, steps: Sequence[BoxingStep]) -> None:
     if NOTING.rows is not None:
         given = spelt(steps[0].before.layout) if steps else "number"
         layout, moves = spelt(target.layout), [described(step, "operand 1") for step in steps]
-        add_row("setitem", [layout, given], [layout], moves, "each device gets what it writes")
+        add_row("setitem", [layout, given], [layout], moves, "each device gets the elements that it writes")
 
 
 def moves_of(before: Form, after: Form, operand: int | str) -> Iterator[dict[str, Any]]:
@@ -170,11 +170,11 @@ def why(asked: CallKind, plan: GlobalPlan) -> str:
     rule = asked.op.layouts
     if plan.moves and (isinstance(rule, str) or not others):
         reason = rule if isinstance(rule, str) else "no axis of these shapes can be split"
-        return f"each device computes all of it: {reason or 'the op has no rule'}"
+        return f"each device computes the whole op: {reason or 'the op has no rule'}"
     if not plan.boxes:
         return "the layouts fit"
     if any(isinstance(atom, Partial) for form in asked.operands if isinstance(form, Form) for atom in form.layout):
-        return f"the cheapest of {len(others) + 1} ways; addends are no value yet"
+        return f"the cheapest of {len(others) + 1} ways; addends have to be summed"
     return f"the cheapest of {len(others) + 1} ways"
 
 

@@ -88,7 +88,7 @@ def of_parts(core: Core, given: Any, placement: Any, layout: Any, dtype: Any) ->
         raise located(MetadataTypeError(f"global_tensor: parts must be a list of tensors, not {type(given).__name__}"))
     parts: list[Any] = list(given)
     if len(parts) != len(where.names):
-        raise located(MetadataError(f"global_tensor: {len(where.names)} parts are wanted, {len(parts)} given"))
+        raise located(MetadataError(f"global_tensor: expected {len(where.names)} parts, got {len(parts)}"))
     for part, name in zip(parts, where.names, strict=True):
         if type(own(beside(core, part), part)) is GlobalTensor:
             raise located(MetadataTypeError("global_tensor: each part must be a plain tensor"))

@@ -80,7 +80,7 @@ def planned(asked: CallKind, outputs: tuple[Meta | None, ...], cache: InferCache
         plan = tried(asked, candidate, outputs, cache)
         if plan is not None:
             return plan
-    raise AssertionError("equal parts everywhere can be computed wherever the whole can")
+    raise AssertionError("the last candidate, in which each device computes the whole op, always fits")
 
 
 def alternatives(asked: CallKind) -> list[Candidate]:

@@ -2,7 +2,7 @@
 
 For a product, and the position of an extreme, each device reduces its part; these results, one element of each along
 the axis, are brought together and reduced once more. For a variance, the squared deviations from the mean are summed.
-Either moves fewer bytes than the tensor has; otherwise the tensor is gathered.
+If that would move no fewer bytes than gathering the tensor, the tensor is gathered instead.
 """
 
 from __future__ import annotations

@@ -42,21 +42,21 @@ _WAY: Final = "take .numpy(), or one of .parts()"
 
 
 class Itself:
-    """The role of `_symbol` for a tensor that is an operand as it is, on either side of an operator."""
+    """The `_symbol` of a tensor that needs no conversion to an operand, on either side of an operator."""
 
     __slots__ = ()
 
     def as_operand(self, tensor: Tensor) -> Tensor:
-        """The tensor: it is an operand as it is."""
+        """The tensor itself."""
         return tensor
 
 
 class GlobalTensor(Base):
     """A tensor in parts on several devices. Made by `session.global_tensor`, and by ops on global tensors.
 
-    `layout` says what the parts are: slices, full copies, or addends of the value. `placement`, which is also its
-    `device`, says where. An op on it is one op on each device, in one atomic group; the machine moves data where
-    that is necessary.
+    `layout` describes the parts: slices, full copies, or addends of the value. `placement`, which is also `device`, has
+    their devices. An op on a global tensor is one op on each device, in one atomic group; the machine moves data if
+    necessary.
 
     Most results only serve as operands of later ops, which need no more than the ids of the parts. So handles of the
     parts are made on first need (`_parts`). From then on these handles release the parts; before that, the tensor
@@ -91,7 +91,7 @@ class GlobalTensor(Base):
         return self._handles or self._handled()
 
     def _handled(self) -> tuple[Tensor, ...]:
-        """Make the handles of the parts. A handle lives as long as the tensor, or as anyone else who holds it."""
+        """Make the handles of the parts. A handle lives until the tensor and all other references to it are gone."""
         form = self._form
         with SHIELD:
             ids, handles = self._ids, self._handles
@@ -133,12 +133,12 @@ class GlobalTensor(Base):
 
     @property
     def placement(self) -> Placement:
-        """The devices of its parts, in a grid."""
+        """The devices of the parts, in a grid."""
         return self._form.placement
 
     @property
     def layout(self) -> Layout:
-        """For each dimension of the grid: how the parts lie along it."""
+        """The layout of the parts along each dimension of the grid."""
         return self._form.layout
 
     @property
@@ -150,10 +150,12 @@ class GlobalTensor(Base):
         return on_loop(values.lock_of(self), steps)
 
     def parts(self) -> tuple[Tensor, ...]:
-        """The parts as plain tensors, row-major in the grid.
+        """Return the parts as plain tensors, row-major in the grid.
 
-        They are independent of the tensor: writing to them does not change it. They share its memory until one of
-        the two is written.
+        Writing to a part does not change the global tensor, or the other way round: the two share memory until one of
+        them is written.
+
+        :returns: The parts.
         """
         with self._core.global_calls.grouped(self._form.placement):
             return tuple([part.copy() for part in self._parts])
@@ -161,10 +163,10 @@ class GlobalTensor(Base):
     def to_global(self, placement: Any = None, layout: Any = None) -> GlobalTensor:
         """Make a global tensor with the same value on another placement, or in another layout.
 
-        Parts that move do so within the machine.
+        Parts move within the machine.
 
         :param placement: The devices; by default, those of this tensor.
-        :param layout: How the parts lie; on another placement each device has the whole value by default.
+        :param layout: The layout of the parts; on another placement each device has the whole value by default.
         :returns: The global tensor.
         :raises MetadataError: Placement, layout and shape do not fit together.
         """
@@ -183,7 +185,10 @@ class GlobalTensor(Base):
         return self._core.global_calls.to_device(self, device)
 
     def copy(self) -> Tensor:
-        """A new global tensor with this value, placement and layout. No bytes move until one of the two is written."""
+        """Make a global tensor with this value, placement and layout. No bytes move until one of the two is written.
+
+        :returns: The new tensor.
+        """
         return GlobalTensor(self._form, self.parts())
 
     __copy__ = copy
@@ -212,7 +217,7 @@ class GlobalTensor(Base):
             part._core.calls.hint(part, hint, device)
         return self
 
-    # -- its life --------------------------------------------------------------------------------------------------
+    # -- lifetime --------------------------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Release the parts now. Using the handle afterwards is an error; releasing it twice is not."""
@@ -233,12 +238,15 @@ class GlobalTensor(Base):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a global tensor cannot be pickled: publish it by name (session.publish), or take .numpy()")
 
-    # -- its value -------------------------------------------------------------------------------------------------
+    # -- value -----------------------------------------------------------------------------------------------------
 
     def numpy(self) -> NDArray[Any]:
-        """The value as a NumPy array, assembled on the host. Waits; raises the error of a failed part, with its device.
+        """Return the value as a NumPy array, assembled on the host. Waits for it.
 
         If the parts are full copies, only one is read: the first without an error.
+
+        :returns: The array.
+        :raises TensordError: The error of a failed part, with its device.
         """
         return on_thread(values.lock_of(self), values.value(self))
 
@@ -272,7 +280,10 @@ class GlobalTensor(Base):
         return self._awaiting(values.ready(self)).__await__()
 
     def is_ready(self) -> bool:
-        """Return whether all parts are computed, or one has failed. Never waits."""
+        """Say whether all parts are computed, or one has failed. Never waits.
+
+        :returns: Whether `wait` would return or raise at once.
+        """
         return on_thread(values.lock_of(self), values.is_ready(self))
 
     def is_ready_async(self) -> Awaiting[bool]:
@@ -289,7 +300,10 @@ class GlobalTensor(Base):
         return self._awaiting(values.error_of(self))
 
     def residency(self) -> dict[str, str]:
-        """Devices that hold a current copy of a part ("valid"), or will hold one ("planned")."""
+        """Say where the parts are.
+
+        :returns: For each device that holds a current copy of a part "valid", and for each that will "planned".
+        """
         return on_thread(values.lock_of(self), values.residency(self))
 
     def residency_async(self) -> Awaiting[dict[str, str]]:

@@ -5,5 +5,5 @@
 - `current`: the capture of each thread, and refusals during a capture
 - `cancellation`: cancelling and restarting
 - `callbacks`: keeps callbacks of side effects from issuing ops
-- `releases`: the places of releases of dropped handles in a batch; `host_results`: results that are copied to the host
+- `releases`: adds the releases of dropped handles to a batch; `host_results`: results that are copied to the host
 """

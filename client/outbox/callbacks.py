@@ -1,4 +1,4 @@
-"""Callbacks of side effects may neither issue ops nor wait: the outbox is locked for their thread.
+"""Callbacks of side effects may neither send nor wait: the outbox is locked for their thread.
 
 Every op takes the outbox's lock, so no op has to check whether a callback runs. While one runs, the session has another
 lock in its place, which refuses the callback's thread. Both stand for the same lock: other threads go on, whichever of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .outbox import Outbox
 
 SLICE: Final = 0.1  # seconds of a wait without checks: a signal may arrive at another thread, and wake none
-REFUSED = "a side effect's callback, or a signal handler there, may neither submit nor wait"
+REFUSED = "a side effect's callback, or a signal handler there, may neither send nor wait"
 
 
 class CallbackLock:

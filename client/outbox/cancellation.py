@@ -11,7 +11,7 @@ from .outbox import Outbox
 
 
 class CancellationCount:
-    """Counts a session's cancellations, and in `era` also its restarts: each invalidates remembered values."""
+    """Counts a session's cancellations; `era` also counts its restarts. Each of them invalidates remembered values."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -30,8 +30,8 @@ class CancellationCount:
             transport.cancel()
 
     def restart(self) -> None:
-        """Accept instructions again. The message carries the number of cancellations so far, so a later one stays
-        valid."""
+        """Accept instructions again. The message carries the number of cancellations so far, so a later cancellation
+        stays in force."""
         with self._outbox.lock, SHIELD:
             self._outbox.refuse_inside()
             self._outbox.messages.append(encode_message(Restart(self._cancels)))

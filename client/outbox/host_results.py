@@ -2,8 +2,8 @@
 
 A hint for each of them follows its op one batch later. By then a temporary of an expression was dropped and its release
 sent, so it does not move; and the next ops, with which the transfer is to overlap, have been sent. Results are found in
-the batches when they are sent, so ops cost the same as outside of blocks, and a run in place of calls has results of
-its own. Only new ids count: an op that writes in place makes none.
+the batches when they are sent, so ops cost the same as outside of blocks, and the results of a run that replaces calls
+are found, too. Only new ids count: an op that writes in place makes none.
 
 Guarded by the outbox's lock.
 """

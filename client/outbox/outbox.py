@@ -42,6 +42,7 @@ from .releases import add_releases, releases
 
 BATCH = 256
 GROWTH = 8
+PART_OF_ROUTINE = "some ops of a routine cannot be an atomic group (put the whole call into a block)"
 PROMPT = 0.0005  # seconds after which a question no longer counts as following an op at once
 
 # Builds a question from its request number and the number of the user's line.
@@ -210,7 +211,7 @@ class Outbox:
 
     def atomic(self) -> AbstractContextManager[None]:
         """Send the messages issued inside as one at the end, also if the block raises."""
-        refuse_captured(self, "a routine's ops cannot be made atomic one by one (take the call as a whole)")
+        refuse_captured(self, PART_OF_ROUTINE)
         return AtomicBlock(self)
 
     def grouped(self) -> AbstractContextManager[None]:
@@ -362,7 +363,7 @@ class Outbox:
 
     def refuse_inside(self) -> None:
         """Raise an error at the user's line in an atomic block or a capture. The caller holds the lock."""
-        refuse_captured(self, "nothing can be asked, waited for or made known to others")
+        refuse_captured(self, "nothing can be asked, waited for or published")
         if self.depth:
             raise ProtocolError(
                 "inside atomic() nothing has been sent yet, so nothing can be asked or waited for: "

@@ -202,7 +202,7 @@ class PeriodicOutbox(Outbox):
     def _made_ready(self, count: int) -> list[list[Any]]:
         """Take the first `count` messages, with releases, and with runs in place of periods."""
         if self._sending:
-            message = "a signal handler that interrupts the sending of messages may neither submit nor wait"
+            message = "a signal handler that interrupts the sending of messages may neither send nor wait"
             raise ProtocolError(message, location=user_line())
         self._sending = True
         try:

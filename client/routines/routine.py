@@ -68,7 +68,7 @@ class Routine(Generic[P, R]):
 
     @property
     def captures(self) -> int:
-        """How often the function was captured."""
+        """The number of captures so far."""
         return self._captures.count
 
     @hides
@@ -102,7 +102,13 @@ class Routine(Generic[P, R]):
             raise
 
     def program(self, /, *args: P.args, **kwargs: P.kwargs) -> Program:
-        """The program that a call with these arguments would run. Captures it anew, and runs nothing."""
+        """Return the program that a call with these arguments would run. Captures the function anew, and runs nothing.
+
+        :param args: The arguments of the call.
+        :param kwargs: The keyword arguments of the call.
+        :returns: The program.
+        :raises CaptureError: The function cannot be captured, or a routine is being captured.
+        """
         core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
             raise located(CaptureError("program: a routine is being captured; call program outside of its function"))
@@ -110,10 +116,14 @@ class Routine(Generic[P, R]):
         return FirstCall(self._captures, core, given, args, kwargs).captured().program
 
     def link(self, /, *args: P.args, **kwargs: P.kwargs) -> LinkedRoutine:
-        """The routine for this kind of arguments only, in the form that `publish` takes.
+        """Return the routine for this kind of arguments only, in the form that `publish` takes. Runs nothing.
 
-        Captures it if need be, and runs nothing. Everything that it depends on besides its arguments is frozen as it
-        is now.
+        Captures the function if necessary. All state besides the arguments that the function depends on is frozen.
+
+        :param args: The arguments of a call.
+        :param kwargs: The keyword arguments of a call.
+        :returns: The linked routine.
+        :raises CaptureError: The function cannot be captured, or a routine is being captured.
         """
         core = self._maker(args, kwargs)
         if CURRENT.capture is not None:
@@ -125,17 +135,17 @@ class Routine(Generic[P, R]):
         return LinkedRoutine(entry.linked, entry.convention)
 
     def report(self, *, source: bool = False) -> Report:
-        """A report on the capture that was run last: its ops, segments, kernels, graphs and memory.
+        """Return a report on the capture that was run last: its ops, segments, kernels, graphs and memory.
 
-        ProtocolError if the routine was never called.
-
-        `source`: include the source of the generated kernels.
+        :param source: Include the source of the generated kernels.
+        :returns: The report.
+        :raises ProtocolError: The routine was never called.
         """
         entry = self._latest()
         return on_thread(entry.linked._core.outbox, reporting(entry, source=source))
 
     def report_async(self, *, source: bool = False) -> Awaiting[Report]:
-        """`await routine.report_async()`: as `report`."""
+        """`report = await routine.report_async()`: see `report`."""
         entry = self._latest()
         return on_loop(entry.linked._core.outbox, reporting(entry, source=source))
 

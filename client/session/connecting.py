@@ -55,5 +55,5 @@ class Connecting(Coroutine[Any, Any, "Session"]):
 
 
 def close(session: Session) -> None:
-    """Close a session that nobody received."""
+    """Close a session whose task no longer waits for it."""
     session.close()

@@ -31,16 +31,16 @@ class Files(Facet):
     ) -> dict[str, Tensor]:
         """Return the tensors of a safetensors, .npz or .npy file by name, before they are read.
 
-        A tensor is read when an op first needs it, straight to its device, and again after its memory was needed for
-        other values. So the file has to stay unchanged, or be replaced as a whole: if the file is written to meanwhile,
-        its tensors fail with FileError. docs/files.md says more. Source: Glow's deferred weights.
+        The first op that needs a tensor reads it, straight to its device; a tensor whose memory was needed for other
+        values is read again. So the file has to stay unchanged, or be replaced as a whole: if the file is written to
+        meanwhile, its tensors fail with FileError. See docs/files.md. Source: Glow's deferred weights.
 
         :param path: The file.
         :param names: The names of the tensors; all of the file by default.
         :param device: The home of the tensors; by default the first device.
         :param own: Read each tensor once. The file is not needed afterwards.
-        :param raw: Dtypes that tensord does not have become unsigned integers of the same size. Otherwise such a tensor
-            fails when it is used.
+        :param raw: Read dtypes that tensord does not have as unsigned integers of the same size. Otherwise such a
+            tensor fails when it is used.
         :param digest: Compare the SHA-256 of bytes that are read again, which notices every change.
         :returns: The tensors by name.
         :raises FileError: The file cannot be opened, or is damaged.
@@ -69,9 +69,9 @@ class Files(Facet):
         """Save the present values of tensors as a safetensors file. Returns at once, like an op.
 
         The file is written under another name, flushed to the disk and renamed, so it is complete or absent.
-        ``saving.wait()`` waits for that, and raises the error of a tensor or of the disk. `close` waits, too, and logs
-        failures of saves that nobody waited for, as the next `save` does. The call waits for a tensor whose shape
-        depends on data.
+        ``saving.wait()`` waits for that, and raises the error of a tensor or of the disk. `close` waits, too. `close`
+        and the next `save` log the failures of saves that the program has not waited for. The call waits for a tensor
+        whose shape depends on data.
 
         :param path: The file.
         :param tensors: The tensors by name.
@@ -127,9 +127,9 @@ class Files(Facet):
         :param names: One name or several; by default all of the checkpoint.
         :param generation: The generation to restore; the newest by default.
         :param deep: Read all values first, and compare their checksums.
-        :returns: A dict: `generation`, `names` (how many were published), `failed` (by name, why a name was not),
-            `moved` (names whose device is missing here, which are now on the first one), `notes` (what is wrong with
-            newer generations).
+        :returns: A dict: `generation`, `names` (the number of published names), `failed` (reasons, by name), `moved`
+            (names whose device is missing here, which are now on the first device), `notes` (faults of newer
+            generations).
         :raises FileError: Nothing can be restored.
         :raises MetadataError: The checkpoint has no such name or generation.
         """

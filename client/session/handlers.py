@@ -82,7 +82,7 @@ class CompositeHandler:
         self.inner = inner
 
     def __call__(self, invocation: Invocation) -> list[Tensor]:
-        """Expand if necessary; each part passes this handler again."""
+        """Compose the op if necessary; each of the other ops passes this handler again."""
         session, op = invocation.session, invocation.op
         device = session.place(invocation)
         if op.compose is None or invocation.out is not None or session.supports(op, device):

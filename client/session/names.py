@@ -35,7 +35,7 @@ class SharedNames(Facet):
         :param durable: The name survives the machine (docs/checkpoints.md), until it is unpublished. The call waits
             until the value, or the tensors that the routine captures, are on the disk; inside `atomic` the next
             ``sync(durable=True)`` does.
-        :raises MetadataError: The name is no valid name, or the routine calls back (`effect`).
+        :raises MetadataError: The name is not valid, or the routine calls back (`effect`).
         :raises ProtocolError: The machine keeps no durable names.
         :raises TensordError: The error of a durable value.
         """
@@ -55,9 +55,9 @@ class SharedNames(Facet):
             writes to the named tensors do not change them. Nothing is copied before such a write.
         :param wait: How many seconds to wait for the name to be published; None for no limit.
         :returns: The tensor or routine; for several names a dict.
-        :raises MetadataKeyError: Nothing is published under a name, nor within `wait` seconds.
-        :raises TimeoutError: The machine itself has not answered by then. It has at least two seconds, and without
-            `wait` no limit.
+        :raises MetadataKeyError: A name is not published, or not within `wait` seconds.
+        :raises TimeoutError: The machine has not answered within `wait` seconds, or two seconds if that is longer.
+            Without `wait` there is no limit.
         """
         return on_thread(self._core.outbox, looking_up(self._core, name, snapshot=bool(snapshot), wait=wait))
 

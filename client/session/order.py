@@ -31,8 +31,9 @@ class SideEffects(Facet):
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
         """Call a function with the values of tensors, after the side effects that were issued before. Returns at once.
 
-        The callback runs on the thread that drives the machine, and may neither submit nor wait. If the callback
-        raises, or an operand is poisoned, later effects in the chain do not happen; `check_chain` raises the error.
+        The callback runs on the thread that drives the machine, and may neither send nor wait. If the
+        callback raises, or an operand is poisoned, later effects in the chain do not happen; `check_chain` raises the
+        error.
 
         :param callback: The function. It gets host arrays of its own, one for each tensor.
         :param tensors: The operands.
@@ -54,12 +55,11 @@ class SideEffects(Facet):
         result: Any,
         device: Device | None = None,
     ) -> Any:
-        """Make tensors that a function of this program computes from the values of others. Returns at once.
+        """Make tensors that a function of this program computes from the values of other tensors. Returns at once.
 
-        The function gets read-only arrays, on a thread of the session's, one call at a time, in no certain order. A
-        coroutine function runs on the event loop of `connect_async`, else on one of the session's. Both kinds of
-        function may use the session. An exception of the function, or a result of another shape or dtype, becomes the
-        error of the results.
+        The function gets read-only arrays, on a thread of the session, one call at a time, in any order. A coroutine
+        function runs on the event loop of `connect_async`, else on an event loop of the session. Both may use the
+        session. An exception of the function, or a result of another shape or dtype, becomes the error of the results.
 
         :param function: The function, or coroutine function, that computes the results.
         :param tensors: The operands.
@@ -86,9 +86,9 @@ class SideEffects(Facet):
     def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
         """Print tensors' values and other objects in program order: an `effect` on a chain. Returns at once.
 
-        A tensor that has failed is printed as its error. `close` waits for open prints, and so does the end of the
-        program, for some seconds at most. After an error of another effect in the chain nothing more is printed;
-        `check_chain` says why.
+        A failed tensor is printed as its error. `close` and the end of the program wait for open prints, for some
+        seconds at most. After an error of another effect in the chain nothing more is printed; `check_chain` raises
+        that error.
 
         :param values: Tensors, and any other objects, which are printed as their `str` at the time of the call.
         :param sep: The text between two values.
@@ -116,7 +116,7 @@ class Order(Facet):
     def flush_async(self) -> Awaiting[None]:
         """`await session.flush_async()`: send all unsent messages, and wait until there is room for more.
 
-        Half a window is free then: that many ops can be issued before one waits for room, and blocks the loop.
+        Afterwards half of the credit window is free: that many ops can be issued before an op blocks the event loop.
         """
         return self._awaiting(making_room(self._core))
 
@@ -150,11 +150,11 @@ class Order(Facet):
         return self._core.outbox.atomic()
 
     def cancel(self) -> None:
-        """Turn everything pending into cancellation errors, and everything issued later until `restart`."""
+        """Cancel all pending work, and all work issued before `restart`: the results get a cancellation error."""
         self._core.cancellation.cancel()
 
     def restart(self) -> None:
-        """Accept instructions again after `cancel`. A cancellation that comes after this call stays."""
+        """Accept instructions again after `cancel`. A later `cancel` is not undone."""
         self._core.cancellation.restart()
 
 

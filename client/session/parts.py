@@ -79,9 +79,9 @@ class Parts(Core):
 
 
 class SessionHandlers:
-    """A session's handlers, as its calls know them: they are given the session with each invocation.
+    """A session's handlers as its calls use them: adds the session to each invocation.
 
-    The core owns the calls, and these own the handlers, so the reference to the core is weak.
+    The core owns the calls, and the calls own this object, so the reference to the core is weak.
     """
 
     def __init__(self, core: Parts, handler: Handler) -> None:

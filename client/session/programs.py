@@ -82,9 +82,9 @@ class Programs(Facet):
         Also a decorator: `@session.routine`. See docs/routines.md.
 
         :param function: The function; without one, a decorator is returned.
-        :param eager: Each call just calls the function.
+        :param eager: Call the function each time, without a capture.
         :param passes: The names of the passes that may change the program, or "all" or "none".
-        :param constants: Objects that keep their state of the capture, by their names in CaptureError and the report.
+        :param constants: Objects whose state at the capture is kept, by their names in CaptureError and the report.
         :returns: The routine, which is called like the function.
         :raises MetadataTypeError: The function is a generator or a coroutine function.
         """
@@ -94,7 +94,7 @@ class Programs(Facet):
         return made if function is None else made(function)
 
     def explain(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BytesExplanation:
-        """Explain what a call of a function would move between devices, how many bytes, and why. Nothing runs.
+        """List the moves between devices that a call of a function would cause, with bytes and reasons. Nothing runs.
 
         The function is captured, like a routine.
 
@@ -102,7 +102,7 @@ class Programs(Facet):
         :param args: The arguments of the call.
         :param kwargs: The keyword arguments of the call.
         :returns: An explanation, which prints as a table; `rows` are plain data.
-        :raises CaptureError: The function asks for a value.
+        :raises CaptureError: The function reads the value of a tensor.
         """
         from ..routines.explaining import explained
 

@@ -27,9 +27,9 @@ class Reports(Facet):
         `contexts` has the contents of each open context of this session, oldest first. With
         ``connect(routines="auto")``, `periods` has the repetitions that were recognised and sent as runs.
 
-        :param by: "session", "name", "device" or "location". Then `memory` says who holds every byte of the devices'
-            memory, in `rows` that sum up to `total`, and `session` says what would be `freed` if this session ended.
-            All tensors of the machine are examined for that.
+        :param by: "session", "name", "device" or "location". Then `memory` attributes every byte of the devices'
+            memory to a holder, in `rows` that sum up to `total`, and `session` has `freed`, the bytes that the end of
+            this session would free. That examines all tensors of the machine.
         :returns: A dict of plain data.
         :raises MetadataError: `by` is another text.
         """
@@ -47,7 +47,7 @@ class Reports(Facet):
 
         :param name: The name, a string that is not empty.
         :returns: A context manager.
-        :raises MetadataError: `name` is no string, or is empty.
+        :raises MetadataError: `name` is not a string, or is empty.
         """
         if not isinstance(name, str) or not name:
             raise located(MetadataTypeError(f"span: expected a name, a string, got {shown(name)}"))

@@ -143,7 +143,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @property
     def placement(self) -> Placement | None:
-        """The placement of new tensors without a device: they are then global tensors in equal parts. None at first.
+        """The placement of new tensors without a device, which are then global tensors in equal parts; None at first.
 
         `session.placement = td.placement(["sim:0", "sim:1"])`; MetadataError for devices that do not exist.
         """
@@ -191,7 +191,7 @@ class Session(Values, Files, SharedNames, Programs, SideEffects, Order, Reports,
 
     @property
     def closed(self) -> bool:
-        """Whether the session was closed, or its machine was lost."""
+        """Whether the session was closed, or has lost its machine."""
         return self._core.closed
 
     def close(self) -> None:

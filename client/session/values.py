@@ -42,12 +42,12 @@ class Values(Facet):
         The caller's array may change afterwards. An `empty_host` array is not copied, and cannot be written until the
         machine has read it.
 
-        :param values: What `numpy.asarray` takes, or a tensor.
+        :param values: A tensor, or anything that `numpy.asarray` accepts.
         :param device: The home of the tensor; by default the first device.
         :param dtype: The dtype of the tensor; by default that of the values.
-        :param padded_to: A shape. The values are the beginning of a tensor of that shape along each axis; the rest is
-            made on the device.
-        :param fill: The value of that rest.
+        :param padded_to: A larger shape for the tensor. The values are its first elements along each axis; the other
+            elements are filled on the device.
+        :param fill: The value of the other elements.
         :returns: The tensor.
         :raises MetadataError: tensord does not have the dtype, the device does not exist, the values do not fit into
             `padded_to`, or the dtype cannot hold `fill`.
@@ -67,9 +67,9 @@ class Values(Facet):
     ) -> GlobalTensor:
         """Make a global tensor: values in parts on the devices of a placement. Returns at once.
 
-        Each device gets only its part of an array; parts of a tensor that move do so within the machine.
+        Each device gets only its part of an array; parts of a tensor move within the machine.
 
-        :param values: What `numpy.asarray` takes, or a tensor.
+        :param values: A tensor, or anything that `numpy.asarray` accepts.
         :param placement: The devices; by default the session's placement.
         :param layout: ``td.split(axis)``, ``td.broadcast`` (the default) or ``td.partial("sum")``; a tuple of them for
             a grid of two dimensions.
@@ -89,7 +89,7 @@ class Values(Facet):
         """Make a NumPy array to be filled. `asarray` of it, or of a packed view, copies nothing.
 
         The contents are undefined. `asarray` hands the array over: it cannot be written until the machine has read it;
-        on a cpu device, until the tensor is gone. Arrays below 64 KiB, integers and bools are copied (once, by the
+        on a cpu device, until the tensor is released. Arrays below 64 KiB, integers and bools are copied (once, by the
         machine), and so is everything over tcp. See docs/host_arrays.md.
 
         :param shape: The shape of the array.
@@ -114,9 +114,9 @@ class Values(Facet):
     def host_results(self) -> HostResults:
         """`with session.host_results():` copy results of the ops inside to the host while later ops run.
 
-        A fetch finds the copies there. The results stay on their devices, too. Not copied are temporaries that are
-        released by then, results passed to `results.leave(x)` (with ``as results``), in-place results, and results
-        whose size depends on data. The block concerns all ops of the session meanwhile.
+        A fetch finds the copies there. The results stay on their devices, too. Not copied are temporaries that have
+        been released, results passed to `results.leave(x)` (with ``as results``), in-place results, and results whose
+        size depends on data. The block applies to all ops that any thread issues on the session while it is open.
 
         :returns: A context manager.
         :raises MetadataError: The machine has no cpu device.
@@ -126,8 +126,8 @@ class Values(Facet):
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
         """Return the values of several tensors in one round trip instead of one each. Waits for all of them.
 
-        :param tensors: The tensors. For each the array is as from `Tensor.numpy`.
-        :returns: NumPy arrays, in the order of the tensors.
+        :param tensors: The tensors.
+        :returns: NumPy arrays as from `Tensor.numpy`, in the order of the tensors.
         :raises TensordError: The error of the first tensor that has one, with the line of the call that failed.
         """
         return on_thread(self._core.outbox, fetching(self._core, listed(tensors)))

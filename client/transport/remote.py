@@ -9,7 +9,7 @@ awaits an answer.
 
 Guarantees. A wait also ends when the connection is lost: at once on ipc, where the kernel reports it; elsewhere when
 the lease is over. No lock but the role and the socket's is held while sleeping. User callbacks run without the socket's
-lock, in the order of the answers, and may neither submit nor wait.
+lock, in the order of the answers, and may neither send nor wait.
 
 Rejected: a thread that owns the socket (two hand-offs per op).
 """
@@ -130,7 +130,7 @@ class RemoteTransport:
         """ProtocolError in a callback, and in a signal handler on a thread that has the lock: both would deadlock."""
         me = threading.get_ident()
         if me in self.lock.inside or me == self._effects.thread:
-            raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
+            raise ProtocolError("a side effect's callback, or a signal handler there, may neither send nor wait")
         if self._inherited:
             raise ConnectionLost(FORKED)
 

@@ -1,8 +1,8 @@
 """A thread for slow work in this process, while the event loop goes on.
 
 Each piece of work has a thread of its own, in the context of the task that awaits it. Rejected: the loop's own pool, in
-which other work may wait for this, and where `asyncio.run` would wait at its end for abandoned work. If nobody takes
-the result any more, since the task was cancelled or the loop closed, `drop` undoes it, on such a thread, too.
+which other work may wait for this, and where `asyncio.run` would wait at its end for abandoned work. If the
+task is cancelled, or the loop closed, before it takes the result, `drop` undoes the result, also on such a thread.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 class Ending:
     """The end of a piece of work: called on the loop's thread, it sets the future. A loop that is closed first forgets
-    the call. A result that nobody takes is dropped when this object is gone."""
+    the call. A result that no task has taken is dropped with this object."""
 
     __slots__ = ("_drop", "_error", "_future", "_left", "_value")
 
@@ -63,7 +63,7 @@ class Ending:
         self._value = value
         self._error = error
         self._drop = drop
-        self._left = error is None  # a result that nobody has taken
+        self._left = error is None  # the result is not taken yet
 
     def __call__(self) -> None:
         if self._future.done():

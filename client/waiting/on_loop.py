@@ -62,7 +62,7 @@ def on_loop(outbox: Outbox, steps: Steps[T]) -> Awaiting[T]:
 
 
 async def rest(outbox: Outbox, steps: Steps[T], reached: Wait | Returned | None, line: str | None) -> T:
-    """Take the steps after `reached`; None stands for the first step, if another thread had the lock."""
+    """Take the steps after `reached`; None: the first step is not taken yet, since another thread had the lock."""
     try:
         if reached is None:
             reached = await step(outbox, partial(next, steps), line)
@@ -198,7 +198,7 @@ def enter(outbox: Outbox) -> bool:
 ENOUGH: Final = 0.5  # of a window: unfinished messages that still count as room
 PAUSE: Final = 0.002  # seconds between two checks
 
-# Set by the task that checks, the only owner: a loop that is closed meanwhile leaves nothing behind.
+# The task that checks is the only owner of its future, so a loop that is closed meanwhile leaves nothing behind.
 Looks: TypeAlias = "WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 _looking: WeakKeyDictionary[Outbox, Looks] = WeakKeyDictionary()
 
@@ -217,12 +217,13 @@ async def room(outbox: Outbox) -> None:
 
 
 async def look(outbox: Outbox, looks: Looks, seen: asyncio.Future[None]) -> None:
-    """Check until there is room, or the session has ended, and tell the others. If cancelled, one of them goes on."""
-    read = Reply()  # stands for what the background thread has to read
+    """Check until there is room, or the session has ended, and wake the other tasks. If this task is cancelled, one of
+    them goes on."""
+    read = Reply()  # makes the background thread read reports of progress
     try:
         with suppress(TensordError):
             outbox.transport.attend(read)
-            while not outbox.transport.has_room(ENOUGH):  # noqa: ASYNC110 - no thread rings for room
+            while not outbox.transport.has_room(ENOUGH):  # noqa: ASYNC110 - no thread announces room
                 await asyncio.sleep(PAUSE)
     finally:
         read.set(None, None)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
-    """The procedure of one node's session, as a part of one about several; from a wait on, if it has begun."""
+    """The procedure of one session, as a part of a procedure about several. `wait`: its wait, if it has begun."""
     move: Callable[[], Wait] = partial(next, steps)
     while True:
         if wait is None:
@@ -32,7 +32,7 @@ def of(outbox: Outbox, steps: Steps[T], wait: Wait | None = None) -> Steps[T]:
 
 
 def side_by_side(procedures: Iterable[tuple[Outbox, Steps[T]]]) -> Steps[list[T | TensordError]]:
-    """The results of procedures that all ask before the first one waits; the error of one in place of its result."""
+    """The results, or errors, of procedures that all ask before the first one waits."""
     given = list(procedures)
     begun = [begin(outbox, steps) for outbox, steps in given]
     found: list[T | TensordError] = []

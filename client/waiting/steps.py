@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def keep(_result: Any) -> None:
-    """Do nothing with a result that nobody takes: it goes with its last reference."""
+    """Do nothing with an abandoned result: it is freed with its last reference."""
 
 
 class Within(NamedTuple):
@@ -59,8 +59,8 @@ class MessageRoom(NamedTuple):
 
 
 class LongWork(NamedTuple):
-    """Slow work in this process. `drop` undoes a result that nobody takes; `stops`: an exception from outside may stop
-    it anywhere, since it only computes."""
+    """Slow work in this process. `drop` undoes an abandoned result; `stops`: an exception from outside may stop the
+    work anywhere, since it only computes."""
 
     function: Callable[[], Any]
     drop: Callable[[Any], None] = keep

@@ -446,10 +446,10 @@ def test_after_cancel_and_restart_side_effects_happen_again(session):
 
 
 def test_a_callback_that_waits_is_an_error_not_a_deadlock(session):
-    """Behaviour 18: callbacks run on the thread that drives the machine; they may neither submit nor wait."""
+    """Behaviour 18: callbacks run on the thread that drives the machine; they may neither send nor wait."""
     x = session.asarray(ones(1))
     session.effect(lambda _: x.numpy(), x)
-    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+    with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
         session.check_chain()
     np.testing.assert_array_equal((x + x).numpy(), ones(1, value=2))
 

@@ -1,7 +1,7 @@
 """Admission of side effects: calls of the client's functions with values of tensors, in the order of a chain.
 
 A side effect takes its chain as `mut`, which orders it after the earlier effects of the chain. In an embedded machine
-the function runs on the driving thread, and may neither submit nor wait. A client of a daemon gets the values, and
+the function runs on the driving thread, and may neither send nor wait. A client of a daemon gets the values, and
 calls the function itself. A message with outputs is a host call (`host_calls`), which needs no chain and runs on the
 client's threads.
 """

@@ -117,7 +117,7 @@ class SerialMachine:
     def inside(self) -> Iterator[None]:
         """Lock the engine for this thread. ProtocolError if the thread is executing a message."""
         if self.executes_here():
-            raise ProtocolError("a side effect's callback, or a signal handler there, may neither submit nor wait")
+            raise ProtocolError("a side effect's callback, or a signal handler there, may neither send nor wait")
         try:
             with self.lock:
                 self.take_cancellations()

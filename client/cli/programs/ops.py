@@ -116,7 +116,7 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
     if op["composite"]:
         yield "composite", "on a device without a kernel for it, it is made of other ops"
     if op["whole"] is not None:
-        yield "global tensors", f"each device computes all of it: {op['whole']}"
+        yield "global tensors", f"each device computes the whole op: {op['whole']}"
     yield "devices", _devices(op)
 
 

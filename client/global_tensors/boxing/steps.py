@@ -147,7 +147,7 @@ def among(
     made = list(parts)
     if form.placement.grid[dim] == 1:
         return made
-    noted, NOTING.note = NOTING.note, None  # the call that boxes them is noted
+    noted, NOTING.note = NOTING.note, None  # the call that needs this boxing is noted instead
     try:
         for group in groups(form.placement.grid, dim):
             for n, part in zip(group, function([parts[n] for n in group]), strict=True):

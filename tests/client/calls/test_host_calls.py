@@ -306,7 +306,7 @@ def test_a_function_may_wait_for_a_call_that_was_issued_after_its_own(on_machine
 def test_on_the_serial_engine_a_function_that_uses_the_session_raises_at_once(session, machines, x):
     if machines != "serial":
         pytest.skip("about the serial engine")
-    with pytest.raises(td.KernelError, match="may neither submit nor wait"):
+    with pytest.raises(td.KernelError, match="may neither send nor wait"):
         session.host_call(lambda _: x.numpy(), x, result=x).numpy()
 
 

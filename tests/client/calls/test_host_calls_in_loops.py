@@ -94,7 +94,7 @@ def test_on_the_serial_engine_a_coroutine_runs_at_once():
         async def asks(_: Any) -> Any:
             return await x.numpy_async()
 
-        with pytest.raises(td.KernelError, match="may neither submit nor wait"):
+        with pytest.raises(td.KernelError, match="may neither send nor wait"):
             session.host_call(asks, x, result=x).numpy()
 
     running(address="local", engine="serial")(main)

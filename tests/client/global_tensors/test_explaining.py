@@ -86,7 +86,7 @@ def test_an_op_that_each_device_computes_whole_says_so(session, pair):
     x = session.global_tensor(np.zeros((4, 8)), pair, td.split(0))
     (row,) = session.explain(session.xp.linalg.pinv, x).rows
     assert (row["moves"][0]["what"], row["outputs"]) == ("all_gather", ["broadcast"])
-    assert row["why"].startswith("each device computes all of it")
+    assert row["why"].startswith("each device computes the whole op")
 
 
 def test_a_function_that_asks_for_a_value_says_so_and_no_row_is_left(session, pair):

@@ -82,7 +82,7 @@ def test_parts_that_are_there_become_a_global_tensor(session, pair):
     np.testing.assert_array_equal(x.numpy(), ROWS)
     with pytest.raises(td.MetadataError, match="the part for sim:0 is on sim:1: use to_device"):
         session.global_tensor(parts=parts[::-1], placement=pair, layout=td.split(0))
-    with pytest.raises(td.MetadataError, match="2 parts are wanted, 1 given"):
+    with pytest.raises(td.MetadataError, match="expected 2 parts, got 1"):
         session.global_tensor(parts=parts[:1], placement=pair, layout=td.split(0))
     for wrong, name in ((3, "int"), (parts[0], "Tensor"), (np.array(1.0), "ndarray")):
         with pytest.raises(MetadataTypeError, match=f"parts must be a list of tensors, not {name}"):

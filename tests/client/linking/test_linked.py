@@ -119,7 +119,7 @@ def test_a_callback_may_not_run_a_routine(session: Session) -> None:
     f = linked(session, x, again)
     f.run([x, x], [1.0])
     session.check_chain()
-    assert ["may neither submit nor wait" in str(error) for error in found] == [True]
+    assert ["may neither send nor wait" in str(error) for error in found] == [True]
 
 
 @anywhere

@@ -256,7 +256,7 @@ def test_a_group_that_cannot_be_sent_now_is_sent_later(session: Session) -> None
 
     session._core.effects.issue_tolerant(handler, (), None)  # which, other than `effect`, does not refuse at once
     session.check_chain()
-    assert "neither submit nor wait" in caught[0]
+    assert "neither send nor wait" in caught[0]
     assert x.tolist() == [4.0]
 
 

@@ -275,7 +275,7 @@ def test_a_handler_that_interrupts_the_sending_may_issue_and_not_ask(
     def interrupted(own: Learning, messages: Any) -> None:
         if not issued:
             issued.append(x + 1.0)
-            with pytest.raises(td.ProtocolError, match="neither submit nor wait"):
+            with pytest.raises(td.ProtocolError, match="neither send nor wait"):
                 issued[0].numpy()
         learning(own, messages)
 

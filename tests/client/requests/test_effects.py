@@ -74,7 +74,7 @@ def test_a_callback_may_not_issue(session, capsys, issue, unsent):
     (x + 1.0).wait()
     before = x + 1.0 if unsent else None
     session.effect(lambda _: issue(session, x), x)
-    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+    with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
         session.check_chain()
     assert x.tolist() == [1.0] * 4
     assert before is None or before.tolist() == [2.0] * 4
@@ -96,7 +96,7 @@ def test_while_a_callback_runs_other_threads_issue(session):
 
 def test_a_callback_may_not_restart(session):
     session.effect(session.restart)
-    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+    with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
         session.check_chain()
 
 

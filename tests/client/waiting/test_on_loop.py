@@ -399,7 +399,7 @@ def test_a_session_ends_with_its_block(make_session):
 
 
 def test_steps_of_signal_handlers_and_callbacks_are_refused(session):
-    """A side effect's callback may neither submit nor wait, in a loop neither."""
+    """A side effect's callback may neither send nor wait, in a loop neither."""
     x = session.asarray([1.0])
     told: list[BaseException] = []
 

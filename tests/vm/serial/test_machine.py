@@ -115,7 +115,7 @@ def test_what_a_handler_issues_while_the_machine_executes_runs_afterwards(serial
         made[0].wait()
 
     serial._core.effects.issue_tolerant(handler, (x._id,), None)  # which, other than `effect`, does not refuse at once
-    with pytest.raises(td.ProtocolError, match="may neither submit nor wait"):
+    with pytest.raises(td.ProtocolError, match="may neither send nor wait"):
         serial.check_chain()
     assert made[0].tolist() == [2.0]
 
