@@ -1,4 +1,4 @@
-"""The operators of a global tensor: those of a tensor, which issue calls of parts."""
+"""The operators of a global tensor: those of a tensor, issued by `GlobalCalls` as one call for each part."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..tensor.operators import SCALARS, Binary, Operand, Unary, as_number, set_o
 from ..tensor.tensor import Tensor
 
 
-def add_operators(kind: type[Tensor]) -> None:
+def add_operators(tensor: type[Tensor]) -> None:
     """Add the operators to the class."""
-    taken = SCALARS | {kind, Tensor}
+    accepted = SCALARS | {tensor, Tensor}
 
     def forward(op: OpDef, in_place: bool) -> Binary:
         def operate(self: Tensor, other: Operand, /) -> Tensor:
             try:
-                if type(other) not in taken:
+                if type(other) not in accepted:
                     other = as_number(other)
                     if other is NotImplemented:
                         return cast("Tensor", NotImplemented)
@@ -38,4 +38,4 @@ def add_operators(kind: type[Tensor]) -> None:
 
         return operate
 
-    set_operators(kind, forward, unary)
+    set_operators(tensor, forward, unary)

@@ -28,7 +28,7 @@ from ..outbox.current import refuse_captured
 from ..outbox.outbox import Outbox
 from ..routines.control_flow import ControlFlow
 from ..tensor.hints import SESSION, add_hints, present
-from ..tensor.operators import NAMESPACES
+from ..tensor.numpy_functions import NAMESPACES
 from ..tensor.tensor import Tensor
 from ..transport.interface import ClosedTransport, Transport
 from ..waiting.helper import in_helper

@@ -1,4 +1,4 @@
-"""The operators of a tensor: tables, types, and the methods made from them; and its answers to NumPy's functions.
+"""The operators of a tensor: tables, types, and the methods made from them.
 
 An operator takes tensors of its session and numbers: Python's, or NumPy scalars, which count as Python's. An array is
 refused with an explanation: a caller should ask explicitly for a tensor of it, since that copies it to a device.
@@ -26,9 +26,9 @@ Binary: TypeAlias = Callable[["Tensor", Operand], "Tensor"]
 Unary: TypeAlias = Callable[["Tensor"], "Tensor"]
 
 SCALARS: Final = frozenset((bool, int, float, complex))
-OPERANDS: Final[set[type]] = set()  # stand-ins for tensors and numbers while a routine is captured
-GLOBALS: Final[set[type]] = set()  # tensors in parts on several devices
-NAMESPACES: Final[list[Callable[[], type]]] = []  # where errors look up a function: the class of `session.xp`
+# Each class adds itself when its module is imported.
+OPERANDS: Final[set[type]] = set()  # symbolic tensors and numbers, which stand for others while a routine is captured
+GLOBALS: Final[set[type]] = set()  # global tensors: tensors in parts on several devices
 UNARY: Final = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 BINARY: Final = {
     "add": "add",
@@ -188,11 +188,7 @@ def set_operator(tensor: type, name: str, operator: Callable[..., Tensor], text:
     setattr(tensor, name, hides(operator))
 
 
-# NumPy's names of operators that differ from the array API's.
-_UFUNCS: Final = {"left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
-_OPERATORS: Final = frozenset((*BINARY.values(), *COMPARISONS.values()))
 _NUMBERS: Final[tuple[Any, ...]] = (int, float, complex)
-_ABOUT_META: Final = frozenset((np.ndim, np.shape, np.size, np.iscomplexobj, np.isrealobj))
 
 
 def as_number(other: object) -> Any:
@@ -210,34 +206,3 @@ def as_number(other: object) -> Any:
         how = "make a tensor from it with session.asarray, or take .numpy()"
         raise located(MetadataTypeError(f"a NumPy array is not an operand: {how}"))
     return next((kind(other) for kind in _NUMBERS if isinstance(other, kind)), NotImplemented)
-
-
-def operator_of(
-    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any], tensor: Tensor
-) -> tuple[str, Operand]:
-    """The op and the number on the left, if NumPy's function is an operator's with the tensor on the right.
-
-    TypeError otherwise, and for arrays on the left, also as the target of an in-place operator.
-    """
-    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    if method == "__call__" and name in _OPERATORS and len(inputs) == 2 and inputs[1] is tensor:
-        left = as_number(inputs[0])
-        if left is not NotImplemented and not options:
-            return name, left
-    raise refusal(ufunc.__name__)
-
-
-def about_meta(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The result of a NumPy function that needs only shape or dtype; TypeError for others."""
-    if function not in _ABOUT_META:
-        raise refusal(function.__name__)
-    return function.__wrapped__(*arguments, **named)
-
-
-def refusal(name: str) -> TypeError:
-    """The error for an unsupported NumPy function; it names the function to use instead."""
-    from .hints import FUNCTIONS
-
-    there = name if any(hasattr(each(), name) for each in NAMESPACES) else FUNCTIONS.get(name)
-    instead = "session.xp's functions" if there is None else f"session.xp.{there}"
-    return TypeError(f"numpy.{name} does not take tensors: use {instead}, or .numpy(), which waits for the value")

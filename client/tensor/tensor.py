@@ -19,7 +19,8 @@ from ..locations.tracebacks import MEANT, hide, hides, make_public, refusing
 from . import display, exchange, reading
 from .hints import METHODS, add_hints, present
 from .methods import Methods, frozen_index, tensors_in, with_tensor_marks
-from .operators import SCALARS, Operand, about_meta, add_operators, as_number, operator_of
+from .numpy_functions import about_meta, operator_of
+from .operators import SCALARS, Operand, add_operators, as_number
 from .waiting import Conversions
 
 if TYPE_CHECKING:
