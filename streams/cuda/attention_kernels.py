@@ -1,8 +1,8 @@
-"""The rows of attention as one launch each: masked scores to shares, and the gradient of that (`row_source`).
+"""The rows of attention as one launch each: from scores to attention weights, and the gradient of that (`row_source`).
 
 cuBLAS computes the products. Between them CuPy needs up to eight launches: the mask, later positions, softmax. Here a
-block of threads computes a row of the scores in place: a key that is masked has the score -inf, and the rest is that of
-`softmax`, in the same order. A mask is read in place, with any broadcasting.
+block of threads computes a row in place: a masked key gets the score -inf, and softmax of the row follows, which sums
+in the same order as the kernel of `softmax`. A mask is read where it lies, with any broadcasting.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ OPS: Final = {
     "scaled_dot_product_attention": attention.attention_kernel,
     "scaled_dot_product_attention_grad": attention.attention_grad_kernel,
 }
-AXES: Final = 3  # of the scores, besides the keys; CuPy computes scores with more
-# Rows and keys; sizes of the second and the third axis; strides of the mask; the number of later keys that a query
-# sees.
+AXES: Final = 3  # the most axes of the scores before that of the keys; CuPy computes scores with more
+# Rows and keys; sizes of the second and the third axis; strides of the mask, in elements; query n sees the keys up to
+# n + ahead.
 NUMBERS: Final = ("rows", "width", "n1", "n2", "s0", "s1", "s2", "s3", "ahead")
 
 
 def attention_source(dtype: str, mask: str) -> str:
-    """The source for scores of that dtype and a mask of that dtype; "": no mask."""
+    """The source for scores and a mask of these dtypes; "": no mask."""
     real, of_mask = NAMES[dtype], NAMES[mask or "bool"]
     taken = {"": "x[i]", "bool": "m[i * s3] ? x[i] : none"}.get(mask, "x[i] + m[i * s3]")
     numbers = ", ".join(f"const long long {name}" for name in NUMBERS)
     return f"""{HEADERS}typedef {real} T;
-{COMMON}extern "C" __global__ void shares({real}* scores, const {of_mask}* mask, {numbers}) {{
+{COMMON}extern "C" __global__ void weights({real}* scores, const {of_mask}* mask, {numbers}) {{
     __shared__ T found[{MOST_THREADS}];
     const T lowest = {LOWEST[dtype]};
     const T none = log((T)0);
@@ -56,7 +56,7 @@ def attention_source(dtype: str, mask: str) -> str:
 
 
 def attention_kernel(sources: Sources, cupy: Any, call: KernelCall) -> BoundKernel | None:
-    """The op's kernel with rows computed here; None for another op."""
+    """The op's kernel with `AttentionRows`; None for another op."""
     kernel = OPS.get(call.op.name)
     if kernel is None:
         return None
@@ -65,38 +65,38 @@ def attention_kernel(sources: Sources, cupy: Any, call: KernelCall) -> BoundKern
 
 
 class AttentionRows(attention.Rows):
-    """Computes rows by one launch each if operands are packed, have few axes, and are float32 or float64; others as
-    CuPy does."""
+    """Computes rows by one launch if the operands are packed, have few axes, and are float32 or float64; otherwise by
+    CuPy."""
 
     def __init__(self, sources: Sources, xp: Any) -> None:
         super().__init__(xp)
         self._sources = sources
 
-    def shares(self, scores: Array, mask: Array | None, start: int | None) -> Array:
-        kind = "" if mask is None else mask.dtype.name
-        fits = scores.ndim <= AXES + 1 and kind in {"", "bool", scores.dtype.name}
-        function = self._function(scores, attention_source, "shares", kind) if fits else None
+    def weights(self, scores: Array, mask: Array | None, start: int | None) -> Array:
+        of_mask = "" if mask is None else mask.dtype.name
+        fits = scores.ndim <= AXES + 1 and of_mask in {"", "bool", scores.dtype.name}
+        function = self._function(scores, attention_source, "weights", of_mask) if fits else None
         if function is None:
-            return super().shares(scores, mask, start)
+            return super().weights(scores, mask, start)
         *leading, width = scores.shape
-        absent = AXES - len(leading)
-        _, middle, queries = [1] * absent + leading
-        strides = [0] * (AXES + 1) if mask is None else [0] * absent + steps(mask)
+        missing = AXES - len(leading)
+        _, middle, queries = [1] * missing + leading
+        strides = [0] * (AXES + 1) if mask is None else [0] * missing + element_strides(mask)
         ahead = width if start is None else start
         numbers = (math.prod(leading), width, middle, queries, *strides, ahead)
-        form = (min(math.prod(leading), MOST_BLOCKS),), (threads_for(width),)
-        function(*form, (scores, scores if mask is None else mask, *map(np.int64, numbers)))
+        grid, block = (min(math.prod(leading), MOST_BLOCKS),), (threads_for(width),)
+        function(grid, block, (scores, scores if mask is None else mask, *map(np.int64, numbers)))
         return scores
 
-    def gradient(self, dshares: Array, shares: Array) -> None:
-        packed = dshares._c_contiguous and shares._c_contiguous  # noqa: SLF001 - `flags` makes an object at each call
-        function = self._function(dshares, gradient_source, "rows") if packed else None
+    def gradient(self, dweights: Array, weights: Array) -> None:
+        packed = dweights._c_contiguous and weights._c_contiguous  # noqa: SLF001 - `flags` makes an object at each call
+        function = self._function(dweights, gradient_source, "rows") if packed else None
         if function is None:
-            super().gradient(dshares, shares)
+            super().gradient(dweights, weights)
             return
-        width, rows = dshares.shape[-1], math.prod(dshares.shape[:-1])
-        numbers = dshares.dtype.type(0), np.int64(rows), np.int64(width)
-        function((min(rows, MOST_BLOCKS),), (threads_for(width),), (dshares, shares, dshares, *numbers))
+        width, rows = dweights.shape[-1], math.prod(dweights.shape[:-1])
+        numbers = dweights.dtype.type(0), np.int64(rows), np.int64(width)
+        function((min(rows, MOST_BLOCKS),), (threads_for(width),), (dweights, weights, dweights, *numbers))
 
     def _function(self, array: Array, source: Any, name: str, *more: str) -> Any:
         """The compiled kernel of a source, for a packed array; None if there is none."""
@@ -112,6 +112,6 @@ def gradient_source(dtype: str) -> str:
     return row_source("softmax_grad", 2, dtype)
 
 
-def steps(array: Array) -> list[int]:
+def element_strides(array: Array) -> list[int]:
     """The strides of an array, in elements."""
     return [stride // array.dtype.itemsize for stride in array.strides]

@@ -1,7 +1,7 @@
 """Ops on rows as generated kernels: one launch each where CuPy needs several (`row_source`).
 
-They take packed float32 and float64 operands, along the last axis; CuPy computes others. Such a kernel replaces CuPy's
-for the op everywhere, so that a routine has the same bits as its ops one by one.
+They take packed float32 and float64 operands, along the last axis; CuPy computes others. A generated kernel replaces
+CuPy's in routines and in single calls, so that both give the same bits.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ WARP: Final = 32
 
 
 def row_kernel(sources: Sources, call: KernelCall, kernel: BoundKernel) -> RowKernel | None:
-    """A kernel for the call; None if CuPy computes it. `kernel`: the one that calls CuPy."""
+    """A generated kernel for the call; None if CuPy computes it. `kernel`: the one that calls CuPy."""
     meta = call.metas[0] if call.op.name in ROW_OPS else None
     if not isinstance(meta, Meta) or not meta.size or not meta.shape or meta.dtype.name not in LOWEST:
         return None
     axes = normal_axes(call.attributes["axis"], len(meta.shape))
-    apart = call.op.elementwise or not call.in_place
-    same = all(isinstance(each, Meta) and each.dtype == meta.dtype for each in (*call.metas, *call.outputs))
-    if axes != (len(meta.shape) - 1,) or not apart or not same:
+    separate = call.op.elementwise or not call.in_place  # else an output may overwrite an operand that is still read
+    same_dtype = all(isinstance(each, Meta) and each.dtype == meta.dtype for each in (*call.metas, *call.outputs))
+    if axes != (len(meta.shape) - 1,) or not separate or not same_dtype:
         return None
     eps = call.attributes["eps"] if call.op.name in NORMS else 0.0
     return RowKernel(sources, row_source(call.op.name, len(call.metas), meta.dtype.name), meta, eps, kernel)
 
 
 class RowKernel(OwnKernel):
-    """The kernel of one plan, for packed operands."""
+    """The generated kernel of one plan. `instead`: the kernel for operands that are not packed."""
 
     def __init__(self, sources: Sources, source: str, meta: Meta, eps: float, instead: BoundKernel) -> None:
         super().__init__(instead)

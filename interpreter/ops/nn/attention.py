@@ -100,8 +100,8 @@ class Rows:
     def __init__(self, xp: ArrayModule) -> None:
         self.xp = xp
 
-    def shares(self, scores: Array, mask: Array | None, start: int | None) -> Array:
-        """Softmax of the scores, possibly in the same memory: 0 for masked keys, even if all keys are masked.
+    def weights(self, scores: Array, mask: Array | None, start: int | None) -> Array:
+        """The attention weights, possibly in the memory of the scores: softmax; 0 for masked keys, even if all are masked.
 
         `start`: the position of the first query among the keys, for causal attention, in which a query sees no later
         key; None otherwise.
@@ -115,9 +115,9 @@ class Rows:
         softmax_kernel(xp, (scores,), (scores,), _KEYS)
         return scores
 
-    def gradient(self, dshares: Array, shares: Array) -> None:
-        """Replace `dshares`, the gradient by the weights (`shares`), by the gradient by the scores, in place."""
-        softmax_grad_kernel(self.xp, (dshares, shares), (dshares,), _KEYS)
+    def gradient(self, dweights: Array, weights: Array) -> None:
+        """Replace `dweights`, the gradient by the weights, by the gradient by the scores, in place."""
+        softmax_grad_kernel(self.xp, (dweights, weights), (dweights,), _KEYS)
 
 
 class Attention(NamedTuple):
@@ -164,11 +164,11 @@ class Attention(NamedTuple):
         """Rows of a part of the batch, in the working dtype."""
         return array[(*batch, ..., rows, slice(None))].astype(working_dtype(self.q.dtype), copy=False)
 
-    def shares(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
+    def weights(self, queries: Array, keys: Array, batch: Batch, rows: slice) -> Array:
         """The weights of the keys for these scaled queries."""
         scores = self.xp.matmul(queries, keys.swapaxes(-1, -2))
         mask = None if self.mask is None else self.mask[(*batch, ..., rows, slice(None))]
-        return self.by.shares(scores, mask, rows.start if self.causal else None)
+        return self.by.weights(scores, mask, rows.start if self.causal else None)
 
 
 def attention_kernel(
@@ -180,7 +180,7 @@ def attention_kernel(
         keys, values = call.part(call.k, batch), call.part(call.v, batch)
         for some in call.rows():
             queries = call.part(call.q, batch, some) * call.scale
-            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(call.shares(queries, keys, batch, some), values)
+            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(call.weights(queries, keys, batch, some), values)
 
 
 def attention_grad_kernel(
@@ -199,12 +199,12 @@ def attention_grad_kernel(
         for some in call.rows():
             queries = call.part(call.q, batch, some) * call.scale
             gradient = call.part(dy, batch, some)
-            shares = call.shares(queries, keys, batch, some)
-            dvalues += xp.matmul(shares.swapaxes(-1, -2), gradient)
-            dshares = xp.matmul(gradient, values.swapaxes(-1, -2))
-            call.by.gradient(dshares, shares)
-            dkeys += xp.matmul(dshares.swapaxes(-1, -2), queries)
-            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(dshares, keys) * call.scale
+            weights = call.weights(queries, keys, batch, some)
+            dvalues += xp.matmul(weights.swapaxes(-1, -2), gradient)
+            dweights = xp.matmul(gradient, values.swapaxes(-1, -2))
+            call.by.gradient(dweights, weights)
+            dkeys += xp.matmul(dweights.swapaxes(-1, -2), queries)
+            outputs[0][(*batch, ..., some, slice(None))] = xp.matmul(dweights, keys) * call.scale
         outputs[1][batch] = dkeys
         outputs[2][batch] = dvalues
 

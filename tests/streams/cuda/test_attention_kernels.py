@@ -47,7 +47,7 @@ def drawn(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 def expected(scores: Any, mask: Any, start: int | None) -> Any:
     given = mask if mask is None or mask.dtype.kind == "b" else np.asarray(mask, "float64")
     with np.errstate(all="ignore"):
-        return Rows(np).shares(np.array(scores, "float64"), given, start)
+        return Rows(np).weights(np.array(scores, "float64"), given, start)
 
 
 MASKS: dict[str, Any] = {
@@ -71,26 +71,26 @@ def test_shares_are_numpys_by_one_launch(
     spread = None if given is None else np.broadcast_to(given, shape)
     wanted = expected(scores, spread, start)
     host.cupy.launched.clear()
-    found = rows.shares(scores, spread, start)
+    found = rows.weights(scores, spread, start)
     assert found is scores
     assert np.abs(found - wanted).max() <= 64 * np.finfo(dtype).eps
-    assert host.cupy.launched == ["shares"]
+    assert host.cupy.launched == ["weights"]
 
 
 def test_a_query_that_sees_no_key_has_no_shares(rows: AttentionRows) -> None:
-    found = rows.shares(drawn((2, 5), "float32"), np.array([[True] * 5, [False] * 5]), None)
+    found = rows.weights(drawn((2, 5), "float32"), np.array([[True] * 5, [False] * 5]), None)
     assert found[1].tolist() == [0.0] * 5
     assert abs(found[0].sum() - 1) < 1e-6
 
 
 @each_case("dtype", ["float32", "float64"])
 def test_the_gradient_is_numpys_in_the_memory_of_its_operand(host: Host, rows: AttentionRows, dtype: str) -> None:
-    shares = expected(drawn((2, 3, 40), dtype), None, 1).astype(dtype).view(HostArray)
-    dshares, wanted = drawn((2, 3, 40), dtype, 2), drawn((2, 3, 40), dtype, 2).astype("float64")
+    weights = expected(drawn((2, 3, 40), dtype), None, 1).astype(dtype).view(HostArray)
+    dweights, wanted = drawn((2, 3, 40), dtype, 2), drawn((2, 3, 40), dtype, 2).astype("float64")
     host.cupy.launched.clear()
-    Rows(np).gradient(wanted, shares.astype("float64"))
-    rows.gradient(dshares, shares)
-    assert np.abs(dshares - wanted).max() <= 64 * np.finfo(dtype).eps * np.abs(wanted).max()
+    Rows(np).gradient(wanted, weights.astype("float64"))
+    rows.gradient(dweights, weights)
+    assert np.abs(dweights - wanted).max() <= 64 * np.finfo(dtype).eps * np.abs(wanted).max()
     assert host.cupy.launched == ["rows"]
 
 
@@ -106,7 +106,7 @@ def test_the_gradient_is_numpys_in_the_memory_of_its_operand(host: Host, rows: A
 )
 def test_other_scores_are_computed_as_before(host: Host, rows: AttentionRows, scores: Any, mask: Any) -> None:
     wanted = expected(scores, mask, 0)
-    np.testing.assert_allclose(rows.shares(scores, mask, 0), wanted, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(rows.weights(scores, mask, 0), wanted, rtol=1e-2, atol=1e-2)
     assert host.cupy.launched == []
 
 
@@ -132,7 +132,7 @@ def test_attention_with_such_rows_is_attention(host: Host) -> None:
     kernel(q, k, v, found)
     op.bind(np, 3, dict(frozen))(*map(np.asarray, (q, k, v)), wanted)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    assert host.cupy.launched == ["shares"]
+    assert host.cupy.launched == ["weights"]
 
 
 @pytest.mark.cupy
