@@ -101,7 +101,7 @@ class Rows:
         self.xp = xp
 
     def weights(self, scores: Array, mask: Array | None, start: int | None) -> Array:
-        """The attention weights, possibly in the memory of the scores: softmax; 0 for masked keys, even if all are masked.
+        """Softmax of the scores, possibly in their memory: 0 for masked keys, even if all keys are masked.
 
         `start`: the position of the first query among the keys, for causal attention, in which a query sees no later
         key; None otherwise.

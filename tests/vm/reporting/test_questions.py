@@ -189,7 +189,7 @@ class TestTensors:
         assert found.shape == (1,)
 
     def test_many_are_looked_through_in_slices(self, asked, engine, monkeypatch):
-        monkeypatch.setattr(tensor_rows, "LOOKED_AT", 3)
+        monkeypatch.setattr(tensor_rows, "PER_SLICE", 3)
         kept = [asked.session.asarray(np.zeros(n)) for n in range(1, 11)]
         asked.session.sync()
         with asked.machine.inside():

@@ -30,7 +30,7 @@ from .pools import IdleArenas
 if TYPE_CHECKING:
     from ...engine import Engine
 
-LOOKED_AT: Final = 512  # handles, names, storages or instructions in a slice, which takes some 2 ms
+PER_SLICE: Final = 512  # handles, names, storages or instructions in a slice, which takes some 2 ms
 
 # The purposes of an extent.
 TENSOR: Final = "tensor"  # a current copy of a storage
@@ -106,13 +106,13 @@ class Walk:
     def slices(self) -> Iterator[list[PoolExtent]]:
         """All extents, in lists; the machine may work between two of them."""
         found: list[PoolExtent] = []
-        room = LOOKED_AT
+        room = PER_SLICE
         for piece in self._pieces():
             found += piece
             room -= 1
             if not room:
                 yield found
-                found, room = [], LOOKED_AT
+                found, room = [], PER_SLICE
         yield found
 
     def _pieces(self) -> Iterator[Iterable[PoolExtent]]:

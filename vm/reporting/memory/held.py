@@ -18,7 +18,7 @@ from ....interpreter.errors import ProtocolError
 from ....interpreter.wire.forms import shown
 from ...tracing.flat import Where
 from ..answering import batched
-from .extents import ARENA, LOOKED_AT, PoolExtent, Walk
+from .extents import ARENA, PER_SLICE, PoolExtent, Walk
 from .pools import pool_row
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def held_slices(engine: Engine, sums: Sums, limit: int, where: Where, about: Abo
 def merge_lines(sums: Sums, where: Where) -> Iterator[None]:
     """Merge the groups of the same line, for which several sessions may have different numbers."""
     groups, sums.groups = sums.groups, {}
-    for some in batched(groups.items(), LOOKED_AT):
+    for some in batched(groups.items(), PER_SLICE):
         for (session, location), group in some:
             key = (where(session, location).line if location else "",)
             known = sums.groups.setdefault(key, group)
@@ -183,7 +183,7 @@ def keep_largest(
     groups: Mapping[Key, MemoryRow], limit: int, largest: list[tuple[int, Key, MemoryRow]], rest: MemoryRow
 ) -> Iterator[None]:
     """Put the `limit` largest groups into the heap `largest`, and the sums of the others into `rest`."""
-    for some in batched(groups.items(), LOOKED_AT):
+    for some in batched(groups.items(), PER_SLICE):
         for key, group in some:
             one = (group.nbytes, key, group)
             if len(largest) < limit:

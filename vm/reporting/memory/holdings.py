@@ -1,6 +1,6 @@
-"""Finds the largest copies that have memory now, with their makers and names.
+"""Finds the largest holdings: copies that have memory now, each with the op and line that made it, and its names.
 
-A trace contains them for `trace memory`, and an out-of-memory error names some. A machine may have a million
+A trace contains holdings for `trace memory`, and an out-of-memory error names some. A machine may have a million
 tensors, so the search for a trace is sliced, and the search for an error examines a bounded number of tensors.
 """
 
@@ -22,10 +22,10 @@ from ..answering import batched
 if TYPE_CHECKING:
     from ...engine import Engine
 
-LOOKED_AT = 512  # tensors per slice
-IN_A_TRACE = 4096  # holdings of one trace
-IN_AN_ERROR = 5
-SEARCHED = 5_000  # the most tensors, and the most names, that are examined for an error, which takes some milliseconds
+PER_SLICE = 512  # tensors
+PER_TRACE = 4096  # holdings
+PER_ERROR = 5  # holdings
+SEARCH_LIMIT = 5_000  # tensors, and also names, examined for an error, which takes some milliseconds
 SHARE = 20  # at most 1 / SHARE of the time is spent on searches for errors: failing allocations must not delay others
 Row = TypeVar("Row", bound=tuple[Any, ...])  # no two rows may be equal in the fields that are compared
 Named: TypeAlias = dict[Storage, list[str]]
@@ -40,21 +40,21 @@ class SizedCopy(NamedTuple):
     storage: Storage
 
 
-def slices(engine: Engine, where: Where, limit: int = IN_A_TRACE) -> Iterator[list[Holding]]:
+def slices(engine: Engine, where: Where, limit: int = PER_TRACE) -> Iterator[list[Holding]]:
     """The `limit` largest holdings of all devices, the largest first, in slices, many of which are empty."""
     largest: list[SizedCopy] = []
     seen: set[int] = set()  # copies, by id
     everything = tensors(engine.directory)
-    for chunk in batched(everything, LOOKED_AT):
+    for chunk in batched(everything, PER_SLICE):
         keep_largest(largest, held_by(chunk, seen), limit)
         yield []
     names: Named = {}
-    for some in batched(list(engine.directory.named()), LOOKED_AT):
+    for some in batched(list(engine.directory.named()), PER_SLICE):
         add_names(names, some)
         yield []
     largest.sort(reverse=True)
-    for start in range(0, len(largest), LOOKED_AT):
-        yield [row(one, names, where) for one in largest[start : start + LOOKED_AT] if is_there(one)]
+    for start in range(0, len(largest), PER_SLICE):
+        yield [row(one, names, where) for one in largest[start : start + PER_SLICE] if is_there(one)]
 
 
 class Largest:
@@ -84,13 +84,13 @@ def largest_on(device: DeviceState, directory: Directory, where: Where) -> str:
     """The largest holdings of one device as a sentence for an error; empty if nothing is held there."""
     everything = tensors(directory)
     largest: list[SizedCopy] = []
-    found = (one for one in held_by(islice(everything, SEARCHED), set()) if one.copy.device is device)
-    keep_largest(largest, found, IN_AN_ERROR)
+    found = (one for one in held_by(islice(everything, SEARCH_LIMIT), set()) if one.copy.device is device)
+    keep_largest(largest, found, PER_ERROR)
     if not largest:
         return ""
-    more = "" if next(everything, None) is None else f" (of the {SEARCHED} tensors examined)"
+    more = "" if next(everything, None) is None else f" (of the {SEARCH_LIMIT} tensors examined)"
     names: Named = {}
-    add_names(names, islice(directory.named(), SEARCHED))
+    add_names(names, islice(directory.named(), SEARCH_LIMIT))
     rows = [sentence(row(one, names, where)) for one in sorted(largest, reverse=True)]
     return f"; the largest there{more}: {', '.join(rows)}"
 

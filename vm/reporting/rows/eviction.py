@@ -22,7 +22,7 @@ from ...model.tensor import Storage
 from ...placement.hints import leave
 from ...tracing.flat import Where
 from ..answering import batched, device_or_any, session_or_any
-from ..memory.holdings import LOOKED_AT, add_names, maker_of, tensors
+from ..memory.holdings import PER_SLICE, add_names, maker_of, tensors
 
 if TYPE_CHECKING:
     from ...engine import Engine
@@ -62,13 +62,13 @@ def returning_slices(engine: Engine, limit: int, where: Where) -> Iterator[list[
     least `OFTEN` times; in slices, many of which are empty."""
     found: dict[Storage, str] = {}  # storage -> the home of one of its tensors
     everything = tensors(engine.directory)
-    for chunk in batched(everything, LOOKED_AT):
+    for chunk in batched(everything, PER_SLICE):
         found |= {one.storage: one.home.name for one in chunk if one.storage.returns >= OFTEN}
         yield []
     most = nlargest(limit, found, key=lambda storage: storage.returns * storage.nbytes)
     names: Named = {}
     if most:
-        for some in batched(list(engine.directory.named()), LOOKED_AT):
+        for some in batched(list(engine.directory.named()), PER_SLICE):
             add_names(names, some)
             yield []
     yield [returning_row(storage, found[storage], names, where) for storage in most]

@@ -24,7 +24,7 @@ from .statistics import residency
 if TYPE_CHECKING:
     from ...engine import Engine
 
-LOOKED_AT = 512  # tensors per slice, which takes some 400 us
+PER_SLICE = 512  # tensors per slice, which takes some 400 us
 DESCRIBED = 64  # rows per slice
 
 # (bytes, session, id, tensor); no two have the same session and id
@@ -40,14 +40,14 @@ def tensor_slices(engine: Engine, limit: int, session: int, on: str, where: Wher
     device = engine.pools.get(on)
     largest: list[Found] = []
     everything = _handles(engine, session)
-    for chunk in batched(everything, LOOKED_AT):
+    for chunk in batched(everything, PER_SLICE):
         keep_largest(largest, [found for found in chunk if device is None or _is_on(found[3], device)], limit)
         yield []
     if not largest:
         yield []  # an answer has at least one slice, even without tensors
     largest.sort(reverse=True)
     named: dict[VmTensor, list[str]] = {}
-    for some in batched(list(engine.directory.named()), LOOKED_AT):
+    for some in batched(list(engine.directory.named()), PER_SLICE):
         for name, tensor in some:
             named.setdefault(tensor, []).append(name)
         yield []

@@ -12,7 +12,7 @@ import pytest
 from tensord.interpreter.wire.segments import available
 from tensord.vm.memory.replicas import forget
 from tensord.vm.model.directory import Leaving
-from tensord.vm.reporting.memory.extents import ARENA, IN_USE, LOOKED_AT, MAPPED, STREAM, TEMPORARIES, TENSOR, Walk
+from tensord.vm.reporting.memory.extents import ARENA, IN_USE, MAPPED, PER_SLICE, STREAM, TEMPORARIES, TENSOR, Walk
 from tests.vm.admission.test_exports import SIZE, Daemon
 from tests.vm.admission.test_segments import CHAIN, EIGHT, Linked
 from tests.vm.bare_engine import Bare
@@ -178,11 +178,11 @@ def test_a_copy_that_a_client_reads_in_place_says_so_also_when_it_is_stale():
 
 def test_a_walk_pauses_and_knows_whether_anything_has_happened(bare):
     client = bare.client()
-    for _ in range(LOOKED_AT + 1):
+    for _ in range(PER_SLICE + 1):
         client.upload(np.ones(1))
     walk = Walk(bare.engine)
     slices = walk.slices()
-    assert len(next(slices)) <= LOOKED_AT
+    assert len(next(slices)) <= PER_SLICE
     assert walk.still()
     client.upload(np.ones(1))
     assert not walk.still()

@@ -57,7 +57,7 @@ def test_what_an_ended_session_still_has_to_release_is_held_too():
 
 
 def test_the_search_is_bounded(small, monkeypatch):
-    monkeypatch.setattr(holdings, "SEARCHED", 3)
+    monkeypatch.setattr(holdings, "SEARCH_LIMIT", 3)
     kept = [ones(small, 1000 + number) for number in range(5)]
     with pytest.raises(
         DeviceMemoryError, match=r"the largest there \(of the 3 tensors examined\): 1002 bytes by upload"
@@ -152,8 +152,8 @@ def test_names_are_looked_through_in_slices(small, machine_of, monkeypatch):
     def tensors():
         return tensor_rows.tensor_slices(machine.engine, 50, 0, "", machine.places)
 
-    monkeypatch.setattr(holdings, "LOOKED_AT", 3)
-    monkeypatch.setattr(tensor_rows, "LOOKED_AT", 3)
+    monkeypatch.setattr(holdings, "PER_SLICE", 3)
+    monkeypatch.setattr(tensor_rows, "PER_SLICE", 3)
     before = slices()
     small.publish({f"name {n}": x for n in range(12)})
     after = slices()
