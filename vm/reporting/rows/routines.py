@@ -1,4 +1,4 @@
-"""Describes a compiled routine: the effect of passes, its pieces, the memory of its segments, where each value lies."""
+"""Describes a routine: the effect of its passes, its pieces with their compiled segments, where each value lies."""
 
 from __future__ import annotations
 
@@ -27,40 +27,44 @@ def routine_row(session: VmSession, id_: int, *, source: bool = False) -> dict[s
         raise routine.reraisable()
     if routine is None:
         raise ProtocolError(f"unknown routine {id_}")
-    ran = routine if routine.improved is None else routine.improved
+    current = routine if routine.improved is None else routine.improved  # what the next run uses
     return {
         "program": routine.program.digest,
         "devices": list(routine.devices),
         "ops": len(routine.program.steps),
-        "passes": pass_rows(routine, ran),
-        "without_passes": routine.runs if ran is not routine else 0,
-        "runs_op_by_op": routine.runs if ran is routine else ran.runs,
-        "compiled": ran.pieces is not None,
-        "pieces": piece_rows(session, ran, source=source),
-        "values": value_rows(ran),
-        "metas": ["?" if meta is None else str(meta) for meta in ran.program.metas],
+        "passes": pass_rows(routine, current),
+        "without_passes": 0 if current is routine else routine.runs,
+        "runs_op_by_op": current.runs,
+        "compiled": current.pieces is not None,
+        "pieces": piece_rows(session, current, source=source),
+        "values": value_rows(current),
+        "metas": ["?" if meta is None else str(meta) for meta in current.program.metas],
     }
 
 
-def pass_rows(routine: SessionProgram, ran: SessionProgram) -> list[dict[str, Any]]:
-    """The effect of each pass: how many things of the kind `of` there were before it, and after it.
+def pass_rows(routine: SessionProgram, current: SessionProgram) -> list[dict[str, Any]]:
+    """The effect of each pass: a count before it and after it, and what is counted (`of`), such as ops or bytes.
 
-    The rows of passes inside segments count only the segments that have been compiled.
+    The rows of passes inside segments count only compiled segments.
     """
-    rows = [pass_row(*each[:3], "ops", each.changed) for each in routine.applied]
-    recipes = [segment.recipe for segment in ran.segments.values() if isinstance(segment, CompiledSegment)]
+    rows = [pass_row(each.name, each.before, each.after, "ops", each.changed) for each in routine.applied]
+    recipes = [segment.recipe for segment in current.segments.values() if isinstance(segment, CompiledSegment)]
     if not recipes:
         return rows
     calls = sum(len(recipe.calls) for recipe in recipes)
     fusions = [fusion for recipe in recipes for fusion in recipe.fusions]
     parts, forwarded = sum(recipe.parts for recipe in recipes), sum(recipe.forwarded for recipe in recipes)
     unshared, arena = sum(recipe.unshared for recipe in recipes), sum(recipe.arena for recipe in recipes)
-    done = (
+    inside_segments = (
         (FUSION, calls + sum(len(fusion.steps) - 1 for fusion in fusions), calls, "calls"),
         (IN_PLACE, parts + forwarded, parts, "values with memory of their own"),
         (MEMORY_PLAN, unshared, arena, "bytes"),
     )
-    return rows + [pass_row(*each, each[1] != each[2]) for each in done if each[0] in routine.passes]
+    return rows + [
+        pass_row(name, before, after, of, before != after)
+        for name, before, after, of in inside_segments
+        if name in routine.passes
+    ]
 
 
 def pass_row(name: str, before: int, after: int, of: str, changed: bool) -> dict[str, Any]:
@@ -115,23 +119,23 @@ def graph_row(segment: CompiledSegment) -> dict[str, Any]:
 
 
 def value_rows(routine: SessionProgram) -> list[list[str]]:
-    """Where each value lies, and why, in order: "on device", "local" or "virtual"."""
+    """The memory mode of each value, "on device", "local" or "virtual", and the reason; in order."""
     program = routine.program
     found = [["on device", reason_outside(program, value)] for value in range(len(program.metas))]
     for segment in routine.segments.values():
         if isinstance(segment, CompiledSegment):
             for value, buffer_slice in segment.recipe.buffer_slices.items():
                 if value >= program.inputs:
-                    found[value] = inside(segment, value, buffer_slice)
+                    found[value] = mode_inside(segment, value, buffer_slice)
             for fusion in segment.recipe.fusions:
                 for value in fusion.virtual:
                     found[value] = ["virtual", f"between steps {fusion.steps[0]} and {fusion.steps[-1]} of one fusion"]
-            add_reasons_apart(program, segment.recipe, found)
+            add_reasons_unfused(program, segment.recipe, found)
     return found
 
 
-def add_reasons_apart(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
-    """Add to the reasons of large reductions why they are not in a fusion."""
+def add_reasons_unfused(program: Program, recipe: Recipe, found: list[list[str]]) -> None:
+    """Add to the reasons of the results of large reductions why these are not in a fusion."""
     for step in (program.steps[n] for n in recipe.steps):
         operand = program.metas[step.operands[0]] if step.operands and step.operands[0] >= 0 else None
         if operand is not None and operand.nbytes >= LEAST and (why := why_apart(program, step)):
@@ -147,8 +151,8 @@ def reason_outside(program: Program, value: int) -> str:
     return "a result" if value in program.results else "its step runs by itself"
 
 
-def inside(segment: CompiledSegment, value: int, buffer_slice: BufferSlice) -> list[str]:
-    """Where a value of a segment lies, and why."""
+def mode_inside(segment: CompiledSegment, value: int, buffer_slice: BufferSlice) -> list[str]:
+    """The memory mode of a value of a segment, and the reason."""
     recipe = segment.recipe
     if value in recipe.bases:
         where = "local" if buffer_slice.slot == ARENA else "on device"
