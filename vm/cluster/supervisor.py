@@ -186,7 +186,7 @@ class Supervisor:
         if entry != self._entry:
             self._entry = entry
             self._version += 1
-            self.members.heard(entry)
+            self.members.store(entry)
         self._changes.report()
 
     def _printed(self, line: str) -> None:
@@ -243,7 +243,7 @@ class Supervisor:
             self._following[node] = asyncio.create_task(self._follow(node))
         for node in self._following.keys() - names:
             self._following.pop(node).cancel()
-            self._heard(self.members.lost(node))
+            self._heard(self.members.mark_lost(node))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._met.wait(), MEETING)
 
@@ -257,10 +257,10 @@ class Supervisor:
         while True:
             try:
                 since, entry = await self._peers.follow(node, since)
-                self._heard(bool(entry) and self.members.heard(entry))
+                self._heard(bool(entry) and self.members.store(entry))
             except PeerLost:
                 since = -1
-                self._heard(self.members.lost(node))
+                self._heard(self.members.mark_lost(node))
                 await asyncio.sleep(PAUSE)
             except Exception:
                 log.exception("a node cannot be followed", node=node)
@@ -307,7 +307,7 @@ class Supervisor:
 
     def hear(self, entry: Entry) -> None:
         """Store another node's entry, which an operator has received from that node before it left."""
-        self._heard(self.members.heard(entry))
+        self._heard(self.members.store(entry))
 
     def known(self, of: str) -> dict[str, Any]:
         """The newest incarnation of a node that has been announced here, 0 for an unknown node; and the credentials."""
