@@ -18,8 +18,8 @@ from ..line.options import in_json, print_json, tell
 if TYPE_CHECKING:
     from ....interpreter.schema.op_table import Description
 
-UNKNOWN = 2  # the exit code
-_LABEL = 14
+UNKNOWN = 2  # the exit code for an unknown op
+_LABEL_WIDTH = 14
 
 
 @click.command()
@@ -36,16 +36,16 @@ def ops(name: str | None) -> None:
 
     described = read_table()
     if name is None:
-        # If CuPy is installed, asking what it lacks imports it: only for programs, and for a single op.
+        # `with_lacks` imports CuPy, which takes long: only for JSON, and for a single op.
         found = described.values()
-        tell([about(op) for op in found] if in_json() else found, _list)
+        tell([with_lacks(op) for op in found] if in_json() else found, _list)
     elif name in described:
-        tell(about(described[name]), _describe)
+        tell(with_lacks(described[name]), _describe)
     else:
-        _miss(name, described)
+        _fail_unknown(name, described)
 
 
-def _miss(name: str, names: Iterable[str]) -> NoReturn:
+def _fail_unknown(name: str, names: Iterable[str]) -> NoReturn:
     from ....interpreter.schema.op_table import similar
 
     hint = similar(name, names)
@@ -63,11 +63,11 @@ def _miss(name: str, names: Iterable[str]) -> NoReturn:
 def _list(ops: Collection[Description]) -> None:
     from ....interpreter.schema.op_table import by_family, shown
 
-    folds = sys.stdout.isatty()  # in a pipe, a line is as long as necessary
+    wraps = sys.stdout.isatty()  # in a pipe, a line is as long as necessary
     columns = (
         Column("op", itemgetter("name")),
-        Column("operands", lambda op: ", ".join(map(shown, op["operands"])), folds),
-        Column("what it does", itemgetter("summary"), folds),
+        Column("operands", lambda op: ", ".join(map(shown, op["operands"])), wraps),
+        Column("what it does", itemgetter("summary"), wraps),
     )
     for family, members in by_family(ops).items():
         print_table(columns, members, title=family)
@@ -77,8 +77,8 @@ def _list(ops: Collection[Description]) -> None:
 # -- one ---------------------------------------------------------------------------------------------------------------
 
 
-def about(op: Description) -> Description:
-    """The description with "lacks": the function that each installed array module lacks, or None."""
+def with_lacks(op: Description) -> Description:
+    """The description with "lacks": installed array module -> the function of the op that it lacks, or None."""
     cupy = _cupy()
     if cupy is None:
         return {**op, "lacks": {}}
@@ -99,7 +99,7 @@ def _cupy() -> Any:
 def _describe(op: Description) -> None:
     click.echo(f"{op['name']}: {op['summary']}\n")
     for label, text in _lines(op):
-        click.echo(f"  {label:<{_LABEL}}{text}")
+        click.echo(f"  {label:<{_LABEL_WIDTH}}{text}")
 
 
 def _lines(op: Description) -> Iterator[tuple[str, str]]:

@@ -10,16 +10,16 @@ from ....interpreter.concurrency.finalisers import FINALISER
 
 
 class SharingProcess:
-    """A process that has GPU memory of this process open. A pidfd of its own identifies it, since a `pid` is reused."""
+    """A client's process that has GPU memory of the daemon open; identified by a pidfd, since a pid is reused."""
 
     __del__ = FINALISER
 
     def __init__(self, pidfd: int, pid: int) -> None:
-        mine = os.dup(pidfd)
+        own_pidfd = os.dup(pidfd)
         self.pid = pid
-        self._drop = partial(os.close, mine)
+        self._drop = partial(os.close, own_pidfd)  # for `FINALISER`
         self._poll = select.poll()
-        self._poll.register(mine, select.POLLIN)
+        self._poll.register(own_pidfd, select.POLLIN)
         self._over = False
 
     def is_over(self) -> bool:

@@ -13,12 +13,12 @@ _LINE = 16  # height of a line of text
 _NAMED = 3  # holders that are named at the peak, on one line each
 _PANEL = _HEIGHT + _TOP + 40 + _NAMED * _LINE
 _POINTS = 2_000  # more than a picture has columns
-_LETTERS = 110  # the longest line about a holder
+_LETTERS = 110  # the most letters of a line about a holder
 _TICKS = 4  # parts of the time axis
 
 
 def to_svg(devices: Sequence[DeviceMemory]) -> str:
-    """The picture; without devices, a picture that says so."""
+    """The picture; without devices, the text that no memory was in use."""
     height = max(1, len(devices)) * _PANEL
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
@@ -48,13 +48,16 @@ def _panel(device: DeviceMemory, top: int, begin: int, end: int) -> Iterator[str
         steps += [f"{x(time):.1f},{y(last):.1f}", f"{x(time):.1f},{y(amount):.1f}"]
         last = amount
     steps += [f"{x(end):.1f},{y(last):.1f}", f"{x(end):.1f},{top + _HEIGHT}"]
-    at = x(device.at)
+    peak_x = x(device.at)
     yield f'<text x="{_LEFT}" y="{top - 14}" font-weight="bold">{_text(device.device)}</text>'
     yield from _ticks(top, width, end - begin)
     yield f'<polygon points="{" ".join(steps)}" fill="#cfe2f3" stroke="#3d6a99"/>'
-    yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{top + _HEIGHT}" stroke="#cc0000" stroke-dasharray="4 3"/>'
+    yield (
+        f'<line x1="{peak_x:.1f}" x2="{peak_x:.1f}" y1="{top}" y2="{top + _HEIGHT}" '
+        'stroke="#cc0000" stroke-dasharray="4 3"/>'
+    )
     yield f'<text x="{_LEFT + 80}" y="{top - 14}" fill="#cc0000">peak {_size(device.peak)}</text>'
-    holders = device.holders(lambda stay: f"{HOLDERS['op'](stay)} {stay.location}".rstrip())[:_NAMED]
+    holders = device.holders(lambda lifetime: f"{HOLDERS['op'](lifetime)} {lifetime.location}".rstrip())[:_NAMED]
     for number, holder in enumerate(holders, 2):
         line = f"{_size(holder.nbytes)} {holder.key}"
         shown = line if len(line) <= _LETTERS else f"{line[:_LETTERS]}\N{HORIZONTAL ELLIPSIS}"
