@@ -1,8 +1,8 @@
-"""Groups of durable values that were changed together, so that a generation has all of an atomic block, or nothing.
+"""Groups of durable values that changed together, so that a generation has all changes of an atomic block, or none.
 
 A durable name whose value is not computed when names are written keeps its last written value. The other names that the
 same block has changed must then keep their last written values, too, and names that the block has removed must stay;
-otherwise the disk would have half of the block.
+otherwise the disk would have half of the block's changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..model.tensor import VmTensor
 
 Member: TypeAlias = str | VmTensor  # a name that was bound or removed, or a tensor that was written in place
-ROOM: Final = 64  # members of a group, beyond twice the number of durable names, above which it is pruned
+ROOM: Final = 64  # a group is pruned if it has so many more members than twice the number of durable names
 
 
 class ChangedGroup(NamedTuple):

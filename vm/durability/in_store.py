@@ -58,7 +58,7 @@ class RestoringInStore(Restoring[VmTensor]):
     def learn(self) -> None:
         """Note the restored values as written, for the next checkpoint in the directory.
 
-        All other names there count as an earlier run's.
+        All other names of the generation count as names of an earlier run.
         """
         found, given = self.found, self.given
         target = self.checkpoints.targets.of(found.reader.path)

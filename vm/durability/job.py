@@ -1,7 +1,7 @@
-"""One checkpoint's work on the disk: writing values, committing the generation, and removing old ones.
+"""One checkpoint's work on the disk: writing values, committing the generation, and removing old generations.
 
-Everything here runs on the store's thread for files, in the order of the checkpoint's instructions, and uses no state
-of the engine.
+The store's thread for files calls `write` and `commit`, in the order of the checkpoint's instructions. They use no
+state of the engine.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CheckpointJob:
         """Write one value.
 
         Raises the error that ends the checkpoint, or has ended it before. Also raises an error of this value alone,
-        such as a file that cannot be read: the checkpoint then goes on without the value.
+        such as that of a file that cannot be read: the checkpoint then goes on without the value.
         """
         if self.error is not None:
             raise self.error.reraisable()
@@ -86,7 +86,7 @@ class CheckpointJob:
         self.written += meta.nbytes
 
     def commit(self) -> dict[str, Any]:
-        """Write the rest, commit the generation, and remove old ones; return the report."""
+        """Add unchanged values and routines, commit the generation, and remove old ones; return the report."""
         try:
             if self.error is not None:
                 raise self.error.reraisable()
@@ -112,7 +112,7 @@ class CheckpointJob:
         return self._report(generation, generation.nbytes - self.written, collected)
 
     def nothing_new(self) -> dict[str, Any]:
-        """The report if the last generation has everything already."""
+        """The report of a checkpoint whose contents are those of the last generation."""
         return self._report(None, 0, 0)
 
     def share_failures(self) -> None:
@@ -189,7 +189,7 @@ class CheckpointJob:
     def _look_again(self, directory: CheckpointDirectory) -> None:
         """Read the last generation's names, unless they are known.
 
-        If an older generation was restored, the names that this machine has bound keep its entries.
+        If an older generation was restored, the names that this machine has bound keep their entries in that one.
         """
         names, number, known = self.last
         newest = max(directory.generations(), default=0)
@@ -225,7 +225,7 @@ class CheckpointJob:
                 self.failed[name] = str(error)
 
     def _fall_back(self, writer: GenerationWriter) -> None:
-        """Give failed names their entries in the last generation; for a routine, with the tensors it captured then."""
+        """Carry forward the last entries of failed names; that of a routine with the tensors that it captured then."""
         last = {name: one.record for name, one in self.last.names.items()}
         for name in self.failed:
             writer.discard(name)
@@ -263,9 +263,9 @@ class CheckpointJob:
                         raise
 
     def _hold(self, generation: Generation) -> set[int]:
-        """Open the files that will be removed for the tensors that lie in them; return those that cannot be opened.
+        """Open the files that are about to be removed, for the tensors that lie in them.
 
-        The returned files must not be removed.
+        Return the files that cannot be opened, which must not be removed.
         """
         opened: dict[int, OpenFile] = {}
         spared: set[int] = set()

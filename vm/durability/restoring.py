@@ -1,7 +1,7 @@
 """Restoring: the contents of a generation are published again.
 
-`look` does all the work on the disk, and all long work, on any thread. The rest is done by the driving thread in pieces
-of a few milliseconds, between which it serves other sessions; then all names are bound at once.
+`look` does all work on the disk, and all long work, on any thread. The driving thread then makes the tensors and
+routines in pieces of a few milliseconds, between which it serves other sessions. At the end it binds all names at once.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Restoring(Generic[Kind]):
         return made
 
     def _same_as(self, name: str) -> str | None:
-        """The first name of the tensor that shares this name, if the generation's records are consistent; else None."""
+        """The first name of the tensor that this name shared with others; None without one, or if records disagree."""
         found = self.found
         other, records = found.fields[name].get(SAME), found.generation.tensors
         if not isinstance(other, str) or other not in found.stretches or SAME in found.fields[other]:
@@ -227,6 +227,6 @@ class Restoring(Generic[Kind]):
                 f"{name!r} captures {len(program.captured)} tensors, but the checkpoint has {len(captured)} of them"
             )
         if len(wanted) != program.devices:
-            raise MetadataError(f"{name!r}: {len(wanted)} devices for the {program.devices} of its program")
+            raise MetadataError(f"{name!r} has {len(wanted)} devices, but its program needs {program.devices}")
         homes = tuple([self.home(name, one) for one in wanted])
         return Published(captured, PublishedRoutine(program, homes, {}, fields.get(CONVENTION)))

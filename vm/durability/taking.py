@@ -1,9 +1,10 @@
 """Taking checkpoints: from a request to the instructions that read the published values at this point in program order.
 
 Each published tensor gets an alias, its snapshot, which shares its storage. A later write in place gives the written
-tensor a storage of its own (copy-on-write), so work goes on while the snapshots are read. The old storage is then the
-machine's, and charged to no session. Each value is read by an instruction on the store's thread for files, after the
-transfer that brings the value to the host, or to the store if the host is full. A last instruction commits.
+tensor a storage of its own (copy-on-write), so work goes on while the snapshots are read. From then on the old storage
+belongs to the machine, and is charged to no session. Each value is read by an instruction on the store's thread for
+files, after the transfer that brings the value to the host, or to the store if the host is full. A last instruction
+commits the generation.
 
 A program that fits without a checkpoint fits with one: copies made for the checkpoint leave the plan at once, and are
 released when they have been written; and a write in place without memory for a second copy waits for the reader
@@ -95,7 +96,7 @@ class Checkpoints:
             self.targets.of(self.durable).open()
 
     def keep_durable(self, session: VmSession, on_report: OnReport, location: int = 0) -> None:
-        """Write the durable names that have changed; if they are being written already, once more afterwards.
+        """Write the durable names that have changed; if they are being written now, write them once more afterwards.
 
         ProtocolError if the machine keeps no durable names.
         """
@@ -109,10 +110,10 @@ class Checkpoints:
             self.take(asked, str(self.durable), names, KEPT, always=False)
 
     def note_end(self, on_report: OnReport, report: Any, error: TensordError | None) -> None:
-        """Note, for the operator, why durable names were not written, except for values not computed yet."""
+        """Note for the operator why durable names were not written, except that a value is not computed yet."""
         failed = {} if report is None else report["failed"]
         listed = [f"{name}: {why}" for name, why in failed.items() if why != NOT_THERE]
-        self.failure = "; ".join(listed) if error is None else error.message  # for any asking session
+        self.failure = "; ".join(listed) if error is None else error.message  # whichever session has asked
         on_report(report, error)
 
     def keep_those_who_wait(self) -> None:
@@ -315,7 +316,7 @@ class Checkpoints:
 
 
 class CommitEnd(InstructionEnd):
-    """The end of a checkpoint, which `Checkpoints` learns."""
+    """The end of a checkpoint: `Checkpoints.learn` notes and reports the result."""
 
     __slots__ = ("always", "checkpoints", "groups", "reading", "standing")
 
@@ -339,7 +340,7 @@ class CommitEnd(InstructionEnd):
 
 
 class ReadEnd(InstructionEnd):
-    """The end of the reading of a value for a checkpoint: releases its snapshot, and notes an error."""
+    """The end of an instruction that reads a value for a checkpoint: releases the snapshot, and notes an error."""
 
     __slots__ = ("job", "name", "residency", "snapshot")
 
@@ -360,7 +361,7 @@ class ReadEnd(InstructionEnd):
 
 
 def stood_in(contents: Contents[VmTensor]) -> dict[str, Stood]:
-    """The keys of the values, and the routines, under the names of a checkpoint, by which they are recognised later."""
+    """The key of the value, or the routine, under each name of a checkpoint, to recognise it later if unchanged."""
     what: dict[str, Key | PublishedRoutine] = {name: key_of(tensor) for name, tensor in contents.values.items()}
     what.update(contents.routines)
     return {name: Stood(one, contents.fields[name]) for name, one in what.items()}
@@ -372,7 +373,7 @@ def home_of(tensor: VmTensor) -> str:
 
 
 def drop_snapshot(scheduler: Scheduler, snapshot: VmTensor) -> None:
-    """Count one snapshot of a storage less."""
+    """Remove a snapshot from the count of its storage."""
     count = scheduler.snapshots[snapshot.storage] - 1
     if count:
         scheduler.snapshots[snapshot.storage] = count
@@ -381,7 +382,7 @@ def drop_snapshot(scheduler: Scheduler, snapshot: VmTensor) -> None:
 
 
 def write_value(job: CheckpointJob, name: str, snapshot: VmTensor, array: Any) -> None:
-    """The kernel that writes a value. It notes a failure itself, since the commit may begin before it retires."""
+    """The kernel that writes a value. It notes a failure, since the commit may begin before its instruction retires."""
     try:
         job.write(name, meta_of(name, snapshot), array)
     except BaseException as error:

@@ -1,7 +1,7 @@
-"""A machine's knowledge of a directory of checkpoints: which values of the last generation are still unchanged.
+"""The known state of a directory of checkpoints: the last generation, and which of its values are still unchanged.
 
 A value is recognised by its storage, the storage's version, and the tensor's layout. So a checkpoint neither reads nor
-moves values that have not been written since the last one. Only the last generation is remembered.
+moves values that have not been written since the last checkpoint. Only the last generation is remembered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REMEMBERED: Final = 4  # remembered directories: each keeps the storages of its 
 
 
 class Key(NamedTuple):
-    """The identity of a value at a place in program order. The reference keeps the storage, so that it is unique."""
+    """The identity of a value at a point in program order. It refers to the storage, so no later one can equal it."""
 
     storage: Storage
     version: int

@@ -1,8 +1,8 @@
 """Loading the named plugins, once in a process. Importing a plugin runs its code with all rights of the process.
 
-Plugins are loaded in sorted order, whatever the order of their names. A plugin that fails leaves nothing behind (no op,
-no kind of device, no module), so the process may try again. There is no time limit, since an import cannot be stopped;
-a daemon that waits for an import is not ready yet, which its service manager sees.
+Plugins are loaded in the sorted order of their names, whatever the order in which they were given. A plugin that fails
+leaves nothing behind (no op, no kind of device, no module), so the process may try again. There is no time limit, since
+an import cannot be stopped; a daemon that waits for an import is not ready yet, and its service manager sees that.
 """
 
 from __future__ import annotations

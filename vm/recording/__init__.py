@@ -1,6 +1,6 @@
 """Records the messages of sessions, for replay.
 
 - `recorders`: the recorders of a machine: starts and ends recordings
-- `tap`: the buffer of one recorder; `tapped`: a recorded session, between its client and admission
+- `tapped`: a recorded session: notes its messages and values; `tap`: the buffer of the entries for one recorder
 - `state`: the state of a session at the start of its recording, as messages
 """

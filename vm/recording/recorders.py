@@ -1,7 +1,7 @@
 """The recorders of a machine: the sessions of each recorder, and the start and the end of each recording.
 
-A recording does not begin with its request, because sessions may then be in the middle of a batch; it begins between
-the next two batches. The client has its answer by then, and everything that it sends after the answer is recorded.
+A recording does not begin with its request, because sessions may be in the middle of a batch; it begins between the
+next two batches. The client's later messages follow the answer to its request, so all of them are recorded.
 
 The driving thread calls all methods. Other threads may append to `pending`, the engine's queue, while `begin`
 changes it.
@@ -147,6 +147,6 @@ class Recorders:
         return tap.drain()
 
     def unread(self, recorder: VmSession) -> int:
-        """How many values from before the recording are still to be read for a recorder."""
+        """The number of values from before the recording that are still to be read for a recorder."""
         tap = self.tap_of(recorder)
         return sum(tapped.unread() for tapped in self.tapped if tapped.tap is tap)

@@ -1,8 +1,8 @@
 """The state of a session as messages that would produce it: lines, spans, signatures, programs, routines.
 
-Tensors are not included: their values are read (`Tapped.waiting`). If the program of a routine was released, it gets
-the id just below that of the routine, which was the program's id in most cases. If that id is taken, the routine is
-left out, and a note says so.
+Tensors are not included, since their values are read by FETCHes (`Tapped.waiting`). If the program of a routine was
+released, it gets the id just below that of the routine, which was the program's id in most cases. If that id is taken,
+the routine is left out, and a note says so.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class Tap:
     """The tap of one recorder.
 
     `bound`: the most bytes that may wait for the recorder. `reserved`: bytes of values that are being read; `asked`:
-    bytes of all values that have been requested so far. `over`: why the recording has ended, or "". `everybody`:
-    whether sessions that open later are recorded, too.
+    bytes of all values that have been requested so far. `over`: the reason why the recording has ended, or "".
+    `everybody`: whether sessions that open later are recorded, too.
     """
 
     def __init__(self, clock: Callable[[], int], bound: int, *, everybody: bool) -> None:

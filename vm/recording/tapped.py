@@ -1,4 +1,4 @@
-"""A recorded session: records its messages where admission takes them, and its fetched values where they are sent.
+"""A recorded session: its messages are recorded when admission takes them, its fetched values when they are sent.
 
 Messages are recorded in the order in which the messages of all sessions are admitted. The bytes of uploads are
 copied, since their memory may become a tensor's, and be written. Some values come from outside: tensors that are
@@ -55,7 +55,7 @@ from ..model.session import VmSession
 from .tap import Tap
 
 OWN: Final = 1 << 62  # requests of recorders are from here on
-# Messages that do not change a value of the session, or that are about things outside of it.
+# Messages that change no value of the session, or have effects outside of it alone.
 LEFT_OUT: Final = frozenset({WAIT, SYNC, NAMES, QUERY, FILE, WRITE, FLUSH, RESTORE, SEND, SHARE})
 ARRIVING: Final = frozenset({LOOKUP, LOAD, RECV})  # messages that define tensors with values from outside
 _NEW: Final = frozenset({Role.NEW})
@@ -68,9 +68,8 @@ class Tapped:
         self.session = session
         self.tap = tap
         self.waiting: deque[int] = deque()
-        self._arrived: Sequence[
-            int
-        ] = ()  # ids with values from outside that the last message defines, if it is admitted
+        # The ids that the last message defines, if it is admitted, with values from outside.
+        self._arrived: Sequence[int] = ()
         self._fetches: set[int] = set()
         self._reads: dict[int, int] = {}  # requests of the recorder -> the bytes that are reserved for the value
         self._own = count(OWN)
@@ -92,7 +91,7 @@ class Tapped:
             self.session.reply = self._reply
 
     def unread(self) -> int:
-        """How many values are still to be read."""
+        """The number of values that are still to be read."""
         self._settle()
         return len(self.waiting) + len(self._reads)
 
@@ -114,9 +113,9 @@ class Tapped:
         return Inbox(self, inbox)
 
     def next_read(self, *, forced: bool = True) -> Message | None:
-        """The next FETCH for the recorder;
+        """The next FETCH for the recorder; None if there is none.
 
-        None if there is none. If there is no room for the value, it is lost if `forced`, and waits otherwise.
+        A value for which there is no room is lost if `forced`, and waits otherwise.
         """
         self._settle()
         while self.waiting:
@@ -184,9 +183,9 @@ class Tapped:
         )
 
     def _plain(self, message: Any, values: list[int], arrived: list[int]) -> Any:
-        """The message without objects of this process.
+        """The message without objects of this process; None for the upload of a GPU array.
 
-        Uploaded arrays become values. None for the upload of a GPU array.
+        Arrays of other uploads are recorded as `values`.
         """
         if not has_kind(message):
             return message
@@ -240,9 +239,9 @@ class Tapped:
 
 
 class Noted:
-    """The messages of a batch, each after the reads that must come before it.
+    """The messages of a batch, each preceded by the FETCHes that must run before it.
 
-    A message that does not change a value comes without reads.
+    A message that changes no value needs no FETCH before it.
     """
 
     def __init__(self, tapped: Tapped, rest: Iterator[Message]) -> None:
@@ -266,12 +265,12 @@ class Noted:
         return message
 
     def __length_hint__(self) -> int:
-        """At least 1 while a message is left. Reads are not counted: each comes before a message."""
+        """The number of remaining messages, so that it is 0 only at the end. FETCHes are not counted."""
         return length_hint(self.rest) + (self.held is not None)
 
 
 class Inbox:
-    """An inbox, as far as admission uses it, with reads as in `Noted`."""
+    """A deque of messages, as far as admission uses one, with FETCHes in between as in `Noted`."""
 
     def __init__(self, tapped: Tapped, inbox: deque[Message]) -> None:
         self.tapped = tapped
