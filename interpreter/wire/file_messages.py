@@ -19,8 +19,11 @@ class File(NamedTuple):
 
 
 class Load(NamedTuple):
-    """Define tensors that lie in an open file, one for each entry (`interpreter.files.on_wire`). `own`: they are no
-    longer the file's once they have been read; `digest`: what is read again has to have the same digest."""
+    """Define a tensor for each entry of an open file (`interpreter.files.on_wire`), without reading any.
+
+    `own`: the tensors no longer depend on the file once they have been read. `digest`: bytes that are read again must
+    have the same digest.
+    """
 
     file: fields.FileNumber
     outputs: fields.NewIds
@@ -32,7 +35,7 @@ class Load(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Write the values of tensors to a file, each from that offset on, packed."""
+    """Write the values of tensors to a file, packed, each at its offset."""
 
     file: fields.FileNumber
     ids: fields.UsedIds
@@ -41,16 +44,18 @@ class Write(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """Answer once all that was written to the file is on the disk, or with the first error; the file is forgotten."""
+    """Answer once all written values are on the disk, or with the first error; forget the file."""
 
     file: fields.FileNumber
     request: fields.Request
 
 
 class Checkpoint(NamedTuple):
-    """Write what is published to a directory of checkpoints: what stands under these names, all without. An empty
-    directory is that of the durable names, and means these. The last `keep` generations are kept. Answered, once
-    that is on the disk, with what was written."""
+    """Write the values of published names to a directory of checkpoints, as a new generation.
+
+    `names`: empty for all names. `directory`: empty for the durable names and their directory. `keep`: the number of
+    generations that are not removed; 0 removes none. Answered once the generation is on the disk, with a report.
+    """
 
     directory: fields.Text
     names: fields.Names
@@ -60,8 +65,11 @@ class Checkpoint(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """Publish what a generation of a checkpoint holds: the last one if the number is 0; these names of it, all without.
-    `deep`: all values are read, and compared with their checksums. Answered with what was published, and what not."""
+    """Publish names of a generation of a checkpoint.
+
+    `generation`: 0 for the last one. `names`: empty for all names of the generation. `deep`: all values are read and
+    compared with their checksums. Answered with the published names, and with those that failed.
+    """
 
     directory: fields.Text
     generation: fields.Count

@@ -66,7 +66,7 @@ class Fetch(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Answer with metas and devices, once the values are there."""
+    """Answer with metas and devices once the values exist."""
 
     ids: fields.OneOrMoreIds
     request: fields.Request
@@ -74,7 +74,7 @@ class Wait(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Answer once everything that was sent before has ended."""
+    """Answer once all earlier messages have ended."""
 
     request: fields.Request
     location: fields.LocationNumber
@@ -83,12 +83,13 @@ class Sync(NamedTuple):
 class Effect(NamedTuple):
     """Call a function of the user's with values, in the order of the chain.
 
-    `callback` exists only in process; where it is None, the request is answered with the values. `tolerant`: where a
-    value has failed, its error takes its place, and the chain goes on. `again`: the request stays open, for the effects
-    of a block that may run any number of times.
+    `callback` exists only in process; if it is None, the request is answered with the values. `tolerant`: the error of a
+    failed value takes its place, and the chain goes on. `again`: the request stays open, for a step in a block that may
+    run any number of times.
 
-    With `outputs` it is a host call: the function's results, of these `metas`, become tensors on the device. The client
-    is asked by a CALL answer, and returns them in a RETURN header. `chain`: 0, or one that it comes behind.
+    With `outputs` the effect is a host call: the function's results, of these `metas`, become tensors on the device. A
+    CALL answer asks the client to call the function, and the client sends the results in a RETURN header. The `chain`
+    of a host call is 0, or a chain whose newest effect the call follows without joining the chain.
     """
 
     ids: fields.UsedIds
@@ -132,14 +133,14 @@ class Location(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Give a number to the names of spans that are open, the outermost first; see `locations`."""
+    """Give a number to the names of the open spans, the outermost first; see `locations`."""
 
     number: fields.NewSpanNumber
     path: fields.SpanPath
 
 
 class Publish(NamedTuple):
-    """Give tensors and routines names. `durable`: the names are to survive the machine."""
+    """Give names to tensors and routines. `durable`: the names survive the machine."""
 
     names: fields.Names
     ids: fields.UsedIds
@@ -148,10 +149,11 @@ class Publish(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Define ids for named tensors, and for those that named routines capture, or (`snapshot`) for present values.
+    """Define ids for named tensors, and for the tensors that named routines capture.
 
-    Answered with what the names stand for. If `ids` are more or fewer than needed, nothing is defined, and the answer
-    is the number that is needed.
+    Answered with a description of the tensor or routine of each name. If the number of `ids` is wrong, nothing is
+    defined, and the answer is the right number. `snapshot`: the ids have the present versions of the tensors, which
+    later writes do not change.
     """
 
     names: fields.Names
@@ -161,7 +163,7 @@ class Lookup(NamedTuple):
 
 
 class Unpublish(NamedTuple):
-    """Take names away."""
+    """Remove published names."""
 
     names: fields.Names
     request: fields.Request
@@ -177,7 +179,7 @@ class ToDevice(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Take instructions again. `generation`: how many cancellations the client knew of."""
+    """Admit instructions again after a cancel. `generation`: the number of cancels that the client knows of."""
 
     generation: fields.Generation
 
@@ -203,8 +205,11 @@ class Query(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """A placement hint for a tensor's value. `what` is "pin", "unpin", "evict" or "prefetch"; `device` is that of
-    "prefetch", "host" for the first cpu device unless the value is on another one, and empty for the tensor's home."""
+    """A placement hint for a tensor's value. `what` is "pin", "unpin", "evict" or "prefetch".
+
+    `device`: the target of a prefetch; empty for the tensor's home, and always for the other hints. "host" is a cpu
+    device that has the value, by default the first cpu device.
+    """
 
     id: fields.UsedId
     what: fields.HintName
@@ -213,8 +218,10 @@ class Hint(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Answer with the place of a value in the memory of its home, a GPU, where the client reads the value. `export` is
-    the new id of that value, which stays as it is until the id is released."""
+    """Answer with a block of the memory of a GPU, the value's home, in which the client reads the value.
+
+    `export`: a new id of the value; until the id is released, the block holds the value.
+    """
 
     id: fields.UsedId
     request: fields.Request

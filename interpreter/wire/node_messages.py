@@ -8,12 +8,16 @@ from . import fields
 
 
 class Collective(NamedTuple):
-    """Compute together on tensors that are at home on different devices (`interpreter.collectives`). A new tensor is
-    made on each home; by a broadcast, of one tensor, on each of the `devices`, which are empty for all other kinds.
+    """A collective on tensors with homes on different devices (`interpreter.collectives`).
 
-    Over several nodes each gets the message with its own `inputs` and `outputs`, and all get the `homes` and `metas` of
-    all tensors, and the name of the first of their transfers, whose steps have the names behind that. `incarnations`:
-    of the daemons that are meant, in the order in which `homes` and then `devices` first name their nodes."""
+    Makes a new tensor on each home. A broadcast, of one tensor, makes one on each of the `devices`; the other kinds
+    have no `devices`.
+
+    A collective over several nodes is sent to each node, with the node's own `inputs` and `outputs`. `homes` and
+    `metas` are those of all tensors. `transfer` names the first of the transfers; the names of the others follow by
+    counting up. `incarnations`: those of the intended daemons, in the order in which `homes` and then `devices` first
+    name the nodes.
+    """
 
     kind: fields.Name
     inputs: fields.UsedIds
@@ -28,8 +32,10 @@ class Collective(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send a value, or its error, to a node, where the RECV of the same `transfer` makes a tensor of it.
-    `incarnation`: of the daemon there that is meant, 0 for any."""
+    """Send a value, or its error, to a node, where the RECV of the same `transfer` makes a tensor of the value.
+
+    `incarnation`: that of the node's intended daemon; 0 for any.
+    """
 
     id: fields.UsedId
     node: fields.Name
@@ -39,8 +45,10 @@ class Send(NamedTuple):
 
 
 class Recv(NamedTuple):
-    """Make a tensor of the value that the SEND of the same `transfer` sends from a node. Both name the meta.
-    `incarnation`: of the daemon there that is meant, 0 for any."""
+    """Make a tensor of the value that the SEND of the same `transfer` sends from a node.
+
+    The meta must be that of the sent value. `incarnation`: that of the node's intended daemon; 0 for any.
+    """
 
     output: fields.NewId
     shape: fields.Shape

@@ -8,16 +8,20 @@ from . import fields
 
 
 class ProgramPart(NamedTuple):
-    """Add records to a program (`interpreter.programs.records`). The first part defines it, under a new id; the record
-    that says what it returns ends it."""
+    """Add records to a program (`interpreter.programs.records`).
+
+    The first part, with a new id, begins the program; the record "return" ends it.
+    """
 
     id: fields.UsedId
     records: fields.Arguments
 
 
 class Link(NamedTuple):
-    """Link a program to a device for each of its slots, and to the tensors that it captures. `name` is for people;
-    `passes` are the names of those that may change the program."""
+    """Make a routine: link a program to a device for each of its slots, and to the tensors that it captures.
+
+    `name`: for reports. `passes`: the names of the passes that may change the program.
+    """
 
     id: fields.UsedId
     program: fields.UsedId
@@ -31,9 +35,9 @@ class Link(NamedTuple):
 class Run(NamedTuple):
     """Run a routine.
 
-    `numbers` are the values of all numbers of its program. The ids of `outputs` leave room: as many ids as the program
-    has steps' results are between the newest one before and the first of them. `effects` has chain, callback and
-    request of each step that prints, or has another effect, as EFFECT has them.
+    `numbers`: the values of all numbers of its program. `outputs`: new ids. The program's inner values take ids, too:
+    between the session's newest id and the first output as many ids are unused as the steps have results. `effects`:
+    (chain, callback, request), as of an EFFECT, for each step that prints or calls back.
     """
 
     routine: fields.UsedId
@@ -45,7 +49,7 @@ class Run(NamedTuple):
 
 
 class Convention(NamedTuple):
-    """Say how a routine is called (`interpreter.programs.convention`), for those who look it up."""
+    """Set a routine's calling convention (`interpreter.programs.convention`), for the clients that look it up."""
 
     routine: fields.UsedId
     convention: fields.Arguments
