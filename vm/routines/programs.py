@@ -1,6 +1,6 @@
-"""Programs and routines of a session, for both engines: built from its messages, kept by id, checked before a run.
+"""Programs and routines of a session, for both engines: built from its messages, stored by id, checked before a run.
 
-An error in a program or a link is kept under its id, and each run gets that error.
+An error in a program or a link is stored under the id, and each run gets that error.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ...interpreter.wire.message_kinds import LINK, PROGRAM, RUN
 from ...interpreter.wire.program_messages import Link, ProgramPart, Run
 from ..model.linked import SessionProgram
 
-RECORDS = 64  # in one message: some hundred microseconds, during which other sessions wait
-REFUSED = 2  # times the quota: the ids that a session may have, refused programs and routines included
+RECORDS = 64  # the most in one message: they take some hundred microseconds, during which other sessions wait
+REFUSED = 2  # a session may have this many times its quota of ids, refused programs and routines included
 
 
 class ProgramSession(Protocol):
@@ -188,7 +188,7 @@ def written_by(routine: SessionProgram, message: Run) -> list[int]:
 
 
 def steps_of_runs(session: ProgramSession, messages: Sequence[Any]) -> int:
-    """The largest possible number of steps of the runs in these messages, which may contain programs and links, too."""
+    """The most steps that the runs in these messages may have, including runs of programs that the messages link."""
     records: Counter[int] = Counter()
     linked: dict[int, int] = {}
     found = 0

@@ -106,8 +106,10 @@ def snapshots(tensors: Sequence[Kind], snapshot_of: Callable[[Kind], Kind]) -> l
 def lookup_answer(
     found: Sequence[Published[Any]], tensors: Sequence[Any], describe: Callable[[Any], tuple[Any, str]]
 ) -> Any:
-    """The answer to a LOOKUP: of a tensor its meta and home; of a routine its devices, metas and homes of the
-    `tensors` it captures, and its convention. The records of the routines' programs are behind all that, in slices.
+    """The answer to a LOOKUP.
+
+    For a tensor: its meta and home. For a routine: its devices, the metas and homes of the tensors that it captures
+    (the next ones of `tensors`), and its convention. The records of the routines' programs follow, in slices.
     """
     heads: list[Any] = []
     rest = iter(tensors)

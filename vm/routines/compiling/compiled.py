@@ -1,8 +1,8 @@
 """A cache of compiled programs for all sessions: their pieces, their fusions, and the recipes of their segments.
 
-Compiled parts belong to no session. They depend on the program, to the last bit of its constants, on the devices, and
-on the passes; so their key is the program's digest with the devices and the passes. The digest ignores lines, and
-recipes refer to steps by number: each session finds lines in the program that it sent itself. A routine keeps the
+Compiled parts belong to no session. They depend on the program, including every bit of its constants, on the devices,
+and on the passes; so their key is the program's digest with the devices and the passes. The digest ignores lines, and
+recipes refer to steps by number: each session finds lines in the program that it has sent itself. A routine keeps the
 compiled parts that it uses, even if this cache drops them.
 """
 

@@ -1,4 +1,4 @@
-"""Layouts of the views in a segment: offset and strides in the memory of the *root*, which is no view itself."""
+"""Layouts of the views in a segment: offset and strides in the memory of the *root*, the value below all views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def layout_of(program: Program, found: dict[int, ViewLayout], base: int, value: 
     root, offset, strides = found.get(base) or ViewLayout(base, 0, under.strides)
     try:
         layout = view(under, (offset, strides), meta, dict(plan.attributes))
-    except ValueError:  # a copy may not be made
+    except ValueError:  # the op forbids a copy
         return None
     return None if layout is None else ViewLayout(root, *layout)
 

@@ -36,8 +36,8 @@ def outside_of(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], dict[int, int]]:
     """The variables that a segment only reads, those that it writes, and the new ones that live beyond the segment.
 
-    The fourth item is the first value of each variable of the first two kinds. `layouts`: those of views. A view is no
-    variable of the third kind: its root is one, and lives as long as the view.
+    The fourth item is the first value of each variable of the first two kinds. `layouts`: those of views. A view does
+    not count as a new variable: its root does, and lives as long as the view.
     """
     variables = program.variables
     inner: dict[int, int] = {}  # variable -> its newest value
@@ -64,7 +64,7 @@ def outside_of(
 def overwritten_by(program: Program, fusion: Fusion, value: int) -> int | None:
     """The value that an output of a fusion overwrites; None if the output is a new variable.
 
-    The overwritten value comes from outside of the fusion, or is needed there.
+    The overwritten value comes from outside of the fusion, or is used outside of it.
     """
     makers = {program.steps[n].first: program.steps[n] for n in fusion.steps}
     while (into := makers[value].into) is not None:

@@ -1,7 +1,7 @@
 """A cache of programs after their passes, for all sessions. The key is the program's digest with the passes' names.
 
-A program in the cache has, in place of each line, the path of the original step. A session gets a copy with the lines
-of its own program.
+A program in the cache has the path of each original step instead of its line. A session gets a copy with the lines of
+its own program.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class ImprovedPrograms:
 
 
 def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
-    """Whether an op has no kernel on its device. Each such step gets an error of its own, at its line."""
+    """Whether an op has no kernel on its device.
+
+    Such a program keeps its steps, so that each step without a kernel fails with an error of its own, at its line.
+    """
     if not any(missing):
         return False
     if any(step.device >= 0 and step.op in missing[step.device] for step in program.steps):
@@ -64,7 +67,7 @@ def lacks(program: Program, missing: Sequence[frozenset[str]]) -> bool:
 def crowds(program: Program, memory: Sequence[int]) -> bool:
     """Whether the program's moves bring more than half of its `memory` to a device.
 
-    If so, early moves would evict each other, and would be repeated.
+    If so, moves that a pass has put earlier would evict each other's values, and be repeated.
     """
     brought = moved_bytes(program)
     return any(2 * nbytes > memory[slot] for slot, nbytes in brought.items())

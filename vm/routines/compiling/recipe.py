@@ -2,8 +2,8 @@
 
 A value lies in the memory of an operand (a tensor from outside, or a result), or at an offset in the segment's *arena*,
 one block of memory for all values that are used only inside. Offsets are planned by liveness: other values reuse a
-value's bytes after its last use. A view lies in the memory of its base. An elementwise op overwrites an operand that
-dies with it, as it does op by op.
+value's bytes after its last use. A view lies in the memory of its base. An elementwise op overwrites an operand whose
+last use is this op, as it does when the program runs op by op.
 
 The kernels are those of the ops' plans, so a segment computes the same bits as its ops one by one.
 """
@@ -244,7 +244,7 @@ class Compiler:
         return buffer_slice._replace(offset=self.arena.offset_of(buffer_slice.offset))
 
     def slice_of(self, value: int) -> BufferSlice:
-        """The memory of a value; of one from outside, its operand."""
+        """The memory of a value; for a value from outside, that of its operand."""
         found = self.buffer_slices.get(value)
         if found is None:
             found = BufferSlice(self.slots[self.program.variables[value]], 0, None, self.meta(value), whole=True)

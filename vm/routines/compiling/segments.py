@@ -1,4 +1,4 @@
-"""Cutting a program into pieces: segments, which run as one instruction each, and single steps, which do not.
+"""Cutting a program into pieces: segments, each of which runs as one instruction, and single steps.
 
 A segment consists of ops on one device that need nothing from the host in between: no move, no print, and no shape
 that depends on data.
@@ -21,7 +21,8 @@ SHORTEST = 2  # steps of a segment that is worth an instruction of its own; view
 # Work of a segment, in element operations: some ten milliseconds, during which the segment may occupy a stream. A
 # larger kernel is a segment of its own.
 LARGEST = 100_000_000
-# A cut would break a fusion. To end behind one, a segment may have `BEYOND` times the work, or `LATEST` steps.
+# A cut inside a fusion would break it. To end after a fusion, a segment may have `BEYOND` times the work, or `LATEST`
+# steps.
 BEYOND = 4
 LATEST = LONGEST * 5 // 4
 PER_SECOND = 100 * LARGEST  # work per second
@@ -82,7 +83,7 @@ def work_of_time(seconds: float) -> int:
 def borders_of(
     program: Program, works: Sequence[int], fusions: Sequence[Fusion], devices: Sequence[str] | Sequence[int]
 ) -> set[int]:
-    """The steps that begin another segment, since the last one would be too long, or is on another device."""
+    """The steps that begin another segment, since the one before would be too long, or is on another device."""
     found: set[int] = set()
     total, start = 0, 0
     begun = {fusion.steps[0]: sum(works[n] for n in fusion.steps) for fusion in fusions}
@@ -115,7 +116,7 @@ def cut(views: Sequence[int], alone: Collection[int], borders: Collection[int]) 
 
 
 def split(start: int, stop: int, views: Sequence[int]) -> Iterator[Piece]:
-    """A segment of these steps, or single steps if too few of them are more than views."""
+    """A segment of these steps, or single steps if too few of them are no views."""
     if stop - start - views[stop] + views[start] >= SHORTEST:
         yield range(start, stop)
     else:

@@ -1,12 +1,13 @@
-"""Unfolding of control flow: reads the values that decide, one after the other, and runs the chosen blocks.
+"""Unfolding of control flow: fetches the truth values, indices and counts, one after the other, and runs the blocks
+that they choose.
 
-The run waits for each value, and so does its session, but no other session. If a test or a count fails, the results
-and the written tensors of the step get its error. An index without a block, and a loop that reaches its bound, are
-errors of the same kind.
+The run waits for each of these values, and so does its session, but no other session. If a test or a count fails, the
+results and the written tensors of the step get its error. An index without a block, and a loop that reaches its bound,
+are errors of the same kind.
 
 A cancellation, and the end of the session, stop a loop between two rounds. The tensors that the loop writes are then
-neither as before the loop nor as after it, so they are poisoned, even if other sessions hold them. A loop that has not
-begun has written nothing.
+in an intermediate state, so they are poisoned, even if other sessions hold them. A loop that has not begun has written
+nothing.
 
 The random draws of a block belong to the one random call of the outermost step. A draw's number consists of the number
 of the block among those that have run there, and the draw's position in the block.
@@ -37,7 +38,7 @@ Unfolded: TypeAlias = Generator[Message, None, list[int]]
 
 
 class Failed(Exception):  # noqa: N818 - a signal inside this module
-    """A step has no results, because of an error of its own, or of an answer with an error."""
+    """A step has no results, because of its own error, or because of an answer with an error."""
 
     def __init__(self, error: TensordError | None, answer: Answer | None = None) -> None:
         super().__init__()

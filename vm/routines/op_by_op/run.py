@@ -71,8 +71,8 @@ class UnfoldedRun(Protocol):
     """A run.
 
     `effects`: chain, callback and request of each side effect. `open`: the unfinished steps with blocks, outermost
-    first. `drawn`: the number of the block that is running; its random draws depend on it. `iterations`: how many
-    iterations its loops have run.
+    first. `drawn`: the number of the block that is running; its random draws depend on it. `iterations`: the number of
+    iterations that its loops have run.
     """
 
     engine: RunEngine

@@ -1,9 +1,9 @@
 """Unfolding: a run as the messages of its ops, one by one, as if the client had sent them.
 
 Unfolding defines the meaning of a run for both engines, and is the fallback for a run that cannot be admitted as
-planned. Inner values get ids between the newest one of the session and the run's outputs; a run with control flow,
-which may need any number of ids, uses ids beyond its outputs until it ends. A value dies with the step of its last use,
-as if the client had dropped its handle there. Results get their own ids at the end, since ids have to rise.
+segments. Inner values get ids between the session's newest id and the run's outputs; a run with control flow, which may
+need any number of ids, uses ids beyond its outputs until it ends. A value is released by the step of its last use, as
+if the client had dropped its handle there. Results get their own ids at the end, since ids have to rise.
 
 `control_flow` unfolds the steps with blocks.
 """
@@ -106,7 +106,7 @@ class Unfolder:
         """The message of a side effect or a host call.
 
         A side effect in a block may occur any number of times. If the client runs the callback, the request stays open
-        meanwhile, and is answered at the end (`Construct.end_effects`).
+        meanwhile, and is answered at the end (`RunningConstruct.end_effects`).
         """
         chain, callback, request = effect
         again = bool(self.open)

@@ -1,4 +1,4 @@
-"""RunRoutine, which runs a segment.
+"""RunRoutine, the instruction that runs a segment.
 
 - `instruction`: the instruction; `segment`, `segment_plan`: the state that the runs of a segment share
 - `replay`: a segment's calls, bound to memory, and the times of its calls

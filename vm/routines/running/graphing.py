@@ -2,11 +2,11 @@
 
 The first runs of a segment are launched call by call (`admission.runs_at_once`), and show which operands *move*: change
 their address between runs. After some runs the device makes a graph of the calls (`streams.graph`), on the thread that
-launches tasks; until then, and if the device refuses, runs go on call by call. A run with the graph patches the calls
-whose operands or numbers differ from the run before, and launches once.
+launches tasks; until then, and if the device refuses, runs are launched call by call. A run with the graph patches the
+calls whose operands or numbers differ from the run before, and launches once.
 
-A graph ends if an operand of a library's kernel moves for the first time; the next graph expects it to move. After
-`GRAPHS` graphs, a segment has none any more.
+A graph is dropped if an operand of a library's kernel moves for the first time; the next graph expects the operand to
+move. After `GRAPHS` graphs, no other one is made for the segment.
 
 The graph has a replay of its own, with its inner values in the memory for runs at admission; the order of the stream
 keeps runs apart. The device counts the graph's own memory as allocated. When memory is short, graphs and the block of
@@ -112,7 +112,7 @@ class SegmentGraph:
         missed = graphed.put(arrays, numbers)
         if missed is not None:
             self._moving.update(missed)
-            self.give_up("an operand, or a number, of a library's kernel was another one again and again")
+            self.give_up("an operand or a number of a library's kernel has changed again and again")
             return False
         try:
             graphed.graph.launch()

@@ -188,7 +188,7 @@ class RunInstruction(Instruction):
         """Call one kernel, unless all its results depend on a poisoned operand."""
         if not self.poisoned.spread(call):
             return
-        if any(given is None for given in arguments):  # of a fusion: only results that are poisoned depend on it
+        if any(given is None for given in arguments):  # a fusion, of which only poisoned results depend on the operand
             arguments = [self.stand_in(given, source) for given, source in zip(arguments, call.arguments, strict=True)]
         checks = LATE.checks
         before = 0 if checks is None else len(checks)
@@ -261,8 +261,7 @@ class RunInstruction(Instruction):
                 failures[copy] = found
         self.failures = failures or None
 
-    # -- errors that become known after the run: on the driving thread, but for `fail_late`
-    # -----------------------------
+    # -- errors that become known after the run: on the driving thread, but for `fail_late` ----------------------------
 
     def hear_of(self, copy: int, error: TensordError) -> None:
         self.late.append((copy, error))

@@ -1,6 +1,6 @@
 """The ops of a run as tasks of its stream, while delays or faults are injected into that stream.
 
-So a delay applies to each op, a fault meets the intended op, and a cancellation takes effect between two ops, as if the
+So a delay applies to each op, a fault hits the intended op, and a cancellation takes effect between two ops, as if the
 ops had been issued one by one. Without injected delays or faults, `RunInstruction` calls its kernels itself.
 """
 
@@ -44,7 +44,7 @@ class RunPart:
         self.label = label
         self.work = work
         self.todo = todo
-        self.blocking = self.reports = False  # no kernel of a segment waits for the device, or goes on with other data
+        self.blocking = self.reports = False  # no kernel of a segment waits for the device, or refuses its data late
         self.composite = False
         self.id = run.id
         self.bytes_moved = 0

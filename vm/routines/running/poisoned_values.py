@@ -9,8 +9,9 @@ from ..compiling.recipe import KernelStep, Recipe
 
 
 class PoisonedValues:
-    """The values of a run that have an error, by their numbers in the recipe. `origins`: the errors that arose in the
-    run, rather than in an operand.
+    """The errors of a run's poisoned values, by the values' numbers in the recipe.
+
+    `origins`: the errors that arose in the run itself, not in an operand.
     """
 
     __slots__ = ("errors", "origins", "recipe")
@@ -28,7 +29,7 @@ class PoisonedValues:
         return errors.get(value)
 
     def spread(self, call: KernelStep) -> int:
-        """Poison the results of a call that depend on a poisoned value; the number of healthy results."""
+        """Poison the results of a call that depend on a poisoned value; return the number of healthy results."""
         for result, reads in zip(call.results, call.reads, strict=True):
             found = next(filter(None, map(self.error_of, reads)), None)
             if found is not None:
@@ -36,6 +37,6 @@ class PoisonedValues:
         return sum([result not in self.errors for result in call.results])
 
     def blame(self, results: Iterable[int], error: TensordError) -> None:
-        """Poison the healthy ones among some results with an error that arose in the run."""
+        """Poison those of the results that are healthy with an error that arose in the run."""
         self.errors.update({result: error for result in results if result not in self.errors})
         self.origins.append(error)

@@ -1,7 +1,7 @@
-"""Data that a call of a run refuses after its launch, assigned to the call.
+"""Late refusals of data: finds the call of a run whose data were refused after its launch.
 
 A kernel that takes positions as data replaces invalid ones, and the positions are checked after the launch
-(`interpreter.ops.positions`). The launcher reports a refusal to the whole task; a run needs to know the call.
+(`interpreter.ops.positions`). The launcher reports a refusal to the whole task, so each check of a run names its call.
 """
 
 from __future__ import annotations

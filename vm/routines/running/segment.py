@@ -1,7 +1,7 @@
 """A compiled segment of a routine, with its operands and the replays that wait for a run.
 
-The replays are shared by the driving thread, which admits runs, and the streams' threads, which run them: `idle` is a
-list, of which each operation is atomic. All else is the driving thread's.
+The driving thread, which admits runs, and the streams' threads, which run them, share the list `idle` of replays; each
+operation of a list is atomic. Only the driving thread uses all other attributes.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class CompiledSegment:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Are both the same memory, each bound to the start of its block?"""
+    """Whether both are the same memory, each bound to the start of its block."""
     if left is None or right is None:
         return left is right
     return left is right or (left.base is not None and left.base is right.base)

@@ -1,4 +1,4 @@
-"""The plan of a segment: its signature, and the scheduler's facts about its work."""
+"""The plan of a segment: its signature in traces, and the facts that the scheduler and memory need before a run."""
 
 from __future__ import annotations
 
