@@ -83,9 +83,9 @@ class Sync(NamedTuple):
 class Effect(NamedTuple):
     """Call a function of the user's with values, in the order of the chain.
 
-    `callback` exists only in process; if it is None, the request is answered with the values. `tolerant`: the error of a
-    failed value takes its place, and the chain goes on. `again`: the request stays open, for a step in a block that may
-    run any number of times.
+    `callback` exists only in process; if it is None, the request is answered with the values. `tolerant`: the error of
+    a failed value takes its place, and the chain goes on. `again`: the request stays open, for a step in a block that
+    may run any number of times.
 
     With `outputs` the effect is a host call: the function's results, of these `metas`, become tensors on the device. A
     CALL answer asks the client to call the function, and the client sends the results in a RETURN header. The `chain`
