@@ -1,9 +1,9 @@
 """Callbacks of side effects may neither send nor wait: the outbox is locked for their thread.
 
-Every op takes the outbox's lock, so no op has to check whether a callback runs. While one runs, the session has another
-lock in its place, which refuses the callback's thread. Both stand for the same lock: other threads go on, whichever of
-the two they hold. Rejected: a check at each op, for its cost; a check when a batch is sent, which is too late, since
-the callback would have returned.
+Every op takes the outbox's lock, also to number a new line, so no op has to check whether a callback runs. While one
+runs, the session has another lock in its place, which refuses the callback's thread. Both stand for the same lock:
+other threads go on, whichever of the two they hold. Rejected: a check at each op, for its cost; a check when a batch is
+sent, which is too late, since the callback would have returned.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]
 
     def call(*values: Any) -> Any:
         before = outbox.lock
-        outbox.lock = inside = CallbackLock(before)
+        outbox.lock = outbox.locations.lock = inside = CallbackLock(before)
         try:
             return callback(*values)
         finally:
             if outbox.lock is inside:  # otherwise this is a forked child, which has a new lock
-                outbox.lock = before
+                outbox.lock = outbox.locations.lock = before
 
     return call

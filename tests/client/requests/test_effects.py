@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,18 @@ def test_a_callback_that_cancels_and_raises_breaks_no_chain_for_good(session):
     assert seen == ["afterwards"]
 
 
+ISSUES: list[Callable[[Any, Any], object]] = [
+    lambda _, x: x + 1.0,
+    lambda _, x: x.__iadd__(1.0),
+    lambda session, x: session.call("sum", [x]),
+    lambda session, _: session.asarray([1.0]),
+    lambda session, _: session.print("inside"),
+    lambda session, _: session.chain(),
+]
+
+
 @pytest.mark.parametrize("unsent", [False, True])
-@pytest.mark.parametrize(
-    "issue",
-    [
-        lambda _, x: x + 1.0,
-        lambda _, x: x.__iadd__(1.0),
-        lambda session, x: session.call("sum", [x]),
-        lambda session, _: session.asarray([1.0]),
-        lambda session, _: session.print("inside"),
-        lambda session, _: session.chain(),
-    ],
-)
+@pytest.mark.parametrize("issue", ISSUES)
 def test_a_callback_may_not_issue(session, capsys, issue, unsent):
     """The first message is refused, whether or not others wait to be sent; nothing of it is left."""
     x = session.asarray(np.ones(4))
@@ -79,6 +80,32 @@ def test_a_callback_may_not_issue(session, capsys, issue, unsent):
     assert x.tolist() == [1.0] * 4
     assert before is None or before.tolist() == [2.0] * 4
     assert capsys.readouterr().out == ""
+
+
+def spanned(session: Any, x: Any) -> None:
+    with session.span("inside"):
+        x + 1.0
+
+
+@pytest.mark.parametrize("issue", [*ISSUES, spanned])
+def test_a_callback_is_refused_although_another_thread_is_inside_the_session(session, issue):
+    """A line is numbered under the session's lock, too: the callback's thread does not wait for it."""
+    x = session.asarray(np.ones(4))
+    (x + 1.0).wait()
+    outbox, refused = session._core.outbox, []
+
+    def call() -> None:
+        with pytest.raises(td.ProtocolError, match="may neither submit nor wait") as caught:
+            refusing(outbox, issue)(session, x)
+        refused.append(caught.value)
+
+    thread = threading.Thread(target=call)
+    with outbox.lock:
+        thread.start()
+        thread.join(WAIT)
+        assert not thread.is_alive()
+    assert len(refused) == 1
+    assert x.tolist() == [1.0] * 4
 
 
 def test_while_a_callback_runs_other_threads_issue(session):
