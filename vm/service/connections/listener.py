@@ -14,7 +14,7 @@ import itertools
 import socket as sockets
 import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple
 
 import zmq
@@ -60,7 +60,25 @@ class Listener:
         self.most = limits.frames + 2  # frames: header, payloads, and one that shows that there are too many
         self.local = listen_address.local
         self.keyed = zmq.CURVE_SERVER in listen_address.options
-        self.socket = socket = context.socket(zmq.ROUTER)
+        self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
+        self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
+        self.refusals = RefusalLog()
+        # Set by the gatekeeper: why it refused a peer.
+        self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None
+        self._failure: SocketEvent | None = None  # of the connection that ends next
+        self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
+        self.disconnected: list[Callable[[int], object]] = []
+        with ExitStack() as undo:  # otherwise terminating the context would wait for a socket for ever
+            self.socket = socket = undo.enter_context(context.socket(zmq.ROUTER))
+            self._configure(listen_address, limits, heartbeat)
+            self.monitor = undo.enter_context(open_monitor(context, socket))
+            socket.bind(listen_address.endpoint)
+            undo.pop_all()
+        self.bound: str = socket.last_endpoint.decode().rstrip("\0")
+
+    def _configure(self, listen_address: ListenAddress, limits: Limits, heartbeat: float) -> None:
+        """Set the socket's options."""
+        socket = self.socket
         socket.linger = LINGER_MS
         socket.router_mandatory = True
         socket.rcvhwm = socket.sndhwm = QUEUE
@@ -71,21 +89,6 @@ class Listener:
             socket.heartbeat_timeout = socket.heartbeat_ttl = MISSED * int(heartbeat * 1000)
         for option, value in listen_address.options.items():
             socket.setsockopt(option, value)
-        self.monitor = open_monitor(context, socket)
-        self.connections: dict[int, int] = {}  # our fd -> the number of the connection, since fds are reused
-        self.origins: dict[int, str] = {}  # our fd -> the peer's address, for the log
-        self.refusals = RefusalLog()
-        # Set by the gatekeeper: why it refused a peer.
-        self.refusal_of: Callable[[str], RefusedPeer | None] = lambda _origin: None
-        self._failure: SocketEvent | None = None  # of the connection that ends next
-        self.accepted: list[Callable[[int], object]] = []  # called with the fd of a new connection
-        self.disconnected: list[Callable[[int], object]] = []
-        try:
-            socket.bind(listen_address.endpoint)
-        except zmq.ZMQError:
-            self.close()  # otherwise terminating the context would wait for this socket for ever
-            raise
-        self.bound: str = socket.last_endpoint.decode().rstrip("\0")
 
     def credentials(self, frame: Any) -> PeerCredentials:
         """The sender of a frame, as reported by libzmq, and on ipc by the kernel."""
@@ -185,9 +188,11 @@ def open_monitor(context: zmq.Context[Any], socket: Any) -> Any:
     """The socket that receives the events of `socket`, of which at most `UNREAD` are queued."""
     endpoint = f"inproc://monitor-{next(_numbers)}"
     socket.monitor(endpoint, WATCHED)
-    monitor = context.socket(zmq.PAIR)
-    monitor.rcvhwm = 1
-    monitor.connect(endpoint)
+    with ExitStack() as undo:
+        monitor = undo.enter_context(context.socket(zmq.PAIR))
+        monitor.rcvhwm = 1
+        monitor.connect(endpoint)
+        undo.pop_all()
     return monitor
 
 
