@@ -10,6 +10,7 @@ from ...interpreter.layouts.layout import Layout, Partial, Split, spelt
 from ...interpreter.layouts.placement import Placement
 from ...interpreter.layouts.shares import PartShare, shares
 from ...interpreter.types.meta import Meta
+from ..process.forks import ProcessLock
 
 
 class Form:
@@ -33,7 +34,9 @@ class Form:
         key = (meta, placement, layout)
         form = _interned.get(key)
         if form is None:
-            form = _interned.setdefault(key, made(meta, placement, layout))
+            form = made(meta, placement, layout)
+            with _interning:
+                form = _interned.setdefault(key, form)
         return form
 
     def laid(self, layout: Layout) -> Form:
@@ -60,6 +63,7 @@ class Form:
 
 
 _interned: WeakValueDictionary[tuple[Meta | None, Placement, Layout], Form] = WeakValueDictionary()
+_interning = ProcessLock()
 
 
 def made(meta: Meta | None, placement: Placement, layout: Layout) -> Form:
