@@ -67,7 +67,8 @@ def waits(records: Sequence[Record]) -> dict[Pair, dict[int, int]]:
             ready[record.caused_by] += 1
         elif starts:
             ready[record.caused_by] -= "memory" not in record.held
-            runs = record
+            if record.finished > record.started:  # otherwise its end came before its start in this order
+                runs = record
         elif runs is record:
             runs = None
     return found

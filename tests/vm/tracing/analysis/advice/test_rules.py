@@ -183,6 +183,18 @@ class TestHeldUp:
     def test_who_waits_for_memory_is_held_up_by_nobody(self) -> None:
         assert found(sessions_that_hold_up, self.LONG, self.WAITS._replace(held="memory")) == []
 
+    def test_an_op_that_takes_no_time_delays_nobody(self) -> None:
+        at_once = ran(1, 0, 0, caused_by=1)
+        idle = ran(2, 300, 350, ready=1, caused_by=2)
+        later = ran(3, 1_000, 2_000, caused_by=1)
+        assert found(sessions_that_hold_up, at_once, idle, later) == []
+
+    def test_ops_that_take_no_time_are_delayed_by_long_ones(self) -> None:
+        (one,) = found(sessions_that_hold_up, self.LONG, self.WAITS._replace(finished=self.WAITS.started))
+        assert (one.cost, one.sessions) == (300, (1, 2))
+        at_once = self.LONG._replace(finished=self.LONG.started)
+        assert found(sessions_that_hold_up, at_once, self.WAITS._replace(finished=self.WAITS.started)) == []
+
 
 def test_compiling_counts_less_the_usual_time_of_the_op() -> None:
     cold = ran(1, 0, 500, held="compiling")
