@@ -29,7 +29,7 @@ FORMAT: Final = 1
 FORMAT_FILE: Final = "tensord-checkpoints"
 LOCK_FILE: Final = "lock"
 WRITTEN: Final = UNFINISHED + "checkpoint-"  # the beginning of a file's name while it is written
-LAST: Final = 10**18 - 1  # the highest number of a generation
+LAST: Final = 10**18 - 1  # the highest number of a generation; the lowest is 1, since 0 asks for the last generation
 
 _GRANT: Final = "let the user of this process read and write there"
 _MAKE_ROOM: Final = "close files, or raise the limit (ulimit -n)"
@@ -57,7 +57,7 @@ def generation_file(number: int) -> str:
 
 
 def generation_of(name: str) -> int | None:
-    """The number of the generation whose manifest has this name."""
+    """The number of the generation whose manifest has this name, None if it has another form or the number 0."""
     match = _GENERATION.fullmatch(name)
     number = int(match[1]) if match else 0
     return number if number and generation_file(number) == name else None
