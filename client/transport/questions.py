@@ -57,7 +57,8 @@ class Questions:
                     raise decode_error(body)
                 if kind != PART:
                     return body if parts is None else parts
-                parts = [*(parts or ()), *body]
+                parts = [] if parts is None else parts
+                parts.extend(body)
 
     def _answers(self) -> Sequence[Any]:
         """The next answers, or slices of one."""

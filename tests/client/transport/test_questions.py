@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import tensord as td
 from tensord.client.transport import questions
 from tensord.client.transport.questions import Questions
+from tensord.interpreter.wire.frames import PART, VALUE
 
 from ...daemon import Daemon
 from ...puppet import PATIENCE, eventually, paused
@@ -25,6 +27,16 @@ def test_questions_are_answered_as_a_session_s_are(daemon: Daemon) -> None:
             asking.ask("tensors", 10, 12345, "")
         assert asking.ask("status")["names"] == 1
         session.unpublish("weights")
+
+
+@pytest.mark.parametrize("slices", [[[]], [[1, 2], [3]], [[], [], [1]]])
+def test_a_long_answer_is_all_its_slices(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, slices: list[list[int]]
+) -> None:
+    answers = iter([[1, PART, part] for part in slices])
+    with Questions(daemon.address, {}) as asking:
+        monkeypatch.setattr(asking, "_answers", lambda: [next(answers, [1, VALUE, None])])
+        assert asking.ask("tensors") == list(chain(*slices))
 
 
 def test_its_session_ends_with_it(daemon: Daemon) -> None:
