@@ -118,10 +118,10 @@ def check_members(rows: Rows) -> Iterator[CheckResult]:
                     if one is None
                     else f"lists it as {one['state']}, incarnation {one['incarnation']}"
                 )
-                advice = "look again in a moment; if it persists: tensord cluster restart"
+                advice = "run the command again in a moment; if the problem persists: tensord cluster restart"
                 yield warn("members", f"{node} is up, incarnation {incarnation}, and {row['node']} {what}", advice)
     if not wrong and rows:
-        yield ok("members", "every node sees all others as they are")
+        yield ok("members", "the tables of members are correct on every node")
 
 
 def check_devices(statuses: Mapping[str, Mapping[str, Any]]) -> Iterator[CheckResult]:

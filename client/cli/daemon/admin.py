@@ -36,7 +36,7 @@ def status(address: str | None, *, check: bool, wait: float) -> None:
     Errors are shown with the line of your program that caused them.
 
     With --check the exit status is 0 if the daemon is healthy, 1 if it needs a look (a device is lost, a kernel hangs,
-    durable names could not be written), 2 if it is not there or has not answered after 5 s.
+    durable names could not be written), 2 if there is no daemon, or no answer within 5 s.
 
     Example: tensord status
     Example: tensord status --check --json | jq '.reasons'
@@ -63,16 +63,16 @@ def sessions(address: str | None) -> None:
 @options.address
 @on_all_nodes
 @click.option(
-    "--limit", type=click.IntRange(0, MOST), default=20, help="Only the largest tensors, this many; 0 for all."
+    "--limit", type=click.IntRange(0, MOST), default=20, help="Tensors to list, the largest first; 0 for all."
 )
 @click.option(
     "--session", type=click.IntRange(min=0), default=0, help="Only tensors of this session; 0 for all sessions."
 )
 @click.option("--device", default="", show_default=False, help="Only tensors with their home or a copy on this device.")
-@click.option("--by", type=click.Choice(BY), help="Sum up all memory in use by session, name, place or line.")
+@click.option("--by", type=click.Choice(BY), help="Sum up all memory in use by session, name, device or line.")
 @options.as_json
 def tensors(address: str | None, limit: int, session: int, device: str, by: str | None) -> None:
-    """List the largest tensors and where their copies are; or who holds the memory of the devices.
+    """List the largest tensors and where their copies are. With --by, list the holders of all memory.
 
     Example: tensord tensors --device cuda:0 --limit 10
     Example: tensord tensors --by session
@@ -91,7 +91,7 @@ def tensors(address: str | None, limit: int, session: int, device: str, by: str 
 @click.command()
 @options.address
 @on_all_nodes
-@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Only the first names, this many; 0 for all.")
+@click.option("--limit", type=click.IntRange(0, MOST), default=0, help="Names to list; 0 for all.")
 @click.option("--kind", type=click.Choice(["tensor", "routine"]), help="Only names of this kind.")
 @options.as_json
 def names(address: str | None, limit: int, kind: str | None) -> None:

@@ -34,7 +34,7 @@ def reasons(status: Mapping[str, Any]) -> Iterator[HealthReason]:
         message = f"#{one['instruction']} {one['op']} has been running for {since} on {one['stream']}{place}"
         ends = "a restart ends it, and timeout= would have" if "/joint" in one["stream"] else "only a restart ends it"
         yield HealthReason("hanging kernel", message, f"tensord trace why {one['instruction']}; {ends}")
-    durable = status.get("durable")  # an older daemon does not tell
+    durable = status.get("durable")  # an older daemon does not report it
     if durable is not None and durable["failure"]:
         message = f"the latest values are not on the disk: {durable['failure']}"
         yield HealthReason(

@@ -128,7 +128,7 @@ NAMES: Final = (
 )
 
 
-# -- who holds the memory ----------------------------------------------------------------------------------------------
+# -- holders of memory -------------------------------------------------------------------------------------------------
 
 NOBODY: Final = {"session": "(no session)", "name": "(no name)", "location": "(no line)", "device": ""}
 TENSOR: Final = "tensor"  # the kind of most bytes

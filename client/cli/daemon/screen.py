@@ -93,7 +93,7 @@ def screen(
     sessions = [one for one in sorted_by(sort, found["sessions"]) if not one["asks"]]
     parts = [
         ScreenTable("device", _DEVICES, found["devices"]),
-        ScreenTable("stream", _STREAMS, list(_streams(found)) or [{"stream": "none of them", "does": "idle"}]),
+        ScreenTable("stream", _STREAMS, list(_streams(found)) or [{"stream": "all", "does": "idle"}]),
         ScreenTable("session", _SESSIONS, sessions),
     ]
     room = None if height is None else height - len(head) - len(hung) - 2  # for an empty line and the foot

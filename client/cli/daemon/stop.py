@@ -26,7 +26,7 @@ from ..line.options import in_json, print_json
 from .ask import questions
 
 PATIENCE: Final = 2.0  # seconds for the daemon to list its sessions: it is ended in any case
-GRACE: Final = 5.0  # of a daemon that does not tell
+GRACE: Final = 5.0  # of a daemon that does not report its own
 BEYOND: Final = 10.0  # seconds after the grace period, in which kernels that do not end are given up
 SHOWN: Final = 5  # sessions
 
@@ -87,7 +87,7 @@ def holder(address: str) -> Iterator[tuple[int, int]]:
     from ....interpreter.wire.addresses import for_client, is_local, lock_path, pid_of
 
     if is_local(address):
-        raise MetadataError(f"{address} is in the process of its session, and ends with that: name a daemon")
+        raise MetadataError(f"{address} is a machine in the process of its session, and ends with it: name a daemon")
     pid = pid_of(for_client(address).text)
     if pid is None:
         raise NoDaemon(f"no daemon of this machine and user holds {address}: name the address that it was started with")
@@ -114,14 +114,13 @@ def has_open(pid: int, file: Path) -> bool:
 
 
 def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
-    """The sessions that will be told, and the grace period, as the daemon tells; None if it does not. And whether it
-    serves.
+    """The sessions that the daemon will notify (None if it does not answer), its grace period, and whether it serves.
 
     A process that has its lock and does not listen yet has nothing to cancel: a single signal ends it properly.
     """
     try:
         with questions(address, PATIENCE) as asking:
-            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not tell
+            grace = asking.ask("status").get("grace", GRACE)  # an older daemon does not report it
             rows = asking.ask("sessions")
     except (TensordError, OSError) as error:
         return None, GRACE, not isinstance(error, NoDaemon)
@@ -130,7 +129,7 @@ def told_by(address: str) -> tuple[list[dict[str, Any]] | None, float, bool]:
 
 
 def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves: bool = True) -> str:
-    """The sessions that will be told, and the fate of pending work."""
+    """The sessions that the daemon will notify, and the fate of pending work."""
     if not serves:
         return "it does not listen yet, and has no clients"
     if sessions is None:
@@ -140,7 +139,7 @@ def described(sessions: Sequence[dict[str, Any]] | None, grace: float, *, serves
         return f"no client is connected, {work}"
     shown = ", ".join(f"{one['name']} ({one['pid']})" for one in sessions[:SHOWN])
     more = f" and {len(sessions) - SHOWN} more" if len(sessions) > SHOWN else ""
-    return f"it tells {plural(len(sessions), 'session')}: {shown}{more}; {work}"
+    return f"it notifies {plural(len(sessions), 'session')}: {shown}{more}; {work}"
 
 
 def send(process: int, pid: int, *, now: bool) -> None:

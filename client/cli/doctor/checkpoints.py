@@ -43,7 +43,7 @@ def check_checkpoints(directory: Path, *, deep: bool = False) -> Iterator[CheckR
             elif row["failed"]:
                 names = sorted(row["failed"])
                 message = f"{plural(len(names), 'value')} damaged: {listed(names, SHOWN)} ({row['failed'][names[0]]})"
-                yield fail(name, message, "the other names can be restored; write these anew, and take a checkpoint")
+                yield fail(name, message, "the other names can be restored; write these again, and take a checkpoint")
         writer = holder(directory)
         if writer is not None:
             yield note("lock", f"{directory} is being written by {writer}")
@@ -60,9 +60,9 @@ def check_orphans(
     total = sum(one.nbytes for one in orphans)
     message = f"{plural(len(orphans), 'file')} of {size(total)} that no generation refers to: {listed(each, SHOWN)}"
     if writer is not None:
-        yield note("orphans", message, f"{writer} may be writing them: look again when it is done")
+        yield note("orphans", message, f"{writer} may be writing them: run the command again when it is done")
     elif unreadable:
-        advice = "they stay, since a generation that cannot be read may need them: remove the file of that generation"
+        advice = "a generation that cannot be read may need them, so they are kept: remove the file of that generation"
         yield warn("orphans", message, advice)
     else:
         yield warn("orphans", message, f"the next checkpoint removes them: tensord checkpoint {directory}")

@@ -85,7 +85,7 @@ def check_graphs(_cupy: Any) -> Iterator[CheckResult]:
 
     reason = missing()
     if reason is None:
-        yield ok("cuda graphs", "cuda-bindings is there")
+        yield ok("cuda graphs", "cuda-bindings is installed")
     else:
         advice = "routines launch op after op; pip install cuda-bindings, for the CUDA that CuPy uses"
         yield warn("cuda graphs", reason, advice)
@@ -107,7 +107,7 @@ def check_pinned(cupy: Any) -> Iterator[CheckResult]:
 def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
     """GPU modes in which less of a GPU is available than expected."""
     if gpus is None:
-        yield note("gpu modes", "nvidia-smi is not there or says nothing, so MIG and compute mode are unknown")
+        yield note("gpu modes", "nvidia-smi is missing or does not answer, so MIG and compute mode are unknown")
         return
     for gpu in gpus:
         name = f"gpu {gpu['index']}"
@@ -121,9 +121,7 @@ def check_modes(gpus: list[dict[str, str]] | None) -> Iterator[CheckResult]:
                 f"nvidia-smi -i {gpu['index']} -c DEFAULT",
             )
         elif gpu["compute_mode"] == "Exclusive_Process":
-            yield note(
-                name, f"{gpu['name']} takes one process at a time; the daemon is that one, and a second is refused"
-            )
+            yield note(name, f"{gpu['name']} allows one process at a time: while the daemon runs, others are refused")
         else:
             yield ok(name, f"{gpu['name']}, whole, for any number of processes")
 

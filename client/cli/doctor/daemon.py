@@ -102,7 +102,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[CheckResult]:
         else:
             yield note("daemon", f"none at {address}", "tensord serve")
         return
-    who = f"process {pid}" if pid else "whoever listens"
+    who = f"process {pid}" if pid else "the process that listens"
     try:
         status = _status(address)
     except (TensordError, OSError) as error:
@@ -111,7 +111,7 @@ def check_listener(address: str, socket: Path | None) -> Iterator[CheckResult]:
             if pid
             else "start it there with tensord serve, or check the address"
         )
-        yield fail("daemon", f"{who} at {address} gives no answer: {error}", advice)
+        yield fail("daemon", f"{who} at {address} does not answer: {error}", advice)
         return
     answers = f"process {status['pid']} at {address}, up {duration(status['uptime'])}"
     yield ok("daemon", f"{answers}, {plural(status['sessions'], 'session')}")
@@ -177,7 +177,7 @@ def check_status(status: dict[str, Any]) -> Iterator[CheckResult]:
             yield warn(name, "more than 95 % of its memory is in use", advice.format(name=name))
     for name in status["files"]["changed"]:
         advice = "load it again; --own, or load(own=True), keeps values that were read whatever happens to the file"
-        yield warn("files", f"{name} has changed since tensors were loaded from it, and these have errors now", advice)
+        yield warn("files", f"{name} has changed since tensors were loaded from it, so they have errors now", advice)
     if (kernels := status.get("kernels")) and Path(kernels).is_dir():  # otherwise it lies on another machine
         yield from check_kernels(Path(kernels))
     if not status["trace"]["enabled"]:
@@ -198,7 +198,7 @@ def check_invariants(address: str | None) -> Iterator[CheckResult]:
         yield ok("invariants", f"{found['rules']} rules hold, checked over {over}")
 
 
-# -- who holds its memory ----------------------------------------------------------------------------------------------
+# -- holders of memory -------------------------------------------------------------------------------------------------
 
 ASKED: Final = 5  # attempts to get an answer during which nothing happens
 ALL: Final = 10_000  # rows
@@ -258,5 +258,5 @@ def check_poisoned(rows: Sequence[Mapping[str, Any]]) -> Iterator[CheckResult]:
     if rows:
         count, oldest = sum(row["poisoned"] for row in rows), max(row["poisoned_age"] for row in rows)
         message = f"{plural(count, 'value')} with an error are held, the oldest for {duration(oldest)}"
-        advice = "tensord tensors shows them, with their errors; release them, or write them anew"
+        advice = "tensord tensors shows them, with their errors; release them, or write them again"
         yield note("values with errors", message, advice)

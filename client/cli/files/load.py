@@ -103,5 +103,5 @@ def show_entries(answer: Mapping[str, Any]) -> None:
 def show_published(answer: Mapping[str, Any]) -> None:
     caption = f"{plural(len(answer['published']), 'name')} published; the values are read when they are first needed"
     print_table(COLUMNS, answer["published"], caption=caption, empty="nothing is published")
-    columns = (Column("name", itemgetter(0), folds=True), Column("why it is not published", itemgetter(1), folds=True))
+    columns = (Column("name", itemgetter(0), folds=True), Column("reason", itemgetter(1), folds=True))
     print_table(columns, sorted(answer["failed"].items()))

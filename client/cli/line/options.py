@@ -42,7 +42,7 @@ wait: Final = click.option(
 
 def rows(default: int) -> Callable[..., Any]:
     """The number of rows of each table."""
-    described = "Only so many rows of each table; 0 for all."
+    described = "The largest number of rows of each table; 0 for all."
     return click.option("--limit", type=click.IntRange(min=0), default=default, help=described)
 
 

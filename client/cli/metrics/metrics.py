@@ -69,7 +69,7 @@ def metrics(
 
 
 def tell(line: str) -> None:
-    """Tell the operator, or the daemon's log."""
+    """Print a line for the operator, or for the daemon's log."""
     sys.stderr.write(f"tensord metrics: {line}\n")
     sys.stderr.flush()
 

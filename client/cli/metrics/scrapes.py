@@ -4,7 +4,7 @@ Theory. Scrapes are tasks of one event loop. One thread asks the daemon and make
 fresh answer starts it, and scrapes that come meanwhile wait for the same answer. So the daemon is asked one question at
 a time, and an unresponsive one delays scrapes by the patience of one question at most.
 
-Rejected: questions at intervals, without a scrape (the daemon would work for nobody); a question for each scrape.
+Rejected: questions at intervals, without a scrape (the daemon would work without need); a question for each scrape.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MetricsSource(Protocol):
 
 
 class FreshValue:
-    """A value that is made again when it is older than `FRESH`, once for all who wait for it."""
+    """A value that is made again when it is older than `FRESH`, once for all waiting scrapes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -120,7 +120,7 @@ def at_path(path: Path) -> socket.socket:
 
 
 def is_left(path: Path) -> bool:
-    """Return whether nobody listens at this socket."""
+    """Return whether no process listens at this socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

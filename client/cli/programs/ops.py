@@ -112,7 +112,7 @@ def _lines(op: Description) -> Iterator[tuple[str, str]]:
     elif op["elementwise"]:
         yield "memory", "may be that of an operand, with out="
     elif op["partial"]:
-        yield "memory", "with out=, which is its first operand, only a part is written"
+        yield "memory", "out= is its first operand, of which only a part is written"
     if op["composite"]:
         yield "composite", "on a device without a kernel for it, it is made of other ops"
     if op["whole"] is not None:

@@ -60,8 +60,8 @@ def run(
 ) -> None:
     """Run a program from its text: str(routine.program(...)), or written by hand (docs/programs.md).
 
-    Results without an --output are printed. It runs on the daemon at --address, else in this process; with --name on
-    the daemon, with the devices and captured tensors of its publisher.
+    Results without an --output are printed. The program runs on the daemon at --address, else in this process. With
+    --name a published routine runs on the daemon, with the devices and captured tensors of its publisher.
 
     Example: tensord run step.txt --input x=x.npy --number rate=0.1 --output y.npy
     """
@@ -70,7 +70,7 @@ def run(
     if (program is None) == (name is None):
         raise click.UsageError("name the file of a program, or the published routine with --name")
     if name is not None and (tensors or devices or passes):
-        raise click.UsageError("--name: the routine has its captured tensors and its devices, and all passes")
+        raise click.UsageError("--name runs a linked routine: leave out --tensor, --device and --passes")
     given, captured, slots = pairs(inputs, "input"), pairs(tensors, "tensor"), pairs(devices, "device")
     parsed = None if program is None else parsed_from(program)
     if parsed is not None:
@@ -101,7 +101,7 @@ def parsed_from(file: Path) -> Program:
     try:
         return Program.parse(file.read_text("utf-8"))
     except UnicodeDecodeError:
-        raise MetadataError(f"{file} is not the text of a program; str(routine.program(...)) is one") from None
+        raise MetadataError(f"{file} is not the text of a program; str(routine.program(...)) makes one") from None
     except ProtocolError as error:
         raise MetadataError(f"{file}: {error.message}") from None
 
@@ -110,13 +110,15 @@ def check(program: Program, given: dict[str, str], captured: dict[str, str] | No
     """Check that the given files are those the program needs. `captured` is None if its tensors are bound already."""
     if program.callbacks:
         raise MetadataError(
-            "the program calls Python functions back (effect), which do not exist in this process: let it print instead"
+            "the program calls Python functions (effect), which do not exist in this process: use print instead"
         )
     check_names(given, [source.name for source in program.parameters], "input")
     if captured is not None:
         check_names(captured, [source.name for source in program.captured], "tensor")
     if len(outputs) > len(program.results):
-        raise click.UsageError(f"{len(outputs)} times --output, but the program has {len(program.results)} results")
+        raise click.UsageError(
+            f"--output is given {len(outputs)} times, but the program has {len(program.results)} results"
+        )
 
 
 def linked_on(

@@ -1,4 +1,4 @@
-"""`tensord warm`: compiles the kernels of ops before anybody waits for them."""
+"""`tensord warm`: compiles the kernels of ops before programs wait for them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def warm(
 
     OP is a name, a name with dtypes (matmul:float32,float64), or a pattern ('log*'). Each op is called with small
     operands of each dtype: on the running daemon, or, without one, in this process, which fills the directory of
-    kernels that a daemon reads. An op that also needs a shape or attributes is named and left out. Ctrl-C ends the
+    kernels that a daemon reads. An op that also needs a shape or attributes is reported and left out. Ctrl-C ends the
     command, and the kernels compiled so far stay. Exits with 1 if a call has failed, or if an op that was named was
     left out.
 
@@ -76,7 +76,7 @@ def warm(
     from .warming import WarmedCalls
 
     if (everything and ops) or not (everything or ops or config):
-        raise click.UsageError("name ops, or say --all, or name a --config with a list of them")
+        raise click.UsageError("name ops, or give --all, or a --config that lists ops")
     wishes = [wished(op, dtypes, shapes, attributes) for op in (*ops, *["*"] * everything)]
     listed, cache = listed_in(config)
     wishes += listed

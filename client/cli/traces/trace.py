@@ -157,7 +157,7 @@ def why(instruction: int, file: Path | None, depth: int, address: str | None) ->
 def _show_problems(counts: dict[str, int], problems: list[Problem]) -> None:
     kinds = Counter(str(problem.kind) for problem in problems)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is as it should be"
+    verdict = f"{plural(len(problems), 'problem')}: {listed}" if problems else "every edge is correct"
     lost = f" ({count(counts['dropped'])} older ones lost)" if counts["dropped"] else ""
     click.echo(verdict)
     click.echo(

@@ -2,7 +2,7 @@
 
 - `web`: the command
 - `serving`: the event loop: a socket, a poller, the open pages; `doors`: limits the number of connections
-- `answers`: the answers to requests; `access`: checks who may ask
+- `answers`: the answers to requests; `access`: checks tokens and origins
 - `seats`: the open pages, each of which gets the newest view
 - `watched`: a daemon that is watched, `pace`: the rate of questions; `window`: the records that are kept
 - `opened`: a trace that is shown

@@ -1,4 +1,4 @@
-"""Checks who may ask: requests with the token, by a name of this machine, and from no other site in the user's browser.
+"""Checks requests: they need the token and a name of this machine, and may not come from another site in the browser.
 
 Another site can make a browser send requests here, with the cookie of this page if it is on another port of the same
 machine; so requests that name another origin are refused. It can also point a name of its own to 127.0.0.1 (DNS

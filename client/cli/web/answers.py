@@ -38,7 +38,7 @@ HEADERS: Final = {
 
 
 def say(line: str) -> None:
-    """Tell the operator."""
+    """Print a line for the operator."""
     sys.stderr.write(f"tensord web: {line}\n")
     sys.stderr.flush()
 
@@ -168,7 +168,7 @@ class RequestAnswers:
                 sending.result()
                 await socket.close(code=1001, message=b"the server of this page has ended")
             else:
-                await socket.close(code=1008, message=b"nothing is expected from a page")
+                await socket.close(code=1008, message=b"a page must not send messages")
         finally:
             for task in (sending, heard):
                 task.cancel()

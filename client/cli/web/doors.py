@@ -1,4 +1,4 @@
-"""Limits the number of connections: one more is told so, and closed."""
+"""Limits the number of connections: a further one gets status 503, and is closed."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class OpenedTrace:
         return {"run": 1, "message": " ".join(filter(None, (str(self._file), self.note)))}
 
     def poll(self) -> Polled:
-        raise UnknownError("a file has nothing new")
+        raise UnknownError("a file has no new records")
 
     def history(self) -> str:
         return self._text

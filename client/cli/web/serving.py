@@ -6,8 +6,8 @@ sleeps while no page is open, and as long as `pace` demands between two polls. A
 is ready again; one that receives nothing for a while is cut off.
 
 Guarantees. The daemon is asked for nothing while no page is open and no question comes. An error of the daemon,
-including its end, is told to the pages, and the poller tries again. An unexpected exception is reported on stderr, and
-affects one request, or one poll.
+including its end, is reported to the pages, and the poller tries again. An unexpected exception is reported on stderr,
+and affects one request, or one poll.
 
 Rejected: a poller for each page (the daemon would pay for each); queues of views (a slow page would grow them); threads
 for requests (a source would need locks).

@@ -38,7 +38,8 @@ PORT: Final = 9465
 def web(file: Path | None, *, address: str | None, host: str, port: int, token_file: Path | None, opens: bool) -> None:
     """Show the work of the daemon, or a trace, on a web page, until SIGTERM or Ctrl-C.
 
-    Anyone with the printed URL may look; nobody can change anything. The daemon is asked only while a page is open.
+    Everybody with the printed URL can view the page; the page cannot change anything. The daemon is asked only while a
+    page is open.
 
     Example: tensord web --open
     Example: tensord web run.trace

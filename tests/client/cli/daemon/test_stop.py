@@ -68,7 +68,7 @@ def test_it_says_who_is_told_and_how_long_the_grace_is(run: Run, tmp_path: Path)
         assert (code, err) == (0, "")
         begun, ended = out.splitlines()
         assert begun == (
-            f"ending process {daemon.pid} at {daemon.address}: it tells 1 session: train ({os.getpid()}); "
+            f"ending process {daemon.pid} at {daemon.address}: it notifies 1 session: train ({os.getpid()}); "
             "pending work has up to 3 s"
         )
         assert ended.startswith("it has ended, after ")
@@ -177,4 +177,6 @@ def test_a_daemon_that_is_starting_gets_a_single_signal(run: Run, tmp_path: Path
 def test_of_many_sessions_some_are_named() -> None:
     rows = [{"id": n, "name": f"s{n}", "pid": n} for n in range(8)]
     text = module.described(rows, 5.0)
-    assert text == "it tells 8 sessions: s0 (0), s1 (1), s2 (2), s3 (3), s4 (4) and 3 more; pending work has up to 5 s"
+    assert text == (
+        "it notifies 8 sessions: s0 (0), s1 (1), s2 (2), s3 (3), s4 (4) and 3 more; pending work has up to 5 s"
+    )

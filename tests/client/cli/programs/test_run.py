@@ -109,7 +109,7 @@ def test_it_runs_on_a_daemon(capsys, files, daemon):
         (("--input", "x=again"), "--input names x twice"),
         (("--input", "x"), "is not NAME=VALUE"),
         (("--number", "scale=0.1"), "--number names scale twice"),
-        (("--output", "a", "--output", "b", "--output", "c"), "3 times --output, but the program has 2 results"),
+        (("--output", "a", "--output", "b", "--output", "c"), "3 times, but the program has 2 results"),
         (("--times", "0"), "0 is not in the range"),
     ],
 )
@@ -153,10 +153,7 @@ def test_a_program_that_calls_back_is_refused_since_its_functions_are_elsewhere(
     path.write_text("tensord program 1\nparameter %0 x: float64[1] on d0\neffect %0 {callback: 0}\nreturn")
     code, out, said = run(capsys, path, "--input", "x=x.npy")
     assert (code, out) == (1, "")
-    assert (
-        "the program calls Python functions back (effect), which do not exist in this process: let it print instead"
-        in said
-    )
+    assert "the program calls Python functions (effect), which do not exist in this process: use print instead" in said
 
 
 def test_what_is_no_array_is_refused_and_not_unpickled(capsys, files):
@@ -229,7 +226,7 @@ class TestAPublishedRoutine:
             (("--name", "nothing"), "nothing is published as 'nothing' (published: scaled, w)"),
             (("--name", "scaled"), "the program needs --input x=FILE"),
             (("--name", "scaled", "p.txt"), "name the file of a program, or the published routine"),
-            (("--name", "scaled", "--device", "d0=cpu:0"), "has its captured tensors and its devices"),
+            (("--name", "scaled", "--device", "d0=cpu:0"), "leave out --tensor, --device and --passes"),
             ((), "name the file of a program, or the published routine"),
         ],
     )

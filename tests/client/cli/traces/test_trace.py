@@ -141,7 +141,7 @@ class TestVerify:
     def test_a_good_trace(self, run, good):
         code, out, _ = run("trace", "verify", good)
         assert code == 0
-        assert "every edge is as it should be" in out
+        assert "every edge is correct" in out
 
     def test_a_bad_trace_exits_with_1(self, run, bad):
         code, out, _ = run("trace", "verify", bad)
@@ -155,7 +155,7 @@ class TestVerify:
         Trace([done, reader, record(3, (8, "const"), edges=[(2, "RAW", 8)])], dropped=4).save(path)
         _, out, _ = run("trace", "verify", path)
         assert out == (
-            "every edge is as it should be\n"
+            "every edge is correct\n"
             "3 records (4 older ones lost), 1 edge waited or elided, 1 dependence met at admission\n"
         )
         parsed = json.loads(run("trace", "verify", path, "--json")[1])
