@@ -95,7 +95,7 @@ def test_a_callback_is_refused_although_another_thread_is_inside_the_session(ses
     outbox, refused = session._core.outbox, []
 
     def call() -> None:
-        with pytest.raises(td.ProtocolError, match="may neither submit nor wait") as caught:
+        with pytest.raises(td.ProtocolError, match="may neither send nor wait") as caught:
             refusing(outbox, issue)(session, x)
         refused.append(caught.value)
 
