@@ -15,6 +15,6 @@
 - `model/`: the objects: tensors and copies, instructions and their states, devices, sessions, plans
 
 Beside them: `serial/`, an engine without a scheduler, for users and as the oracle of the tests; `log`, the machine's
-log; `failures`, which logs the failures that no client waits for; `places`, which opens the files and resolves the
-paths that clients name; `process`, which describes the machine's process.
+log; `failures`, which logs the failures that no client waits for; `client_files`, which opens the files and
+resolves the paths that clients name; `process`, which describes the machine's process.
 """

@@ -25,7 +25,7 @@ GRACE = 1.0
 WINDOW = 10.0
 LINES = 10  # of one session in a window
 LINES_IN_ALL = 100
-KEPT = 1000  # kept errors of one session; further ones count as omitted
+MOST_WAITING = 1000  # errors of one session that wait; further ones count as omitted
 
 
 class LogWarning(NamedTuple):
@@ -63,7 +63,7 @@ class Failures:
         entry = self.entries.get(session)
         if entry is None:
             entry = self.entries[session] = SessionFailures(session, name, now)
-        if len(entry.waiting) < KEPT:
+        if len(entry.waiting) < MOST_WAITING:
             entry.waiting.append((now, error))
         else:
             entry.left_out += 1

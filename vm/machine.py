@@ -41,10 +41,10 @@ from ..interpreter.concurrency.switch_interval import SWITCH_INTERVAL
 from ..interpreter.errors import ConnectionLost, ProtocolError, TensordError
 from ..streams.links.link import Links
 from ..streams.stream import Task
+from .client_files import open_own_file
 from .failures import log_lines
 from .log import log
 from .model.session import ReplySink, VmSession
-from .places import open_own_place
 from .reporting.questions import whole
 from .runtime import HANG_AFTER, Runtime, answering
 
@@ -112,7 +112,7 @@ class VirtualMachine(Runtime):
         """Open a session. `lose` is called with an error if the machine has a fault, so that no answers will come."""
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict, trusted=True)
-            session.files.open = open_own_place
+            session.files.open = open_own_file
             session.files.may_store = True
             self.losers[session.id] = lose
         return session

@@ -39,7 +39,7 @@ from .tracing.ring import CAPACITY
 HANG_CHECK = 1.0
 HANG_AFTER = 3.0
 PATIENCE = 60.0  # seconds after which a wait for memory may be broken, since it may be a deadlock between nodes
-ERRORS_KEPT = 20
+RECENT_ERRORS = 20
 
 
 class Runtime:
@@ -71,7 +71,7 @@ class Runtime:
         self.recent_errors: list[TensordError] = []
         self.errors_by_type: Counter[str] = Counter()
         self.failures = Failures(time.monotonic)
-        self._kept_at = time.monotonic()
+        self._durable_written = time.monotonic()
         self._problems: dict[str, str] = {}  # device, or "durable names" -> its problem as last logged
         self.may_be_unsaved = True  # durable names may differ from their last written values
         self.node = node
@@ -86,10 +86,10 @@ class Runtime:
         )
         self.engine.report = self.report
         self.engine.admission.answer = self.answer
-        self.places = LocationTexts(self.engine)
-        self.engine.admission.holders = Largest(self.engine.directory, self.places, time.perf_counter).on
+        self.locations = LocationTexts(self.engine)
+        self.engine.admission.holders = Largest(self.engine.directory, self.locations, time.perf_counter).on
         self.about = MachineFacts(
-            self.places,
+            self.locations,
             MachineProcess(),
             hung=lambda: list(self.hung.values()),
             errors=lambda: self.recent_errors,
@@ -112,18 +112,18 @@ class Runtime:
 
     def trace(self) -> Trace:
         """A trace of the ring's records and the live instructions."""
-        return Trace.from_parts(trace_parts(self.engine, self.places))
+        return Trace.from_parts(trace_parts(self.engine, self.locations))
 
     def report(self, session: VmSession, error: TensordError) -> None:
         """Count an error, keep it among the newest, and log it later unless a client gets it."""
-        self.recent_errors = [*self.recent_errors[1 - ERRORS_KEPT :], error]
+        self.recent_errors = [*self.recent_errors[1 - RECENT_ERRORS :], error]
         self.errors_by_type[type(error).__name__] += 1
         self.failures.add(session.id, error, session.name)
 
     def departing(self, session: VmSession) -> list[LogWarning]:
         """Keep the texts of a closing session that traces need; return log lines about its unreported failures."""
         with unhindered():
-            self.places.ended(session)
+            self.locations.ended(session)
         return self.failures.end(session.id)
 
     def departed(self, session: VmSession) -> None:
@@ -143,12 +143,12 @@ class Runtime:
         self.watch_devices()
         self.watch_files()
         self.watch_blocks()
-        kept = self.keep_durable()
+        written = self.keep_durable()
         self.watch_durable()
         with self.driving():
             lines = self.failures.due()
         log_lines(lines)
-        return changed or kept
+        return changed or written
 
     def watch_blocks(self) -> None:
         """Free the blocks of GPU memory of closed sessions, once the processes that had them open have ended."""
@@ -171,9 +171,13 @@ class Runtime:
     def keep_durable(self) -> bool:
         """Write the durable names that have changed, if due; log failures once. Return whether it was due."""
         checkpoints, now = self.engine.admission.durable.checkpoints, time.monotonic()
-        if checkpoints.durable is None or not checkpoints.interval or now - self._kept_at < checkpoints.interval:
+        if (
+            checkpoints.durable is None
+            or not checkpoints.interval
+            or now - self._durable_written < checkpoints.interval
+        ):
             return False
-        self._kept_at = now
+        self._durable_written = now
         engine = self.engine
         with self.driving():
             self.may_be_unsaved = bool(engine.live or engine.pending or engine.held)  # else nothing changes them

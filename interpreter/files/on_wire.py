@@ -22,28 +22,28 @@ LONGEST_SKIP: Final = 1 << 16  # bytes before a tensor's own: an .npy header
 EXPANSION: Final = 1032  # the most bytes that deflate makes of one; see zlib's manual
 
 
-def checked_place(place: Any) -> tuple[int, str]:
+def checked_descriptor(reference: Any) -> tuple[int, str]:
     """A descriptor of the client's, and the file's name. ProtocolError for anything else."""
-    if type(place) not in (tuple, list) or len(place) != 2:
-        raise ProtocolError("a file's place is [descriptor, name]")
-    fd, name = place
+    if type(reference) not in (tuple, list) or len(reference) != 2:
+        raise ProtocolError("a reference to a file is [descriptor, name]")
+    fd, name = reference
     if not is_natural(fd) or type(name) is not str or len(name) > LONGEST_NAME:
-        raise ProtocolError("a file's place is [descriptor, name]")
+        raise ProtocolError("a reference to a file is [descriptor, name]")
     return fd, name
 
 
-def checked_path(place: Any) -> str:
+def checked_path(reference: Any) -> str:
     """The path of a file of the machine's host. ProtocolError for anything else."""
-    if not is_path(place):
-        raise ProtocolError("a file's place is [path, raw], for this connection")
-    return str(place[0])
+    if not is_path(reference):
+        raise ProtocolError("a reference to a file is [path, raw], for this connection")
+    return str(reference[0])
 
 
-def is_path(place: Any) -> bool:
-    """Return whether a place is a path, with the flag whether dtypes that tensord lacks become raw bits."""
-    if type(place) not in (tuple, list) or len(place) != 2:
+def is_path(reference: Any) -> bool:
+    """Return whether a reference is a path, with the flag whether dtypes that tensord lacks become raw bits."""
+    if type(reference) not in (tuple, list) or len(reference) != 2:
         return False
-    path, raw = place
+    path, raw = reference
     return type(path) is str and type(raw) is bool and len(path) <= LONGEST_NAME
 
 
@@ -52,8 +52,8 @@ def encode_entry(entry: TensorEntry) -> tuple[Any, ...]:
     meta, piece = entry.meta, entry.piece
     if meta is None:
         raise MetadataError(f"tensor {entry.name!r} {entry.error}")
-    place = (piece.offset, piece.length, piece.size, piece.deflated, piece.crc)
-    return (entry.name, meta.plain, *place, entry.skip, entry.fortran, entry.swapped)
+    position = (piece.offset, piece.length, piece.size, piece.deflated, piece.crc)
+    return (entry.name, meta.plain, *position, entry.skip, entry.fortran, entry.swapped)
 
 
 def meta_of(record: Any) -> Meta | None:
@@ -76,7 +76,7 @@ def decode_entry(file: TensorFile, record: Any) -> TensorEntry:
         raise ProtocolError(f"an entry of a file has {FIELDS} fields")
     name, wire, offset, length, size, deflated, crc, skip, fortran, swapped = record
     if type(name) is not str or not all(map(is_natural, (offset, length, size, skip))):
-        raise ProtocolError("an entry of a file begins with its name and its place")
+        raise ProtocolError("an entry of a file begins with its name and its position")
     if not (type(deflated) is type(fortran) is type(swapped) is bool) or not (crc is None or is_natural(crc)):
         raise ProtocolError("an entry of a file ends with its flags and its checksum")
     try:

@@ -8,12 +8,12 @@ from . import fields
 
 
 class File(NamedTuple):
-    """Open a file of tensors under a number. `place` is [descriptor of the client's, name]; an empty one forgets the
-    number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it is
-    opened for WRITE, else for LOAD."""
+    """Open a file of tensors under a number. `reference` is [descriptor of the client's, name]; an empty one forgets
+    the number. Answered with what the file is recognised by: device, inode, size, time of the last write. `writes`: it
+    is opened for WRITE, else for LOAD."""
 
     file: fields.FileNumber
-    place: fields.Arguments
+    reference: fields.Arguments
     request: fields.Request
     writes: fields.Flag = False
 

@@ -109,8 +109,8 @@ class Harness:
         self.bare = Bare(workers=2)
         self.engine = self.bare.engine
         self.engine.join(pair()[0], self.bare.sink)  # the other node never sends anything
-        self.places = LocationTexts(self.engine)
-        about = MachineFacts(self.places, MachineProcess())
+        self.locations = LocationTexts(self.engine)
+        about = MachineFacts(self.locations, MachineProcess())
         self.engine.admission.answer = lambda session, what, arguments: answer(
             self.engine, session, what, arguments, about
         )
@@ -119,7 +119,7 @@ class Harness:
         self.registry = ConnectionRegistry(
             self.engine, self.limits, lambda: self.now, lease=10.0, about={"version": "0", "pid": 1}
         )
-        self.registry.departed = self.places.ended
+        self.registry.departed = self.locations.ended
         self.cut: list[tuple[Any, PeerCredentials]] = []
         self.front = Front(self.engine, self.registry, lambda listener, who: self.cut.append((listener, who)))
         self.listener: Any = FakeListener(local=local)
@@ -243,7 +243,7 @@ class Harness:
         for device in engine.devices.values():
             ledger = (device.planned, len(device.live), device.unreserved_bytes, len(device.candidates))
             assert ledger == (0, 0, 0, 0), f"planned, live, unreserved bytes, replicas: {ledger}"
-        problems = read_parts(trace_parts(engine, self.places)).trace(Trace).verify()
+        problems = read_parts(trace_parts(engine, self.locations)).trace(Trace).verify()
         assert not problems, "\n".join(map(str, problems[:5]))
 
 

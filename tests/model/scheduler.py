@@ -75,10 +75,10 @@ class Files:
         self.loaded = {(session, id_) for session, id_ in made if (program.seed + id_) % 2}
         self.values: list[bytes] = []
 
-    def open(self, place: Sequence[Any], *, writes: bool) -> OpenFile:  # noqa: ARG002 - nothing is written
+    def open(self, reference: Sequence[Any], *, writes: bool) -> OpenFile:  # noqa: ARG002 - nothing is written
         """The file with these values."""
         fd = os.memfd_create("values")
-        os.write(fd, self.values[place[0]])
+        os.write(fd, self.values[reference[0]])
         return OpenFile(fd, "values")
 
     def instead_of(self, messages: list[list[Any]], step: Step) -> list[list[Any]]:

@@ -45,12 +45,12 @@ class SnapshotJob(CheckpointJob):
     def commit(self) -> Any:
         """The values of this generation: new ones, those that the last one has, and those with two names."""
         self.share_failures()
-        kept: dict[str, Any] = {**self.intact, **self.kept}
-        self.arrays |= kept
+        reused: dict[str, Any] = {**self.intact, **self.reused}
+        self.arrays |= reused
         self.arrays |= {name: self.arrays[other] for name, other in self.same.items() if other in self.arrays}
         generation: Any = SimpleNamespace(records=self.arrays.items, number=self.target.last.number + 1)
         self.generation = generation
-        return {"arrays": self.arrays, "failed": self.failed, "written": self.written, "kept": len(kept)}
+        return {"arrays": self.arrays, "failed": self.failed, "written": self.written, "kept": len(reused)}
 
 
 def wanted_of(names: dict[str, Published[SerialTensor]]) -> Wanted:

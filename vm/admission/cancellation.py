@@ -72,8 +72,8 @@ class Cancellation:
         victims = [i for i in session.live.values() if i.error is None and i.traits.cancellable]
         protected = self._needed_by_others(session) if victims and session.shares else ()
         for instruction in victims:
-            kept = instruction.id in protected and not (why == CLOSED and awaits_others(instruction))
-            if instruction.error is not None or instruction.retired or kept:
+            spared = instruction.id in protected and not (why == CLOSED and awaits_others(instruction))
+            if instruction.error is not None or instruction.retired or spared:
                 continue  # protected, ended, or already doomed by an earlier instruction of this loop
             error = cancellation_of(instruction, why)
             if instruction.status in UNDER_WAY:

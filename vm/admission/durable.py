@@ -15,16 +15,16 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.wire.file_messages import Checkpoint, Restore
 from ...interpreter.wire.message_kinds import MessageKind
 from ...streams.stream import StreamKind
+from ..client_files import real_path
 from ..durability.groups import Member
 from ..durability.in_store import RestoringInStore
 from ..durability.restoring import FoundGeneration, look
-from ..durability.taking import NOT_KEPT, CheckpointRequest, Checkpoints
+from ..durability.taking import NO_DURABLE_NAMES, CheckpointRequest, Checkpoints
 from ..model.instruction import Instruction, InstructionEnd
 from ..model.linked import SessionProgram
 from ..model.session import VmSession
 from ..model.tensor import Storage, VmTensor
 from ..placement.residency import Residency
-from ..places import real_path
 from ..scheduler.scheduler import Scheduler
 from .names import NameHandlers
 from .rejection import Rejection
@@ -58,7 +58,7 @@ class Durable:
     def check_durable(self) -> None:
         """ProtocolError if this machine has no directory for durable names."""
         if self.checkpoints.durable is None:
-            raise ProtocolError(NOT_KEPT)
+            raise ProtocolError(NO_DURABLE_NAMES)
 
     def checkpoint(self, session: VmSession, message: Checkpoint) -> None:
         """Take a checkpoint of published names; without a directory, of the durable names."""

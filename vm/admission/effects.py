@@ -25,7 +25,7 @@ from .exports import ReplyEnd
 from .host_calls import HostCalls, host_of
 from .lookup import refuse_cancelled, tensor_of
 from .quotas import check_chains, may_refuse_chain
-from .rejection import Rejection, kept, located
+from .rejection import Rejection, located, stored_error
 
 
 class EffectHandlers:
@@ -47,7 +47,7 @@ class EffectHandlers:
             check_chains(session)
         except QuotaError as error:
             if may_refuse_chain(session):
-                session.refused_chains[message.chain] = kept(error, "chain")
+                session.refused_chains[message.chain] = stored_error(error, "chain")
             raise
         host = self.residency.host or next(iter(self.scheduler.devices.values()))
         copy = self.residency.new_copy(host, 0, 1)
@@ -149,19 +149,19 @@ class TolerantEnd(ReplyEnd):
 
 
 class SignalEnd(InstructionEnd):
-    """Stores a value, or its error, in its place in `found`, for a side effect."""
+    """Stores a value, or its error, at an index of `found`, for a side effect."""
 
-    __slots__ = ("found", "place")
+    __slots__ = ("found", "index")
     at_doom: ClassVar[bool] = True
 
-    def __init__(self, found: list[Any], place: int) -> None:
+    def __init__(self, found: list[Any], index: int) -> None:
         self.found = found
-        self.place = place
+        self.index = index
 
     def retired(self, done: Instruction) -> None:
         count_read(done)
         results, done.results = done.results, None
-        self.found[self.place] = results if done.error is None else done.error
+        self.found[self.index] = results if done.error is None else done.error
         if done.error is not None:
             done.error.heard = True
 

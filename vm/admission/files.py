@@ -63,11 +63,11 @@ class FileHandlers:
         self.opened: WeakSet[OpenFile | OutputFile] = WeakSet()  # of all sessions, closed ones included
 
     def file(self, session: VmSession, message: File) -> None:
-        """Open a file under a number; without a place, close the number's file."""
-        number, place, request, writes = message
+        """Open a file under a number; without a reference, close the number's file."""
+        number, reference, request, writes = message
         try:
             session.files.close(number)
-            if not place:
+            if not reference:
                 session.reply(request, None, None)
                 return
             if len(self.opened) >= descriptor_limit() // SHARE:
@@ -81,10 +81,10 @@ class FileHandlers:
                     f"1 file more: the session's tensors lie in {len(session.files.opened)} of {session.limits.files} "
                     "files; release some, load them with own=True, or raise the quota (files)"
                 )
-            if is_path(place):
-                self.look(session, number, place, request)
+            if is_path(reference):
+                self.look(session, number, reference, request)
                 return
-            file = session.files.open(place, writes=writes)
+            file = session.files.open(reference, writes=writes)
         except TensordError as error:
             if writes:
                 self.begin_output(session, number, unopened(error))
@@ -107,20 +107,20 @@ class FileHandlers:
 
     def begin_output(self, session: VmSession, number: int, file: OutputFile) -> None:
         """Begin the chain of writes to a file. FLUSH reports the error of a file that could not be opened."""
-        session.files.writing[number] = (file, self.residency.new_copy(self.place(), 0, 1))
+        session.files.writing[number] = (file, self.residency.new_copy(self.chain_device(), 0, 1))
 
-    def look(self, session: VmSession, number: int, place: Sequence[Any], request: int) -> None:
+    def look(self, session: VmSession, number: int, reference: Sequence[Any], request: int) -> None:
         """Open a file by its path on the machine, and answer with its entries, since the client cannot read it."""
         store = self.residency.store
         if store is None:
             raise ProtocolError("this machine has no store, so it loads no files")
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.place(), 0)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "look", self.chain_device(), 0)
         instruction.stream = store.backend.copy_stream(StreamKind.READ)
-        instruction.kernel = partial(opened, session.files.open, place)
+        instruction.kernel = partial(opened, session.files.open, reference)
         instruction.on_end = OpenEnd(self, session, number, request)
         self.scheduler.admit(instruction)
 
-    def place(self) -> DeviceState:
+    def chain_device(self) -> DeviceState:
         """The device for the chains of files."""
         return self.residency.host or next(iter(self.scheduler.devices.values()))
 
@@ -163,7 +163,7 @@ class FileHandlers:
             if output is None:
                 raise ProtocolError(f"file {number} is not open for writing")
             if len(ids) != len(offsets) or len(ids) > MOST:
-                raise ProtocolError(f"{len(offsets)} places for {len(ids)} tensors; a message has {MOST} at most")
+                raise ProtocolError(f"{len(offsets)} offsets for {len(ids)} tensors; a message has {MOST} at most")
             host, store = self.residency.host, self.residency.store
             if host is None or store is None:
                 raise ProtocolError("values are written to files from a cpu device, and this machine has none")
@@ -176,7 +176,7 @@ class FileHandlers:
         stream, bound = store.backend.copy_stream(StreamKind.SAVE), self.scheduler.bound
         file, link = output
         for tensor, offset in zip(tensors, offsets, strict=True):
-            kept, there = len(bound), tensor.storage.copies.get(store)
+            bound_before, there = len(bound), tensor.storage.copies.get(store)
             try:
                 source = self.residency.readable_by_files(tensor, Cause(session, location))
             except TensordError as error:  # no route, or over a quota
@@ -190,7 +190,7 @@ class FileHandlers:
             instruction.kernel = partial(write_values, file, offset)
             instruction.on_end = SaveEnd(self.residency.files)
             self.scheduler.admit(instruction)
-            del bound[kept:]  # after its write, the value may be evicted to make room for the next
+            del bound[bound_before:]  # after its write, the value may be evicted to make room for the next
             if source.copy.device is store and there is None:
                 drop_replica(source.copy, tensor.storage)
 
@@ -213,7 +213,7 @@ class FileHandlers:
             self.rejection.deny(session, unknown, request, 0, "save")
             return
         file, link = output
-        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "flush", self.place(), 0)
+        instruction = self.scheduler.new_instruction(session, Opcode.ACCESS, "flush", self.chain_device(), 0)
         instruction.reads = (link,)
         instruction.stream = store.backend.copy_stream(StreamKind.SAVE)
         instruction.kernel = file.flush
@@ -276,11 +276,11 @@ def is_readable_in_pieces(entry: TensorEntry | tuple[str, str], digest: bool) ->
     return not isinstance(entry, TensorEntry) or (entry.is_direct and not digest)
 
 
-def opened(opener: FileOpener, place: Sequence[Any]) -> tuple[OpenFile, FileHeader]:
+def opened(opener: FileOpener, reference: Sequence[Any]) -> tuple[OpenFile, FileHeader]:
     """The kernel of `look`: the opened file, and its header."""
-    file = opener(place, writes=False)
+    file = opener(reference, writes=False)
     assert isinstance(file, OpenFile)  # noqa: S101 - for the type checker: the file was opened for reading
-    return file, describe(file, raw=place[1])
+    return file, describe(file, raw=reference[1])
 
 
 def header_answer(header: FileHeader) -> Iterator[list[Any]]:

@@ -245,7 +245,7 @@ class NodeTransferHandlers:
             refuse_cancelled(session)
             check_new(session, (message.output,))
             meta, home = received_meta(message), device_of(self.scheduler.devices, message.device)
-            device = self.place_for(cause, meta, home)
+            device = self.receiving_device(cause, meta, home)
         except TensordError as error:
             if half is not None:
                 half.withdraw(located(session, error, message.location, "recv"))
@@ -255,7 +255,7 @@ class NodeTransferHandlers:
         target = self.make_tensor(cause, message.output, meta, home, device, label)
         self.admit_recv(cause, link, half, TransferPiece(target, meta), message.node)
 
-    def place_for(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
+    def receiving_device(self, cause: Cause, meta: Meta, home: DeviceState) -> DeviceState:
         """The device that receives the value, after the checks of devices, quotas and shares."""
         device = home if home.backend.linked else self.residency.host
         if device is None:

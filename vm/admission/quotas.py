@@ -184,8 +184,8 @@ def check_published(
     """
     account, quota = session.account, session.limits.steps
     last = dict(zip(given, found, strict=True))
-    kept = [directory.names[name] for name in (*last, *replaced) if directory.publishers.get(name) is account]
-    steps = account.steps + sum(one.weight for one in last.values()) - sum(one.weight for one in kept)
+    old = [directory.names[name] for name in (*last, *replaced) if directory.publishers.get(name) is account]
+    steps = account.steps + sum(one.weight for one in last.values()) - sum(one.weight for one in old)
     if steps > max(quota, account.steps):
         raise QuotaError(
             f"the routines that the session has published would have {steps} steps of {quota}; unpublish some, or "

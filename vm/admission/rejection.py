@@ -47,8 +47,10 @@ class Rejection:
         for signature in damaged:
             if signature.number <= session.limits.signatures:
                 forget_plan(session, signature.number)
-                session.plans[signature.number] = kept(error, signature.op if type(signature.op) is str else label)
-        forget_places(session, array)
+                session.plans[signature.number] = stored_error(
+                    error, signature.op if type(signature.op) is str else label
+                )
+        forget_locations(session, array)
         outputs = outputs_of(array)
         if outputs:
             self.reject(session, error, outputs, location, label)
@@ -137,7 +139,7 @@ def located(session: VmSession, error: TensordError, location: int, label: str) 
     return error
 
 
-def forget_places(session: VmSession, array: Any) -> None:
+def forget_locations(session: VmSession, array: Any) -> None:
     """Forget the old locations and spans under the numbers that a refused message would have set."""
     for message in messages_of(array):
         line: Any = name_fields(message, Location)  # Any: the fields are not checked
@@ -148,7 +150,7 @@ def forget_places(session: VmSession, array: Any) -> None:
             session.source.spans.forget(span.number)
 
 
-def kept(error: TensordError, name: str) -> TensordError:
+def stored_error(error: TensordError, name: str) -> TensordError:
     """The error as a session stores it: without traceback, and with its message cut to LONGEST characters."""
     message = error.message if len(error.message) <= LONGEST else f"{error.message[:LONGEST]}..."
     return type(error)(message, op=(error.op or name)[:LONGEST], location=error.location)

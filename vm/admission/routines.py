@@ -34,7 +34,7 @@ from .accesses import Accesses
 from .effects import EffectHandlers
 from .lookup import enter, forget_plan, refuse_cancelled, tensor_of
 from .quotas import check_operands
-from .rejection import kept
+from .rejection import stored_error
 from .segments import UNBOUNDED, Segments
 
 PATIENCE = 1  # runs of a routine op by op before it is compiled
@@ -200,7 +200,7 @@ class RoutineHandlers:
             plan = Plan(find(step.op), step.attributes, operands, device, targets, self.infer, session.id)
         except Exception as error:  # as for a client's signature: no program may stop other sessions
             damage = ProtocolError(f"{step.op} cannot be run: {type(error).__name__}: {error}")
-            session.plans[number] = kept(error if isinstance(error, TensordError) else damage, step.op)
+            session.plans[number] = stored_error(error if isinstance(error, TensordError) else damage, step.op)
             routine.refused.add(position)
             return number
         routine.refused.discard(position)

@@ -40,7 +40,7 @@ from .at_once import (
     writable,
 )
 
-# The position of the slice with the failed call, the number of calls left in the slice, and the error.
+# The index of the slice with the failed call, the number of calls left in the slice, and the error.
 Failure: TypeAlias = tuple[int, int, BaseException]
 
 
@@ -276,9 +276,9 @@ class Operands:
 def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -> Failure | None:
     """Call, or launch, all kernels in order; return the first failure, or None."""
     rest: Any = ()
-    place = 0
+    index = 0
     try:
-        for place, (_, calls) in enumerate(replay.slices):  # noqa: B007 - the position of a failure
+        for index, (_, calls) in enumerate(replay.slices):  # noqa: B007 - the index of a failure
             rest = iter(calls) if stamps is None else timed(calls, stamps)
             if launches is None:
                 for kernel, arguments in rest:
@@ -286,7 +286,7 @@ def call_all(replay: Replay, stamps: Stamps | None, launches: Launches | None) -
             else:
                 launch_all(rest, launches.order)
     except BaseException as error:
-        return place, length_hint(rest), error
+        return index, length_hint(rest), error
     return None
 
 

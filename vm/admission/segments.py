@@ -221,11 +221,11 @@ class Segments:
         if absent and not self.may_bring(session, device, absent):
             return segment.turn_away("an operand could not be brought")
         bound = self.scheduler.bound
-        kept = len(bound)
+        bound_before = len(bound)
         try:
             self.issue(session, segment, tensors, ids, numbers, location, stamps)
         except QuotaError:  # an operand's stopover exceeds a share: the step that needs the operand reports it
-            del bound[kept:]
+            del bound[bound_before:]
             return segment.turn_away("memory or a quota was short")
         self.share_views(session, segment, ids)
         return True

@@ -49,7 +49,7 @@ class Lent(NamedTuple):
     """A value in a block: its tensor, and the description of the block for the client."""
 
     tensor: VmTensor
-    place: tuple[Any, ...]
+    answer: tuple[Any, ...]
 
 
 class ShareHandler:
@@ -126,9 +126,9 @@ class ShareHandler:
         source = self.residency.operand(tensor, base.home, Cause(session, location))
         self.keep(session, tensor, source)
         if source.copy.writer is None:
-            session.reply(request, known.place, None)
+            session.reply(request, known.answer, None)
         else:
-            self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.place)
+            self.answer_when_there(session, tensor, source, (request, location), lambda _array: known.answer)
 
     def lend_new_block(self, session: VmSession, base: VmTensor, message: Share) -> None:
         """Answer with a new block, once the value is copied into it."""
@@ -147,8 +147,8 @@ class ShareHandler:
         note_maker(storage, SHARED, location, self.scheduler.now)
         target = Binding(copy, export, 0, export.strides)
         self.keep(session, export, target)
-        place = (block.number, block.handle, block.nbytes, meta.dtype.name, meta.shape)
-        self.note(session, base, Lent(export, place))
+        answer = (block.number, block.handle, block.nbytes, meta.dtype.name, meta.shape)
+        self.note(session, base, Lent(export, answer))
         instruction = self.scheduler.new_instruction(session, Opcode.COPY, "share", home, location)
         instruction.inputs, instruction.outputs = (source,), (target,)
         instruction.reads, instruction.writes = (source.copy,), (copy,)
@@ -157,7 +157,7 @@ class ShareHandler:
 
         def fill(value: Any, into: Any) -> tuple[Any, ...]:
             home.backend.fill_block(value, into, block)
-            return place
+            return answer
 
         instruction.kernel = fill
 

@@ -16,7 +16,7 @@ from ..model.plan import Plan
 from ..model.session import VmSession
 from .lookup import device_of, forget_plan
 from .quotas import check_nesting, check_operands
-from .rejection import kept
+from .rejection import stored_error
 
 
 class SignatureHandlers:
@@ -45,9 +45,11 @@ class SignatureHandlers:
             if plan.immediate or plan.views:
                 session.immediate[number] = plan
         except TensordError as error:
-            session.plans[number] = kept(error, name)
+            session.plans[number] = stored_error(error, name)
         except Exception as error:
-            session.plans[number] = kept(ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name)
+            session.plans[number] = stored_error(
+                ProtocolError(f"signature {number} of {name!r} is damaged: {error}"), name
+            )
 
     def location(self, session: VmSession, message: Location) -> None:
         """Store a location under its number."""

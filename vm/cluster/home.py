@@ -26,7 +26,7 @@ class Home:
         self.keys = directory / "keys"
         self.allow = self.keys / "allowed_clients"
         self.durable = directory / "durable"
-        self._kept = directory / "kept.json"
+        self._last_start = directory / "kept.json"
         self._credentials = directory / "credentials.json"
         private(directory)
         private(self.keys)
@@ -69,16 +69,16 @@ class Home:
 
     # -- numbers that outlive a supervisor -------------------------------------------------------------------------
 
-    def kept(self) -> dict[str, Any]:
+    def last_start(self) -> dict[str, Any]:
         """The `incarnation` and the `ports` of the last start; empty if none are stored, or they are damaged."""
         with suppress(OSError, ValueError):
-            found = json.loads(self._kept.read_text())
+            found = json.loads(self._last_start.read_text())
             if type(found.get("incarnation")) is int and isinstance(found.get("ports"), list):
                 return dict(found)
         return {}
 
-    def keep(self, incarnation: int, ports: tuple[int, ...]) -> None:
-        write_whole(self._kept, json.dumps({"incarnation": incarnation, "ports": ports}), mode=0o600)
+    def note_start(self, incarnation: int, ports: tuple[int, ...]) -> None:
+        write_whole(self._last_start, json.dumps({"incarnation": incarnation, "ports": ports}), mode=0o600)
 
 
 def private(directory: Path) -> Path:

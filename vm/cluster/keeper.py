@@ -78,8 +78,8 @@ class Keeper:
         self.failure = ""  # why the last failed start failed
         self.devices: list[str] = []
         self.key = self.values = self.fingerprint = ""
-        self.ports: tuple[int, ...] = tuple(self.home.kept().get("ports", ()))
-        self.incarnation = int(self.home.kept().get("incarnation", 0))
+        self.ports: tuple[int, ...] = tuple(self.home.last_start().get("ports", ()))
+        self.incarnation = int(self.home.last_start().get("incarnation", 0))
         self._start, self._clock = start, clock
         self._process: DaemonProcess | None = None
         self._timer: Timer | None = None
@@ -137,16 +137,16 @@ class Keeper:
         reports = _Reports(self, self.starts)
         try:
             self.ports = ports.choose(2, self.ports, self.wanted.ports, self.take_port)
-            self.home.keep(self.incarnation, self.ports)
+            self.home.note_start(self.incarnation, self.ports)
             self.key = self.home.public
             file = self.runtime / "tensord.toml"
-            file.write_text(configuration.text(self.wanted, self._place()))
+            file.write_text(configuration.text(self.wanted, self._settings()))
             self._process = self._start(file, self.runtime, self.wanted.watchdog, reports)
         except (TensordError, OSError) as error:
             self.note(f"supervisor: cannot start the daemon: {error}")
             self._clock.call_at(self.now(), partial(reports.exited, 1))
 
-    def _place(self) -> configuration.NodeSettings:
+    def _settings(self) -> configuration.NodeSettings:
         port, values = self.ports
         addresses = (self.address, self.tcp, *((self.usual,) if self.usual else ()))
         durable = self.home.durable if self.wanted.durable else None

@@ -41,7 +41,7 @@ MEETING: Final = 5.0  # seconds between two queries for the nodes of the cluster
 LOOKING: Final = 1.0  # seconds between two looks at the daemon
 HOLD: Final = 20.0  # the most seconds for which the answer to a question about changes is delayed
 PATIENCE: Final = 5.0  # seconds for the daemon to answer
-PLACE: Final = 3.0  # seconds for a previous supervisor of this node to end
+TAKEOVER: Final = 3.0  # seconds for a previous supervisor of this node to end
 FIGURES: Final = 5.0  # seconds between two readings of the daemon's figures
 
 Ask: TypeAlias = Callable[..., Any]  # ask(address, what, *arguments) -> the daemon's answer; blocks
@@ -122,18 +122,18 @@ class Supervisor:
         If the supervisor was restarted (`anew`), perhaps on another machine, it first asks the others what they
         remember about this node.
         """
-        await self._take_place()
+        await self._lock_directories()
         remembered = await self._remembered() if anew else []
-        kept = self.keeper.home.credentials()
+        stored = self.keeper.home.credentials()
         offered = [ClusterCredentials.from_plain(one["credentials"]) for one in remembered]
-        self.admit(max([self.credentials, *offered, *([kept] if kept else [])], key=lambda one: one.version))
+        self.admit(max([self.credentials, *offered, *([stored] if stored else [])], key=lambda one: one.version))
         self.keeper.begin(after=max([after, *(one["incarnation"] for one in remembered)]))
         self._tasks = [asyncio.create_task(self._again(task)) for task in (self._tell, self._meet, self._look)]
 
-    async def _take_place(self) -> None:
+    async def _lock_directories(self) -> None:
         """Lock the node's directories for this supervisor. Waits, since a previous supervisor may be about to end."""
         loop = asyncio.get_running_loop()
-        late = loop.time() + PLACE
+        late = loop.time() + TAKEOVER
         while not self._locks.take(self.keeper.wanted.lock(self.node)):
             if loop.time() > late:
                 self.keeper.failure = (

@@ -134,7 +134,7 @@ def _own_token(address: str, environment: Mapping[str, str]) -> Token:
 
 
 def find(environment: Mapping[str, str]) -> Token | None:
-    """The token of this user, from the places where Ray looks for it, in the same order; None if there is none."""
+    """The token of this user, searched for as Ray does, in the same order; None if there is none."""
     if environment.get(TOKEN):
         return Token(environment[TOKEN].strip(), f"${TOKEN}")
     named = environment.get(FILE)

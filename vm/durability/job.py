@@ -32,12 +32,12 @@ class CheckpointJob:
     """A checkpoint that is being written.
 
     `last`: the known state of the directory. `intact`: records of names with the values and fields of the last
-    generation; `kept`: records of other values that are already on the disk; `same`: names of
+    generation; `reused`: records of other values that are already on the disk; `same`: names of
     values that are written under another name; `texts`: texts of routines. `groups`: the groups of the contents, and of
     durable names that were changed together. `durable`: in the directory of durable names, all durable names; those
     outside this checkpoint keep their last entries. `carried`: names of earlier runs, which keep their entries, too.
 
-    `unchanged`: the last generation has the same contents, if it still exists. `outdated`: a file of a kept value is
+    `unchanged`: the last generation has the same contents, if it still exists. `outdated`: a file of a reused value is
     gone. `failed`: for each name without a new value, the reason. `error`: the error that has ended the checkpoint;
     `note`: the reason why old files were not removed. `to_write`: bytes to write, as far as sizes were known at the
     start; `done`: bytes written, which any thread may read.
@@ -49,7 +49,7 @@ class CheckpointJob:
         self.contents = contents
         self.keep = keep
         self.intact: dict[str, ValueRecord] = {}
-        self.kept: dict[str, ValueRecord] = {}
+        self.reused: dict[str, ValueRecord] = {}
         self.same: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.groups: list[set[str]] = list(contents.groups)
@@ -135,7 +135,7 @@ class CheckpointJob:
         for ways in families(self.contents.names).values():
             yield from (set(way) for way in ways if not needed(set(way).difference(self.failed)))
 
-    def _report(self, generation: Generation | None, kept: int, collected: int) -> dict[str, Any]:
+    def _report(self, generation: Generation | None, reused: int, collected: int) -> dict[str, Any]:
         names = set(self.contents.names)
         if generation is not None:
             names &= generation.tensors.keys() | generation.routines.keys()
@@ -144,7 +144,7 @@ class CheckpointJob:
             "generation": 0 if generation is None else generation.number,
             "names": len(names),
             "written": self.written,
-            "kept": kept,
+            "kept": reused,
             "failed": dict(self.failed),
             "collected": collected,
             "note": self.note,
@@ -206,7 +206,7 @@ class CheckpointJob:
     def _keep(self, writer: GenerationWriter) -> None:
         """Add the values that are on the disk already, and names of values that were written under another name."""
         there = {name: writer.records[other] for name, other in self.same.items() if other in writer.records}
-        for name, record in {**self.intact, **self.kept, **there}.items():
+        for name, record in {**self.intact, **self.reused, **there}.items():
             if name in self.failed:
                 continue
             try:
@@ -242,15 +242,15 @@ class CheckpointJob:
             return
         bound = {*self.durable, *self.contents.values, *self.contents.routines}
         stays = set(self.durable).difference(self.contents.names)
-        kept: dict[str, ValueRecord] = {}
+        entries: dict[str, ValueRecord] = {}
         for name, (record, _, ours) in self.last.names.items():
             both = {name, owner_of(record)}
             if not (ours or both & bound):
                 self.carried.add(name)
-                kept[name] = record
+                entries[name] = record
             elif both & stays:
-                kept[name] = record
-        self._keep_as_it_was(writer, kept.items())
+                entries[name] = record
+        self._keep_as_it_was(writer, entries.items())
 
     def _keep_as_it_was(self, writer: GenerationWriter, records: Iterable[tuple[str, ValueRecord]]) -> None:
         """Add records of the last generation with their fields, except those whose files are gone."""

@@ -28,7 +28,7 @@ class FoundGeneration(NamedTuple):
     """A generation as read from the disk.
 
     `newest`: the number of the newest generation. `damaged`: for each name that cannot be restored, the reason;
-    `fields`: of the other names; `stretches`: the places of their tensors, which keep the files from being removed;
+    `fields`: of the other names; `stretches`: the positions of their tensors, which keep the files from being removed;
     `programs`: of routines; `notes`: for each newer generation, the reason why it cannot be restored.
     """
 

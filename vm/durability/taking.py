@@ -24,6 +24,7 @@ from ...interpreter.opcodes import Opcode
 from ...interpreter.types.device_names import node_of
 from ...interpreter.types.meta import Meta
 from ...streams.stream import Stream, StreamKind
+from ..client_files import real_path
 from ..memory.making_room import drop_replica
 from ..memory.replicas import is_there
 from ..model.directory import Directory, PublishedRoutine
@@ -32,7 +33,6 @@ from ..model.session import Cause, VmSession
 from ..model.tensor import Copy, VmTensor
 from ..placement.residency import Residency
 from ..placement.views import alias
-from ..places import real_path
 from ..scheduler.pending_metas import await_metas
 from ..scheduler.scheduler import Scheduler
 from .contents import Contents
@@ -40,8 +40,8 @@ from .groups import ChangedGroup, Groups
 from .job import CheckpointJob
 from .target import Key, Stood, Targets, key_of
 
-KEPT: Final = 2  # generations of durable names
-NOT_KEPT: Final = (
+DURABLE_GENERATIONS: Final = 2  # generations of durable names that stay on the disk
+NO_DURABLE_NAMES: Final = (
     'this machine keeps no durable names: give it a directory for them, by {"name": "store:0", "durable": "/path"} '
     "among its devices"
 )
@@ -101,13 +101,13 @@ class Checkpoints:
         ProtocolError if the machine keeps no durable names.
         """
         if self.durable is None:
-            raise ProtocolError(NOT_KEPT)
+            raise ProtocolError(NO_DURABLE_NAMES)
         if self.targets.of(self.durable).busy:
             self.waiting.append(CheckpointRequest(session, location, on_report))
         else:
             names = tuple(self.directory.durable)
             asked = CheckpointRequest(session, location, partial(self.note_end, on_report))
-            self.take(asked, str(self.durable), names, KEPT, always=False)
+            self.take(asked, str(self.durable), names, DURABLE_GENERATIONS, always=False)
 
     def note_end(self, on_report: OnReport, report: Any, error: TensordError | None) -> None:
         """Note for the operator why durable names were not written, except that a value is not computed yet."""
@@ -220,7 +220,7 @@ class Checkpoints:
             elif name in names and names[name].stood == standing[name]:
                 job.intact[name] = names[name].record
             elif key in records:
-                job.kept[name] = records[key]
+                job.reused[name] = records[key]
             elif not waits and not is_there(tensor.storage.copies.values()):
                 job.failed[name] = NOT_THERE
             else:
@@ -254,8 +254,8 @@ class Checkpoints:
     ) -> None:
         """Learn the result of a checkpoint that has been written, or has failed, and report it.
 
-        If files of kept values are gone, durable names are written once more. Another checkpoint is not repeated, since
-        its place in program order has passed.
+        If files of reused values are gone, durable names are written once more. Another checkpoint is not repeated,
+        since its position in program order has passed.
         """
         asked, job = reading.asked, reading.job
         target = job.target
@@ -283,7 +283,7 @@ class Checkpoints:
         """Admit the instruction that reads one value by a snapshot."""
         (session, location, _), job = reading.asked, reading.job
         residency, scheduler = self.residency, self.scheduler
-        kept = len(scheduler.bound)
+        bound_before = len(scheduler.bound)
         snapshot = alias(tensor, tensor.home)
         storage = snapshot.storage
         scheduler.snapshots[storage] = scheduler.snapshots.get(storage, 0) + 1
@@ -304,7 +304,7 @@ class Checkpoints:
         instruction.kernel = partial(write_value, job, name, snapshot)
         instruction.on_end = ReadEnd(residency, job, name, snapshot)
         scheduler.admit(instruction)
-        del scheduler.bound[kept:]  # after its writing, the value may be evicted to make room for the next
+        del scheduler.bound[bound_before:]  # after its writing, the value may be evicted to make room for the next
         now = storage.current()
         if now != there:
             for copy in now:

@@ -114,8 +114,8 @@ class Target:
 
     def records(self) -> dict[Key | PublishedRoutine, ValueRecord]:
         """The records of written values that may still be unchanged, by key."""
-        kept = ((one.record, one.stood) for one in self.last.names.values())
-        return {stood.what: record for record, stood in kept if stood is not None and isinstance(stood.what, Key)}
+        entries = ((one.record, one.stood) for one in self.last.names.values())
+        return {stood.what: record for record, stood in entries if stood is not None and isinstance(stood.what, Key)}
 
     def is_up_to_date(self, standing: Mapping[str, Stood]) -> bool:
         """Whether the last generation has exactly these values under this machine's names."""

@@ -8,7 +8,7 @@
 - `replicas`: copies that are also valid elsewhere
 - `making_room`: dropping and evicting copies when a plan exceeds its device; `victims`: the order of eviction
 - `refusals`: a cache of searches that found no victim
-- `kept`: clauses for errors about memory that cannot be freed
+- `shortage`: clauses for errors about memory that cannot be freed
 - `reservation`: reserving memory at dispatch; `binding`: turning operands into arrays
 - `overwriting`: the rule for writing in place, and for giving memory to another value; `mapped`: copies that clients
   have mapped; `pins`: values that sessions keep in place

@@ -54,9 +54,9 @@ def question(room: RoomRequest, session: VmSession, bound: Collection[Copy]) -> 
     """The question whether a session's request for room finds a victim. `bound`: copies that must stay everywhere."""
     device, spare, account, _, own = room
     below = device.tiers
-    kept = frozenset([copy for copy in spare if copy.device is device])
-    kept_below = frozenset([copy for copy in bound if copy.device in below])
+    spared = frozenset([copy for copy in spare if copy.device is device])
+    bound_below = frozenset([copy for copy in bound if copy.device in below])
     tiers = [device, *below]
     plans = [(tier.planned, next(reversed(tier.candidates), None)) for tier in tiers]
     used = device.uses.newest if any(tier.eviction.floor for tier in tiers) else 0
-    return device, session, account, own, kept, kept_below, used, *plans
+    return device, session, account, own, spared, bound_below, used, *plans

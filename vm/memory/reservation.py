@@ -15,10 +15,10 @@ from ..model.lifecycle import Status
 from ..model.reason import Reason
 from ..model.tensor import Binding, Copy
 from .allocation import adopt, allocate, give_back, reuse, set_aside
-from .kept import full_below, kept_back
 from .ledger import expect, may_reserve, oldest, settle, settle_but, wait_for_memory
 from .overwriting import forward
 from .planning import plan_most
+from .shortage import full_below, withheld
 
 
 def expect_memory(instruction: Instruction) -> None:
@@ -201,9 +201,9 @@ def out_of_memory(instruction: Instruction, holders: str = "") -> TensordError:
     need = need_of(instruction) - scratch
     what = exact_size(need) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)}"
-    kept, below = kept_back(device, instruction.author.account), full_below(device, instruction.author.account, need)
+    reserved, below = withheld(device, instruction.author.account), full_below(device, instruction.author.account, need)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{kept}{holders}{below}; "
+        f"{instruction.label}: {what} do not fit on {backend.name}, where {used} are in use{reserved}{holders}{below}; "
         "release tensors, or use smaller ones"
     )
 

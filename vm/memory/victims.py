@@ -53,7 +53,7 @@ def touch(storage: Storage, device: DeviceState) -> None:
 FEW: Final = 64  # up to this many copies are ranked again each time
 SHARE: Final = 8  # a ranking is used until 1/8 of the device's memory is freed
 WINDOW: Final = 1024  # copies ranked at a time, which takes some milliseconds
-SESSIONS: Final = 8  # the most kept rankings
+SESSIONS: Final = 8  # the most cached rankings
 LEAVE: Final = 4  # 1/4 of a window's copies become victims, except in the last round
 TRANSFER: Final = 1 << 16  # the fixed cost of a transfer, in bytes moved
 

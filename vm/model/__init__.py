@@ -6,7 +6,7 @@
 - `device_state`: the engine's state of one device; `needs`: the memory that instructions will reserve there;
   `eviction`: the device's policy of eviction; `session_queue`: one session's queue on a stream
 - `launches`: the launches at admission on a device, and how far the device has got
-- `session`: one client's ids and tables, and a place in its program; `session_files`: its open files; `gpu_sharing`:
+- `session`: one client's ids and tables, and a position in its program; `session_files`: its open files; `gpu_sharing`:
   the memory of GPUs that its client reads; `session_counts`: its errors, transfers and evictions
 - `account`, `charges`: a session's memory, and the charges for storages and copies
 - `directory`: sessions, and published objects by name

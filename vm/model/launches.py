@@ -1,6 +1,6 @@
 """Launches: the ops that were put into the order of a device's stream at admission, and the device's known progress.
 
-On a device that `launches`, calling a kernel only gives the op a place in the order of a stream: its *number*. Later
+On a device that `launches`, calling a kernel only gives the op a position in the order of a stream: its *number*. Later
 launches on the same stream may treat a launched op as finished, since they run after it. For everything else (other
 streams, the host, the next user of its memory), the op is finished once the device has *reached* its number.
 

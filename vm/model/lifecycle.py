@@ -1,7 +1,7 @@
 """The life of an instruction: its states, and the transition for each event. No other file has such a table.
 
-`Instruction.move` applies it; docs/architecture.md draws it. A doomed instruction does not run: it keeps its place and
-retires when its own edges are satisfied, since it must not overtake an earlier reader.
+`Instruction.move` applies it; docs/architecture.md draws it. A doomed instruction does not run: it keeps its position
+and retires when its own edges are satisfied, since it must not overtake an earlier reader.
 
 The number of an instruction's open dependences is no state. Its edges (`hard`, `soft`) and its operands' metas
 (`pending`) are counted by `scheduler.edges` and `scheduler.pending_metas`, which cause the events; `held` is history,

@@ -29,7 +29,7 @@ class Needs:
         self.unknown = 0
 
     def put(self, instruction: Instruction, nbytes: int) -> None:
-        """Add an instruction at its place in program order, or change its need."""
+        """Add an instruction at its position in program order, or change its need."""
         needs = self.needs
         late = False
         if instruction not in needs:

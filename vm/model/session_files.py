@@ -1,4 +1,4 @@
-"""The files that a session has open, and the places where its client may open files and store checkpoints."""
+"""The files that a session has open, and where its client may open files and store checkpoints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Chain = TypeVar("Chain")  # the engine's object that orders the writes to a file
 
 
 class FileOpener(Protocol):
-    """Opens the file at a place that the session's client has named."""
+    """Opens the file to which the session's client refers. `reference`: of a FILE message."""
 
-    def __call__(self, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile: ...
+    def __call__(self, reference: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile: ...
 
 
-def refuse_files(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:  # noqa: ARG001 - as declared
+def refuse_files(reference: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:  # noqa: ARG001 - as declared
     """The default of `SessionFiles.open`: refuse, since the client cannot name files."""
     raise ProtocolError("this connection loads and saves no files")
 

@@ -1,6 +1,6 @@
 """Placement hints of a session or an operator: `leave` evicts a value, `prefetch` brings one. Hints change no result.
 
-A hint takes effect at its place in program order, on planned state, by the same means as placement's own decisions:
+A hint takes effect at its position in program order, on planned state, by the same means as placement's own decisions:
 `leave` does what making room does to a storage, `prefetch` does what the value's next use on the device would do. If
 there is no room, nothing happens: a hint never fails for lack of memory, and takes no memory planned for others.
 """

@@ -16,11 +16,11 @@ from typing import Any
 from ...interpreter.errors import DeviceMemoryError, MetadataError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
-from ..memory.kept import full_below
 from ..memory.making_room import drop_replica
 from ..memory.overwriting import may_overwrite, owns_memory
 from ..memory.pins import move_pins
 from ..memory.replicas import add_copy, forget, forget_others, may_drop
+from ..memory.shortage import full_below
 from ..memory.victims import touch
 from ..model.charges import charge, check_bytes, check_share
 from ..model.device_state import DeviceState, add_to
@@ -117,7 +117,7 @@ class Residency:
     def whole_copy(self, tensor: VmTensor, device: DeviceState, cause: Cause) -> Copy:
         """Plan a transfer of the whole storage to a device."""
         storage, bound = tensor.storage, self.scheduler.bound
-        kept = len(bound)
+        bound_before = len(bound)
         if device.ceiling:
             self.tiers.require_share(storage, device, device.backend.footprint(storage.nbytes), cause)
         source = self.routes.source(storage, device)
@@ -136,7 +136,7 @@ class Residency:
         self.tiers.admit(
             self.transfers.plan(Binding(source, raw, 0, None), Binding(copy, raw, 0, None), storage, cause, why)
         )
-        bound[kept:] = [copy]  # the source may be evicted, and is then a standby until the transfer has arrived
+        bound[bound_before:] = [copy]  # the source may be evicted, and is then a standby until the transfer has arrived
         if source.device is self.store and self.is_read_once(storage):
             drop_replica(source, storage)
         return copy
@@ -185,9 +185,9 @@ class Residency:
                 if room:
                     account = cause.session.account
                     check_share(account, host, nbytes, why=full_below(host, account, nbytes))
-                places = f"{host.name} or {store.name}" if store.backend.limit else host.name
+                devices = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(
-                    f"{exact_size(nbytes)} do not fit on {places} now, beside values that cannot be evicted; release "
+                    f"{exact_size(nbytes)} do not fit on {devices} now, beside values that cannot be evicted; release "
                     "or unpin tensors, or give the store a larger quota"
                 )
         self.scheduler.bound.append(stored)
@@ -218,7 +218,7 @@ class Residency:
             bound.append(copy)
             return copy
         self.limit_views(storage)
-        kept = len(bound)
+        bound_before = len(bound)
         if device.ceiling:
             self.tiers.require_share(storage, device, meta.nbytes, cause)
         source = self.routes.source(storage, device)
@@ -240,7 +240,7 @@ class Residency:
         bound += (copy, origin.copy)
         why = note_return(storage, device, meta.nbytes, whole=False)
         self.tiers.admit(self.transfers.plan(origin, Binding(copy, tensor, 0, None), storage, cause, why))
-        bound[kept:] = [copy]
+        bound[bound_before:] = [copy]
         return copy
 
     def limit_views(self, storage: Storage) -> None:
@@ -268,11 +268,11 @@ class Residency:
             if taken and not taken.isdisjoint(moved.storage.copies.values()):
                 session.moves[moved], moved.mover = None, session
             elif moved.home.backend.lost is None:
-                kept = len(bound)
+                bound_before = len(bound)
                 moved.storage.place(moved.home)  # again: a write elsewhere may have changed `placed`
                 with suppress(MetadataError, QuotaError):  # no route, or over a quota
                     session.moving.append(self.bring(moved, moved.home, Cause(session, moved.location)).copy)
-                del bound[kept:]  # not operands of this message, so they may be evicted for its operands
+                del bound[bound_before:]  # not operands of this message, so they may be evicted for its operands
         session.moving = [copy for copy in dict.fromkeys(session.moving) if copy.writer is not None]
         return session.moving
 

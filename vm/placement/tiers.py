@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from ...interpreter.types.meta import Meta
-from ..memory.kept import full_below
 from ..memory.ledger import undecided
 from ..memory.making_room import RoomRequest, gather, leaving
 from ..memory.planning import give_up_bytes
 from ..memory.refusals import RefusedQuestions, question
 from ..memory.replicas import add_copy
 from ..memory.reservation import need_alone, new_copies, scratch_of, too_large
+from ..memory.shortage import full_below
 from ..model.account import Account
 from ..model.charges import check_share, has_share
 from ..model.device_state import DeviceState, add_to
@@ -166,12 +166,12 @@ class Tiers:
         target = self.new_copy(below, storage.nbytes, storage.version)
         add_copy(target, storage)
         raw = bytes_of(storage, below)
-        kept = len(self.scheduler.bound)
+        bound_before = len(self.scheduler.bound)
         self.scheduler.bound += (copy, target)
         source = Binding(copy, raw, 0, None)
         transfer = self.transfers.plan(source, Binding(target, raw, 0, None), storage, cause, why)
         self.admit(transfer)
-        del self.scheduler.bound[kept:]
+        del self.scheduler.bound[bound_before:]
         storage.evicted = device
         add_to(device.eviction.evicted, storage.nbytes)
         return transfer

@@ -68,9 +68,9 @@ class Recorders:
             tap, chosen = self.requested.popleft()
             for session in [one for one in sessions.values() if not chosen or one.id in chosen]:
                 self.join(tap, session)
-            for place, (session, rest) in enumerate(list(pending)):  # another thread may append meanwhile
+            for index, (session, rest) in enumerate(list(pending)):  # another thread may append meanwhile
                 if session.tapped is not None and session.tapped.tap is tap:
-                    pending[place] = (session, session.tapped.through(rest))
+                    pending[index] = (session, session.tapped.through(rest))
             self.read_waiting(tap)
 
     def join(self, tap: Tap, session: VmSession) -> None:

@@ -234,8 +234,8 @@ class Tapped:
     def _answer(self, request: int, value: Any, error: TensordError | None) -> None:
         if self.tap.over:
             return
-        kept = self.tap.value(value, f"the answer to request {request}") if isinstance(value, np.ndarray) else 0
-        self.tap.put(ANSWER, self.session.id, request, kept, None if error is None else encode_error(error))
+        number = self.tap.value(value, f"the answer to request {request}") if isinstance(value, np.ndarray) else 0
+        self.tap.put(ANSWER, self.session.id, request, number, None if error is None else encode_error(error))
 
 
 class Noted:

@@ -121,11 +121,11 @@ def _entries(engine: Engine, where: Where, since: int, *, live: bool, routines: 
 def _runs(engine: Engine, texts: _Texts, since: int) -> Iterator[Entry]:
     """The runs that consist of several instructions, and those that are being admitted."""
     for _, session, *run in engine.ring.routines.runs_since(since):
-        yield from texts.place(session, run[-1])
+        yield from texts.location(session, run[-1])
         yield ("run", session, 0, tuple(run))
     for one in list(engine.directory.sessions.values()):
         if one.unfolding is not None and one.unfolding.run:
-            yield from texts.place(one.id, one.unfolding.run[-1])
+            yield from texts.location(one.id, one.unfolding.run[-1])
             yield ("run", one.id, 0, one.unfolding.run)
 
 
@@ -190,13 +190,13 @@ class _Texts:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._places: set[tuple[int, int]] = set()
+        self._locations: set[tuple[int, int]] = set()
         self._signatures: dict[tuple[Any, ...], int] = {}
 
     def with_texts(self, entry: tuple[Any, ...]) -> Iterator[Entry]:
         """The entry, after its line, the names of its spans and its signature if these have not been sent."""
         short = len(entry) in SHORT
-        yield from self.place(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
+        yield from self.location(*((entry[1][0], entry[7]) if short else (entry[15], entry[16])))
         signature = entry[1][TRAIT] if short else entry[SIGNATURE]
         number = self._signatures.get(signature)
         if number is None:
@@ -207,12 +207,12 @@ class _Texts:
         else:
             yield from _in_pieces((*entry[:SIGNATURE], number, *entry[SIGNATURE + 1 :]))
 
-    def place(self, session: int, location: int) -> Iterator[Entry]:
+    def location(self, session: int, location: int) -> Iterator[Entry]:
         """The line and the names of the spans of a location, if these have not been sent."""
         line = line_of(location)
         for field, part in enumerate((line, location - line)):
-            if part and (session, part) not in self._places:
-                self._places.add((session, part))
+            if part and (session, part) not in self._locations:
+                self._locations.add((session, part))
                 text = self._where(session, location)[field]
                 if text:
                     yield (session, part, text)

@@ -184,8 +184,10 @@ def _checkpoints(asked: QuestionContext) -> list[dict[str, Any]]:
 
 def _durable(engine: Engine) -> dict[str, Any] | None:
     """The directory of durable names, and why the disk is not up to date; None for a machine without durable names."""
-    kept = engine.admission.durable.checkpoints
-    return None if kept.durable is None else {"directory": str(kept.durable), "failure": kept.failure}
+    checkpoints = engine.admission.durable.checkpoints
+    if checkpoints.durable is None:
+        return None
+    return {"directory": str(checkpoints.durable), "failure": checkpoints.failure}
 
 
 def _sessions(asked: QuestionContext, freed: object = False) -> Any:

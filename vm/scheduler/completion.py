@@ -204,7 +204,7 @@ class Completion:
         self.doom([instruction], instruction.error)
 
     def _end_doomed(self, instruction: Instruction) -> None:
-        """End a doomed instruction for its readers and waiters. It keeps its place until it retires."""
+        """End a doomed instruction for its readers and waiters. The instruction keeps its position until it retires."""
         end = instruction.on_end
         if end is not None and end.at_doom:
             instruction.on_end = None

@@ -1,6 +1,6 @@
 """Errors follow RAW edges: an instruction is doomed if, and only if, it reads a failed value, and gets the same error.
 
-A copy is poisoned when the failed instruction runs or retires, at its place in program order, and not earlier: an
+A copy is poisoned when the failed instruction runs or retires, at its position in program order, and not earlier: an
 earlier reader must not see the error.
 """
 
@@ -100,7 +100,7 @@ def whose(instruction: Instruction) -> VmSession | None:
 
     An eviction is different: its author only needs room, and gets other room if the eviction fails. Such a failure is
     reported only if it fails readers of the evicted value: to the author if it has one of these readers, else to the
-    author of the first reader. None if no reader fails, since the value is still at its old place.
+    author of the first reader. None if no reader fails, since the value has not moved yet.
     """
     author = instruction.author
     if not makes_room(instruction):

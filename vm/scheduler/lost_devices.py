@@ -86,8 +86,8 @@ def launched_since(
             break
         if entry[10] > until:
             continue
-        place = line(traits[0], entry[7])
-        name = f"{traits[2]} ({place})" if place else str(traits[2])
+        location = line(traits[0], entry[7])
+        name = f"{traits[2]} ({location})" if location else str(traits[2])
         found[name] = found.get(name, 0) + 1
     names = [name if count == 1 else f"{name} {count} times" for name, count in list(found.items())[:SUSPECTS]]
     return ", ".join(names) + (f" and {len(found) - SUSPECTS} more" if len(found) > SUSPECTS else "")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from ...interpreter.errors import TensordError
 from ...interpreter.schema.infer import InferCache
 from ...interpreter.types.meta import Meta, OperandMeta
-from ..memory.kept import full_below
 from ..memory.ledger import learn_need, undecided
 from ..memory.planning import learn_bytes, plan_most
 from ..memory.reservation import most_of, need_alone, scratch_of, too_large
+from ..memory.shortage import full_below
 from ..model.charges import charge_late, check_bytes, check_share, has_share
 from ..model.instruction import Instruction
 from ..model.plan import Plan

@@ -12,10 +12,10 @@ from ...interpreter.errors import DeviceMemoryError, QuotaError, TensordError
 from ...interpreter.types.meta import Meta
 from ...interpreter.types.sizes import exact_size
 from ..memory.allocation import adopt
-from ..memory.kept import kept_back
 from ..memory.planning import plan_most
 from ..memory.release import release
 from ..memory.reservation import is_stuck
+from ..memory.shortage import withheld
 from ..model.charges import has_share
 from ..model.instruction import Instruction
 from ..model.tensor import Binding
@@ -36,9 +36,9 @@ def adopt_results(metas: PendingMetas, instruction: Instruction, *, last: bool, 
     if not plan.op.dynamic or instruction.error is not None:
         instruction.results = None
         return True
-    for place, (binding, array, nbytes) in enumerate(results_to_come(instruction)):
+    for index, (binding, array, nbytes) in enumerate(results_to_come(instruction)):
         try:
-            more, again = nbytes - instruction.most, asked and not place
+            more, again = nbytes - instruction.most, asked and not index
             if binding.tensor.meta is None and not metas.check_quotas(instruction, nbytes, more, asked=again):
                 return False
         except QuotaError as error:
@@ -81,10 +81,10 @@ def fail_next_result(instruction: Instruction, holders: str) -> None:
     binding, _, nbytes = next(results_to_come(instruction))
     backend = binding.copy.device.backend
     used = f"{exact_size(backend.allocated)} of {exact_size(backend.limit)} are in use"
-    kept = kept_back(binding.copy.device, instruction.author.account)
+    reserved = withheld(binding.copy.device, instruction.author.account)
     what = f"{instruction.label}: its result of {exact_size(nbytes)}"
     fail_result(
-        instruction, binding, DeviceMemoryError(f"{what} does not fit on {backend.name}: {used}{kept}{holders}")
+        instruction, binding, DeviceMemoryError(f"{what} does not fit on {backend.name}: {used}{reserved}{holders}")
     )
 
 

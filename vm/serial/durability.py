@@ -9,12 +9,12 @@ import numpy as np
 from ...interpreter.errors import MetadataError, ProtocolError, QuotaError
 from ...interpreter.types.meta import Meta
 from ...interpreter.wire.file_messages import Checkpoint, Restore
+from ..client_files import real_path
 from ..durability.contents import Contents
 from ..durability.job import CheckpointJob
 from ..durability.restoring import Restoring, look
 from ..durability.target import Target
-from ..places import real_path
-from .names import NOT_KEPT, SerialNames
+from .names import NO_DURABLE_NAMES, SerialNames
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value
 
@@ -31,7 +31,7 @@ class Durability:
         directory, names, keep, _, _ = message
         known = self.state.names
         if not directory:
-            raise ProtocolError(NOT_KEPT)
+            raise ProtocolError(NO_DURABLE_NAMES)
         contents = Contents({name: known[name] for name in self.names.expanded(names)}, lambda tensor: tensor.home)
         job = CheckpointJob(Target(real_path(directory)), contents, keep)
         job.texts = {name: str(routine.program) for name, routine in contents.routines.items()}

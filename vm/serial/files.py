@@ -22,13 +22,13 @@ class SerialFiles:
 
     def file(self, session: SerialSession, message: File) -> None:
         """Open a file under a number, or close it."""
-        number, place, request, writes = message
+        number, reference, request, writes = message
         session.files.close(number)
-        if not place:
+        if not reference:
             session.reply(request, None, None)
             return
         try:
-            file = session.files.open(place, writes=writes)
+            file = session.files.open(reference, writes=writes)
         except TensordError as error:
             if writes:
                 session.files.writing[number] = (unopened(error), Value(()))

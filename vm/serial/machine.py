@@ -32,11 +32,11 @@ from ...interpreter.wire.messages import Message, Query
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
 from ...streams.host.blas import BLAS
+from ..client_files import open_own_file
 from ..failures import Failures, log_lines
 from ..model.session import ReplySink
-from ..places import open_own_place
 from .engine import SerialEngine
-from .questions import ERRORS_KEPT, SerialQuestionContext, answer
+from .questions import RECENT_ERRORS, SerialQuestionContext, answer
 from .values import CANCELLED, CLOSED, SerialSession
 
 
@@ -61,7 +61,7 @@ class SerialMachine:
         engine.report = self.report
         engine.look_up = self.take_cancellations
         engine.handlers[Query] = engine.request("query", self.query)
-        self.recent_errors: deque[TensordError] = deque(maxlen=ERRORS_KEPT)
+        self.recent_errors: deque[TensordError] = deque(maxlen=RECENT_ERRORS)
         self.failures = Failures(time.monotonic)
         self.lock = ShieldedLock()
         self.cancellations: deque[tuple[SerialSession, str]] = deque()
@@ -75,7 +75,7 @@ class SerialMachine:
     def attach(self, reply: ReplySink, name: str = "", *, strict: bool = False) -> SerialSession:
         with self.inside():
             session = self.engine.open_session(reply, name, strict=strict)
-        session.files.open = open_own_place
+        session.files.open = open_own_file
         return session
 
     def detach(self, session: SerialSession) -> None:

@@ -15,7 +15,7 @@ from ..routines.publishing import keep_convention, lookup_answer, published, sna
 from .state import SerialState
 from .values import SerialSession, SerialTensor, Value, alias, check_new, define, summary, tensor_of
 
-NOT_KEPT: Final = "the serial engine keeps no durable names"
+NO_DURABLE_NAMES: Final = "the serial engine keeps no durable names"
 
 
 class SerialNames:
@@ -35,7 +35,7 @@ class SerialNames:
     def publish(self, session: SerialSession, message: Publish) -> None:
         given, ids, _, durable = message
         if durable:
-            raise ProtocolError(NOT_KEPT)
+            raise ProtocolError(NO_DURABLE_NAMES)
         check_names(given)
         self.bind(dict(zip(given, [published(session, id_, tensor_of) for id_ in ids], strict=True)))
 

@@ -20,7 +20,7 @@ from ..routines.programs import routine_of
 from .engine import SerialEngine
 from .values import SerialSession, SerialTensor
 
-ERRORS_KEPT: Final = 20
+RECENT_ERRORS: Final = 20
 
 
 class SerialQuestionContext(NamedTuple):

@@ -47,8 +47,8 @@ class SerialState:
         except Exception as failure:
             damage = ProtocolError(f"signature {number} of {name!r} is damaged: {failure}")
             error = failure if isinstance(failure, TensordError) else damage
-            session.signatures[number] = kept = error.reraisable()
-            kept.op = kept.op or name
+            session.signatures[number] = stored = error.reraisable()
+            stored.op = stored.op or name
 
     def location(self, session: SerialSession, message: Location) -> None:
         """Keep a location's text under its number."""

@@ -95,8 +95,8 @@ def doubts_about_peers(config: Config) -> list[str]:
     return []
 
 
-def cannot_take(place: str, error: OSError) -> StartError:
-    return StartError(f"cannot receive values at {place}: {error.strerror or error}")
+def cannot_take(address: str, error: OSError) -> StartError:
+    return StartError(f"cannot receive values at {address}: {error.strerror or error}")
 
 
 def tell(event: str, node: str, why: str) -> None:

@@ -28,7 +28,7 @@ from .descriptors import require_least
 from .exporter import check_exporter
 from .peers import check_peers, doubts_about_peers
 from .process.errors import StartError
-from .process.instance import check_place
+from .process.instance import check_directories
 from .process.logs import logging_to
 from .restored import found_in
 from .settings.checks import available_memory
@@ -43,7 +43,7 @@ def check(config: Config) -> None:
     require_least()
     check_log(config.log)
     for address in guards(config.listen, config.security.server_secret, config.security.allow).addresses:
-        check_place(address.address)
+        check_directories(address.address)
         check_port(address)
     check_peers(config)
     check_exporter(config)

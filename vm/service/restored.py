@@ -17,11 +17,11 @@ from ...interpreter.types.device_names import counterpart
 from ...interpreter.types.sizes import size
 from ...streams.catalogue import check_devices
 from ...streams.disk.store import NAME as STORE
+from ..client_files import real_path
 from ..durability.restoring import FoundGeneration, look
 from ..durability.written_with import changed
 from ..engine import Engine
 from ..log import log
-from ..places import real_path
 from .process.errors import StartError
 from .settings.config import Config
 

@@ -210,7 +210,7 @@ class Scene:
         self.program, self.routine = self.client.new(), self.client.new()
         self.client.send(ProgramPart(self.program, RECORDS))
         self.client.send(Link(self.routine, self.program, ("cpu:0",), (), 1))
-        self.client.session.files.open = lambda _place, *, writes: OUTPUT if writes else INPUT
+        self.client.session.files.open = lambda _reference, *, writes: OUTPUT if writes else INPUT
         self.client.session.files.may_store = self.client.session.gpu.in_place = True
         self.bare.device.cuda_number = 0
         self.client.send(File(1, (FILE, "a file"), REQUEST), File(3, (FILE, "a file"), REQUEST, writes=True))

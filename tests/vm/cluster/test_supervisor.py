@@ -191,7 +191,7 @@ def test_a_daemon_that_does_not_answer_is_told_later(run):
 
 
 def test_a_node_that_another_supervisor_has_on_this_machine_waits_and_touches_nothing(run, monkeypatch):
-    monkeypatch.setattr("tensord.vm.cluster.supervisor.PLACE", 0.0)
+    monkeypatch.setattr("tensord.vm.cluster.supervisor.TAKEOVER", 0.0)
 
     async def scenario(cluster):
         first = await cluster.start("node0")

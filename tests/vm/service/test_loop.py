@@ -208,10 +208,10 @@ def test_nothing_grows_with_the_number_of_sessions_there_have_been(
     harness.engine.ring.entries = deque(harness.engine.ring.entries, ROUNDS // 2)
     for number in range(ROUNDS):
         one_session(harness, number)
-    before = contents([loop, harness.places])
+    before = contents([loop, harness.locations])
     for number in range(ROUNDS, LATER):
         one_session(harness, number)
-    grown = contents([loop, harness.places]) - before
+    grown = contents([loop, harness.locations]) - before
     assert not grown
     assert harness.engine.scheduler.retired > LATER
     harness.check()

@@ -143,8 +143,8 @@ class Walk:
         for device in engine.tiers.values():
             yield self._standing_by(device)
             yield self._reusable(device)
-            if kept := run_bytes(device):
-                yield [PoolExtent(device.name, RUNS, kept, 0, 0, 0, ())]
+            if for_runs := run_bytes(device):
+                yield [PoolExtent(device.name, RUNS, for_runs, 0, 0, 0, ())]
             yield [
                 PoolExtent(device.name, LEFT_OPEN, nbytes, 0, 0, 0, ()) for nbytes in device.backend.blocks_left_open()
             ]

@@ -65,10 +65,10 @@ class IdleArenas:
 
     def on(self, device: DeviceState) -> list[dict[str, Any]]:
         """The arenas on a device that its pool does not cache and no buffer uses, by routine, the largest first."""
-        kept = device.backend.kept_owners() if self.found else set()
+        cached = device.backend.kept_owners() if self.found else set()
         sums: dict[str, int] = {}
         for owner, (where, name, nbytes) in self.found.items():
-            if where is device and owner not in kept and owner not in self.used:
+            if where is device and owner not in cached and owner not in self.used:
                 sums[name] = sums.get(name, 0) + nbytes
         rows = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
         return [{"routine": name, "bytes": nbytes} for name, nbytes in rows]
@@ -83,16 +83,16 @@ class IdleArenas:
 def pool_row(device: DeviceState, held: int, rounding: int, idle: IdleArenas) -> dict[str, Any]:
     """The row of a device's pool. `held`: the bytes of all extents; `rounding`: of their blocks."""
     backend = device.backend
-    kept = backend.kept()
+    cached = backend.kept()
     return {
         "device": device.name,
         "allocated": backend.allocated,
         "unaccounted": backend.allocated - held,
         "limit": backend.limit,
         "rounding": rounding,
-        "cached": kept.nbytes,
-        "cached_blocks": kept.blocks,
-        "largest_cached": kept.largest,
+        "cached": cached.nbytes,
+        "cached_blocks": cached.blocks,
+        "largest_cached": cached.largest,
         "run_arena": run_arena(device),
         "idle_arenas": idle.on(device),
     }

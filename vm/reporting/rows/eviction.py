@@ -102,21 +102,21 @@ def evict(
     left: Counter[tuple[DeviceState, str]] = Counter()
     freed: Counter[tuple[DeviceState, str]] = Counter()
     chosen = list(islice(may_leave(engine, only, account, name), AT_ONCE))
-    for place, storage in chosen:
-        nbytes = leave(engine.residency, storage, place, Cause(session, 0))
+    for source, storage in chosen:
+        nbytes = leave(engine.residency, storage, source, Cause(session, 0))
         if nbytes:
-            way = (place, goes_to(storage, place))
+            way = (source, goes_to(storage, source))
             left[way] += 1
             freed[way] += nbytes
     rows = [
-        {"device": place.name, "to": to, "values": left[place, to], "bytes": freed[place, to]} for place, to in left
+        {"device": source.name, "to": to, "values": left[source, to], "bytes": freed[source, to]} for source, to in left
     ]
     return {"left": rows, "more": bool(rows) and len(chosen) == AT_ONCE}
 
 
-def goes_to(storage: Storage, place: DeviceState) -> str:
+def goes_to(storage: Storage, device: DeviceState) -> str:
     """The tier below to which a value was evicted; the next one below, if the value was dropped without a transfer."""
-    tiers = place.tiers
+    tiers = device.tiers
     return next((tier for tier in tiers if tier in storage.copies), tiers[0]).name
 
 
@@ -124,21 +124,21 @@ def may_leave(
     engine: Engine, only: Mapping[Storage, None] | None, account: int, name: str
 ) -> Iterator[tuple[DeviceState, Storage]]:
     """(device, storage) for each value that may be evicted from a device."""
-    for place in engine.pools.values():
-        if place.below is None or name not in {"", place.name}:
+    for device in engine.pools.values():
+        if device.below is None or name not in {"", device.name}:
             continue
-        if only is None and not place.short:
-            gather(place, engine.directory.storages())
+        if only is None and not device.short:
+            gather(device, engine.directory.storages())
         if only is None:
-            found = list(place.candidates.items())
+            found = list(device.candidates.items())
         else:
-            found = [(copy, storage) for storage in only for copy in storage.current() if copy.device is place]
+            found = [(copy, storage) for storage in only for copy in storage.current() if copy.device is device]
         for copy, storage in found:
             owner = 0 if storage.account is None else storage.account.session
             if account and owner != account:
                 continue
             if copy.nbytes > 0 and (may_forget(copy, storage) or may_evict(copy, storage)):
-                yield place, storage
+                yield device, storage
 
 
 def storages_named(engine: Engine, names: object) -> dict[Storage, None] | None:

@@ -62,15 +62,15 @@ def share_rows(engine: Engine, session: VmSession) -> dict[str, dict[str, int]]:
 
 def device_statistics(device: DeviceState) -> dict[str, Any]:
     """The counters of a device: memory in bytes, and the length of each stream's queue."""
-    kept = device.backend.kept()
+    cached = device.backend.kept()
     return {
         "allocated": device.backend.allocated,
         "planned": device.planned,
         "limit": device.backend.limit,
         "kept_for_runs": run_bytes(device),
-        "cached": kept.nbytes,
-        "cached_blocks": kept.blocks,
-        "largest_cached": kept.largest,
+        "cached": cached.nbytes,
+        "cached_blocks": cached.blocks,
+        "largest_cached": cached.largest,
         "waiting_for_memory": len(device.waiting),
         "eviction": eviction_row(device),
         "queued": {stream.name: stream.queued for stream in device.streams if stream.queued},

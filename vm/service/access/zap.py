@@ -96,7 +96,7 @@ CURVE: Final = b"tensord:curve"
 VERSION: Final = b"1.0"
 LONGEST: Final = 255  # the most bytes of a field that are read
 OVERDUE: Final = 2.0  # seconds
-KEPT: Final = 100  # refusals
+MOST_REFUSALS: Final = 100  # that wait for the listener's monitor
 
 
 class PeerRefused(Exception):  # noqa: N818 - what happened to the peer; never leaves this file
@@ -166,7 +166,7 @@ class Gatekeeper:
 
     def tell_overdue(self) -> None:
         """Log the refusals that no monitor has matched for `OVERDUE` seconds, or that are too many to keep."""
-        while self.refused and (len(self.refused) > KEPT or self.clock() - self.refused[0].since > OVERDUE):
+        while self.refused and (len(self.refused) > MOST_REFUSALS or self.clock() - self.refused[0].since > OVERDUE):
             _, host, reason, about = self.refused.popleft()
             self.refusals.tell("a peer was refused", reason=reason, peer=host, **about)
 

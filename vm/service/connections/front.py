@@ -28,7 +28,7 @@ from ...engine import Engine
 from ...log import log
 from ...model.session import ReplySink
 from ..access.refusals import RefusalLog
-from .inbound import decode_header, kind_of, place_uploads, returned_array, returned_error, take_segment
+from .inbound import decode_header, fill_uploads, kind_of, returned_array, returned_error, take_segment
 from .listener import Listener, PeerCredentials
 from .outbound import acknowledge, encode, resend, send, send_answers, send_part, try_send
 from .peer import ConnectionState, Peer, PendingAnswer, fields, session_of
@@ -181,7 +181,7 @@ class Front:
         found: Sequence[Any] = messages
         before = peer.uploaded
         if uploads:
-            found = place_uploads(peer, messages, uploads, payloads, self.freed)
+            found = fill_uploads(peer, messages, uploads, payloads, self.freed)
         peer.inbox.extend(found)
         peer.taken += len(found)
         if peer.taken - peer.reported >= self.step or peer.uploaded - peer.reported_bytes >= self.step_bytes:
@@ -233,7 +233,7 @@ class Front:
         self.tell(peer, [PONG, number])
 
     def acknowledge(self, peer: Peer, header: Sequence[Any], _payloads: Sequence[Any]) -> None:
-        """ACK: drop the kept replies up to a number."""
+        """ACK: drop the unacknowledged replies up to a number."""
         _, number = fields(header, 2)
         if not is_natural(number):
             raise ProtocolError("an ACK is [4, number]")
@@ -341,7 +341,7 @@ class Front:
         self.dirty[peer] = None
 
     def forget(self, peer: Peer) -> None:
-        """Drop everything kept for an ended connection."""
+        """Drop the front's state of an ended connection."""
         self.dirty.pop(peer, None)
         self.not_reading.pop(peer, None)
         self.waiting.pop(peer, None)

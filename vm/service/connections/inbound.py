@@ -61,14 +61,14 @@ def messages_in(frame: Any) -> int:
         return 1
 
 
-def place_uploads(
+def fill_uploads(
     peer: Peer, messages: Sequence[Any], uploads: Sequence[Any], payloads: Sequence[Any], freed: Freed
 ) -> list[Any]:
     """The messages of a batch, with the payloads of its uploads filled in. ProtocolError if a payload is missing."""
     found = list(messages)
     for entry in uploads:
         if type(entry) is not tuple or len(entry) != 3:
-            raise ProtocolError("an upload's place is [position, position in its group or -1, place]")
+            raise ProtocolError("an entry of uploads is [position, position in the group or -1, place]")
         position, inner, place = entry
         array = element(found, position) if inner == -1 else element(group_at(found, position), inner)
         upload = name_fields(array, Upload)
@@ -112,7 +112,7 @@ def payload_of(peer: Peer, upload: Upload, place: Any, payloads: Sequence[Any], 
     if sent is not None:
         return sent
     if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
-        raise ProtocolError("an upload's bytes are at a place: bytes, a frame's number, or [segment, offset]")
+        raise ProtocolError("the place of an upload's bytes is bytes, a frame's number, or [segment, offset]")
     segment = peer.segments.get(place[0])
     if segment is None:
         raise ProtocolError(f"an upload in segment {place[0]}, which was never announced")
@@ -142,7 +142,7 @@ def returned_array(peer: Peer, wire: Any, payloads: Sequence[Any]) -> NDArray[An
     if sent is not None:
         return sent
     if type(place) is not tuple or len(place) != 2 or not all(map(is_natural, place)):
-        raise ProtocolError("the bytes of a result are at a place: bytes, a frame's number, or [fd, bytes]")
+        raise ProtocolError("the place of a result's bytes is bytes, a frame's number, or [fd, bytes]")
     segment = open_segment(peer, *place)
     array: NDArray[Any] = array_at(segment, 0, shape, dtype)
     if within_limits(peer, segment.size):

@@ -115,7 +115,7 @@ def encodable(answer: list[Any]) -> list[Any]:
 
 
 def acknowledge(peer: Peer, number: int) -> None:
-    """Drop the kept REPLIES up to a number, which the peer has received."""
+    """Drop the unacknowledged REPLIES up to a number, which the peer has received."""
     while peer.unacknowledged and peer.unacknowledged[0][0] <= number:
         peer.outstanding -= len(peer.unacknowledged.popleft()[1][0])
 

@@ -20,10 +20,10 @@ from ....interpreter.wire.frames import HELLO, VERSION, WELCOME, host_identity
 from ....interpreter.wire.limits import Limits
 from ....interpreter.wire.names import LOOK, clean
 from ....streams.device import libraries_of
+from ...client_files import open_file_below, open_peer_file
 from ...engine import Engine
 from ...log import log
 from ...model.session import ReplySink, VmSession
-from ...places import open_below_place, open_peer_place
 from .inbound import decode_header
 from .listener import Listener, PeerCredentials
 from .outbound import acknowledge, send
@@ -63,7 +63,7 @@ class ConnectionRegistry:
 
     `about`: further settings for WELCOME. Front and loop set the callbacks: `sink` makes the reply function of a
     session, `tell` sends a header to a peer, `changed` notes that something must be sent to a peer, `forget` drops
-    everything kept for a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is
+    the front's state of a peer, `watch_process` watches for the end of a peer's process until `unwatch_process` is
     called, and `before_hello` processes the events of the listeners' monitors.
     """
 
@@ -137,9 +137,9 @@ class ConnectionRegistry:
         session.files.stores = () if listener.local else self.checkpoints
         self.allow_blocks(peer, session)
         if peer.shared:
-            session.files.open = partial(open_peer_place, credentials.pid)
+            session.files.open = partial(open_peer_file, credentials.pid)
         elif self.files:
-            session.files.open = partial(open_below_place, self.files)
+            session.files.open = partial(open_file_below, self.files)
         peer.on(ConnectionEvent.GREETED)
         self.peers[listener, identity] = self.sessions[session.id] = peer
         tell(peer, "session opened", pid=peer.credentials.pid)

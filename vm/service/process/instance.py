@@ -85,8 +85,8 @@ class Instance:
         self.close()
 
 
-def check_place(address: str) -> None:
-    """StartError if the file system has no place for the socket or the lock of an address; changes nothing."""
+def check_directories(address: str) -> None:
+    """StartError if the socket or the lock of an address cannot be made in its directory; changes nothing."""
     parsed = parse(address)
     if _is_unnamed(parsed):
         return

@@ -129,7 +129,7 @@ def device_list(value: object) -> tuple[Any, ...]:
     """Names of devices, or tables with a name and options, as in `connect(devices=...)`."""
     if not isinstance(value, list | tuple) or not value:
         raise ValueError('a list of devices, such as ["cpu:0", {name = "sim:0", memory = "1 GiB"}]')
-    _said(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a place
+    _said(partial(check_devices, present=False), value)  # CuPy is not imported before its cache has a directory
     return tuple(value)
 
 
@@ -159,8 +159,8 @@ def node_name(value: object) -> str:
     return str(value)
 
 
-def place(value: object) -> str:
-    """The place for receiving values: a host and a port, or a range of ports; "" for none."""
+def receiving_address(value: object) -> str:
+    """The address for receiving values: a host and a port, or a range of ports; "" for none."""
     if not isinstance(value, str):
         raise ValueError('"HOST:PORT", "HOST:FIRST-LAST", or ""')  # noqa: TRY004 - as in `flag`
     if value:
@@ -168,8 +168,8 @@ def place(value: object) -> str:
     return value
 
 
-def metrics_place(value: object) -> str:
-    """The place of the metrics endpoint; "" for none."""
+def metrics_address(value: object) -> str:
+    """The address of the metrics endpoint; "" for none."""
     if not isinstance(value, str):
         raise ValueError(f'{FORMS}, or ""')  # noqa: TRY004 - as in `flag`
     if value:

@@ -72,7 +72,7 @@ class ClusterConfig:
     """
 
     incarnation: int = field(default=0, metadata=_by(checks.count(0)))
-    values: str = field(default="", metadata=_by(checks.place))
+    values: str = field(default="", metadata=_by(checks.receiving_address))
     encryption: str = field(default="tls", metadata=_by(checks.choice(("tls", "none"))))
     link: float = field(default=0.0, metadata=_by(checks.bandwidth))
     patience: float = field(default=3.0, metadata=_by(checks.seconds(0.1, 3600)))
@@ -111,7 +111,7 @@ class Config:
     restore: Path | None = field(default=None, metadata=_by(checks.file))
     restore_strict: bool = field(default=False, metadata=_by(checks.flag))
     node: str = field(default="", metadata=_by(checks.node_name))
-    metrics: str = field(default="", metadata=_by(checks.metrics_place))
+    metrics: str = field(default="", metadata=_by(checks.metrics_address))
     metrics_token: Path | None = field(default=None, metadata=_by(checks.file))
     gpu_memory: str = field(default="user", metadata=_by(checks.choice(("user", "anybody", "nobody"))))
     limits: Limits = field(default_factory=Limits)

@@ -77,7 +77,7 @@ def test_a_storage_remembers_what_made_it_however_it_came_about(make_session, ma
     tensors = session._core.transport._session.tensors
     made = {name: tensors[t._id].storage.maker[0] for name, t in locals().items() if hasattr(t, "_id")}
     assert made == {"x": "upload", "inline": "add", "streamed": "add", "handed_on": "multiply"}
-    where = machine_of(session).places
+    where = machine_of(session).locations
     storages = [tensors[t._id].storage for t in (x, inline, streamed, handed_on)]
     lines = {holdings.maker_of(storage, where) for storage in storages}
     assert len(lines) == 4
@@ -111,9 +111,9 @@ def test_only_the_largest_are_listed_and_a_storage_once(small, machine_of):
     view = kept[0][:50]
     small.sync()
     machine = machine_of(small)
-    rows = [row for part in holdings.slices(machine.engine, machine.places, 3) for row in part]
+    rows = [row for part in holdings.slices(machine.engine, machine.locations, 3) for row in part]
     assert [row.nbytes for row in rows] == [105, 104, 103]
-    everything = [row for part in holdings.slices(machine.engine, machine.places) for row in part]
+    everything = [row for part in holdings.slices(machine.engine, machine.locations) for row in part]
     assert len(everything) == 6
     assert view.shape == (50,)
 
@@ -131,7 +131,7 @@ def test_the_search_for_an_error_is_repeated_only_once_it_has_paid_off(small, ma
         return str(len(searches))
 
     monkeypatch.setattr(holdings, "largest_on", search)
-    largest = holdings.Largest(machine.engine.directory, machine.places, clock=lambda: time[0])
+    largest = holdings.Largest(machine.engine.directory, machine.locations, clock=lambda: time[0])
     told = []
     for _ in range(2 * holdings.SHARE):
         told.append(largest.on(device))
@@ -147,10 +147,10 @@ def test_names_are_looked_through_in_slices(small, machine_of, monkeypatch):
     machine = machine_of(small)
 
     def slices():
-        return len(list(holdings.slices(machine.engine, machine.places))), len(list(tensors()))
+        return len(list(holdings.slices(machine.engine, machine.locations))), len(list(tensors()))
 
     def tensors():
-        return tensor_rows.tensor_slices(machine.engine, 50, 0, "", machine.places)
+        return tensor_rows.tensor_slices(machine.engine, 50, 0, "", machine.locations)
 
     monkeypatch.setattr(holdings, "PER_SLICE", 3)
     monkeypatch.setattr(tensor_rows, "PER_SLICE", 3)

@@ -1,4 +1,4 @@
-"""Opening the files, and resolving the paths, that clients name. `VmSession.open_file` is one of these functions."""
+"""Opening the files, and resolving the paths, that clients name. `SessionFiles.open` is one of the openers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from ..interpreter.errors import FileError, MetadataError, ProtocolError
-from ..interpreter.files.on_wire import checked_path, checked_place
+from ..interpreter.files.on_wire import checked_descriptor, checked_path
 from ..interpreter.files.open_file import OpenFile, OutputFile, open_below, open_own, open_peer
 
 
-def open_own_place(place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """Open a file of this process's client. `place`: [descriptor, name]."""
-    return open_own(*checked_place(place), writes=writes)
+def open_own_file(reference: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """Open a file of this process's client. `reference`: [descriptor, name]."""
+    return open_own(*checked_descriptor(reference), writes=writes)
 
 
-def open_peer_place(pid: int, place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """Open a file that the client process `pid` has open. `place`: [descriptor, name]."""
-    return open_peer(pid, *checked_place(place), writes=writes)
+def open_peer_file(pid: int, reference: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """Open a file that the client process `pid` has open. `reference`: [descriptor, name]."""
+    return open_peer(pid, *checked_descriptor(reference), writes=writes)
 
 
-def open_below_place(directories: Sequence[Path], place: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
-    """Open a file of the machine, below one of these directories, for reading. `place`: [path, raw]."""
+def open_file_below(directories: Sequence[Path], reference: Sequence[Any], *, writes: bool) -> OpenFile | OutputFile:
+    """Open a file of the machine, below one of these directories, for reading. `reference`: [path, raw]."""
     if writes:
         raise ProtocolError("files are saved by clients on the machine's host, over ipc")
-    return open_below(directories, checked_path(place))
+    return open_below(directories, checked_path(reference))
 
 
 def real_path(path: str) -> Path:

@@ -11,7 +11,7 @@ from .pins import pinned_bytes
 from .victims import floor_of
 
 
-def kept_back(device: DeviceState, account: Account | None) -> str:
+def withheld(device: DeviceState, account: Account | None) -> str:
     """The clause about pinned memory and floors, as in `, 4 KiB (4096 bytes) of that pinned`; empty without them."""
     pinned, floors = pinned_bytes(device), floor_bytes(device, account)
     clauses = [f", {exact_size(pinned)} of that pinned" if pinned else ""]
