@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ..model.tensor import VmTensor
 
 Member: TypeAlias = str | VmTensor  # a name that was bound or removed, or a tensor that was written in place
-ROOM: Final = 64  # a group is pruned if it has so many more members than twice the number of durable names
+PRUNE_MARGIN: Final = 64  # a group is pruned if it has so many more members than twice the number of durable names
 
 
 class ChangedGroup(NamedTuple):
@@ -44,39 +44,40 @@ class Groups:
         self,
         group: set[Member],
         durable: Collection[str],
-        lasting: Collection[VmTensor],
+        tensors: Collection[VmTensor],
         written: Collection[str],
     ) -> None:
         """Forget outdated members of a group once they are the majority.
 
-        These are tensors without a durable name, and names that are neither durable nor written.
+        `tensors`: those with a durable name. Outdated are all other tensors, and names that are neither durable nor
+        `written`.
         """
-        if len(group) > ROOM + 2 * (len(durable) + len(lasting) + len(written)):
-            gone = [
+        if len(group) > PRUNE_MARGIN + 2 * (len(durable) + len(tensors) + len(written)):
+            outdated = [
                 one
                 for one in group
-                if (one not in durable and one not in written if isinstance(one, str) else one not in lasting)
+                if (one not in durable and one not in written if isinstance(one, str) else one not in tensors)
             ]
-            for one in gone:
+            for one in outdated:
                 group.remove(one)
                 del self._group_of[one]
 
-    def drop(self, group: ChangedGroup) -> None:
-        """Forget a group that is being written."""
+    def remove(self, group: ChangedGroup) -> None:
+        """Remove a group that is being written."""
         for member in group.members:
             del self._group_of[member]
 
-    def gone(self, durable: Container[str]) -> set[str]:
+    def names_not_in(self, durable: Container[str]) -> set[str]:
         """The names in groups that are no longer durable."""
         return {one for one in self._group_of if isinstance(one, str) and one not in durable}
 
-    def of(
+    def containing(
         self, values: Mapping[str, VmTensor], routines: Iterable[str], durable: Container[str]
     ) -> list[ChangedGroup]:
         """The groups that contain these names, tensors or routines, with their names that are no longer durable."""
         found: dict[int, ChangedGroup] = {}
-        standing: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
-        for name, what in standing:
+        current: list[tuple[str, Member]] = [*values.items(), *((name, name) for name in routines)]
+        for name, what in current:
             for member in (name, what):
                 members = self._group_of.get(member)
                 if members is not None:

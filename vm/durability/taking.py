@@ -180,7 +180,10 @@ class Checkpoints:
         if durable.keys() <= wanted:
             return names
         every = Contents({name: known[name] for name in {**durable, **dict.fromkeys(names)}}, home_of)
-        groups = [*every.groups, *(group.names for group in self.groups.of(every.values, every.routines, durable))]
+        groups = [
+            *every.groups,
+            *(group.names for group in self.groups.containing(every.values, every.routines, durable)),
+        ]
         spreading = True
         while spreading:
             added = [group for group in groups if not group.isdisjoint(wanted) and not group <= wanted]
@@ -193,14 +196,14 @@ class Checkpoints:
         if job.target.path != self.durable:
             return []
         durable = self.directory.durable
-        groups = self.groups.of(job.contents.values, job.contents.routines, durable)
+        groups = self.groups.containing(job.contents.values, job.contents.routines, durable)
         job.durable = frozenset(durable)
         if job.durable.issubset(job.contents.names):
             self.groups = Groups()
         else:  # other groups stay for later, and so do the names that their blocks have removed
             for group in groups:
-                self.groups.drop(group)
-            job.durable |= self.groups.gone(durable)
+                self.groups.remove(group)
+            job.durable |= self.groups.names_not_in(durable)
         job.groups += [group.names for group in groups]
         return groups
 
