@@ -62,7 +62,7 @@ def reduced_by_rows(
     return (meta, rows) if 0 < rows < len(meta.shape) and fits else None
 
 
-def why_apart(program: Program, step: Step) -> str:
+def why_unfused(program: Program, step: Step) -> str:
     """The reason, in words, why a reduction cannot be part of a fusion; empty for other steps, and if it can."""
     op = None if step.op in NO_OPS else find(step.op)
     meta = program.metas[step.operands[0]] if op is not None and op.rows is not None else None
