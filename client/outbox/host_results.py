@@ -1,7 +1,7 @@
-"""Finds the results to copy to the host: those of ops that are issued while a block is open.
+"""Finds the results to copy to the host: those of ops issued in a block, `with session.host_results():`.
 
-A hint for each of them follows its op one batch later. By then a temporary of an expression was dropped and its release
-sent, so it does not move; and the next ops, with which the transfer is to overlap, have been sent. Results are found in
+The hint for a result follows the op one batch later. By then the temporaries of an expression have been released, so
+they are not copied; and the next ops, with which the transfer is to overlap, have been sent. Results are found in
 the batches when they are sent, so ops cost the same as outside of blocks, and the results of a run that replaces calls
 are found, too. Only new ids count: an op that writes in place makes none.
 
@@ -26,10 +26,10 @@ class HostResultHints:
     def __init__(self) -> None:
         self.due: dict[int, int] = {}  # id -> location of the op
         self._open = 0  # open blocks, in any thread
-        self._blocks: list[list[int]] = []  # the newest id before a block, and the last one in it; -1 while it is open
+        self._blocks: list[list[int]] = []  # the newest id before a block, and its last id; -1 while the block is open
         self._newest = 0  # among the results that were sent
-        self._left: set[int] = set()  # not to be copied
-        self._gone: set[int] = set()  # released in the batch that is sent
+        self._excluded: set[int] = set()  # results not to copy
+        self._released: set[int] = set()  # ids that the batch being sent releases
 
     def begin(self, newest: int) -> None:
         """Begin a block: results with later ids are copied to the host."""
@@ -45,26 +45,28 @@ class HostResultHints:
     def leave(self, id_: int) -> None:
         """Do not copy a result, unless its hint has been sent."""
         if self.due.pop(id_, None) is None and self._is_inside(id_):
-            self._left.add(id_)
+            self._excluded.add(id_)
 
     def released(self, ids: Collection[int]) -> None:
         """Note the ids that the next batch releases."""
-        self._gone.update(ids)
+        self._released.update(ids)
 
     def hints(self, batch: Sequence[Any], whole: bool) -> list[list[Any]]:
         """The hints to send after a batch. `whole`: the batch holds everything issued before."""
-        due, gone = self.due, self._gone
-        self.due, self._gone = {}, set()
+        due, released = self.due, self._released
+        self.due, self._released = {}, set()
         for id_, location in self._made(batch):
-            if id_ in self._left:
-                self._left.remove(id_)
-            elif id_ not in gone:
+            if id_ in self._excluded:
+                self._excluded.remove(id_)
+            elif id_ not in released:
                 self.due[id_] = location
         if whole and not self._open:
             self._blocks.clear()
-            self._left.clear()
+            self._excluded.clear()
         return [
-            encode_message(Hint(id_, "prefetch", HOST, location)) for id_, location in due.items() if id_ not in gone
+            encode_message(Hint(id_, "prefetch", HOST, location))
+            for id_, location in due.items()
+            if id_ not in released
         ]
 
     def _made(self, batch: Sequence[Any]) -> Iterator[tuple[int, int]]:

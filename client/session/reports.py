@@ -100,6 +100,7 @@ make_public(Reports)
 
 
 def counting(core: Parts, by: str | None) -> Steps[dict[str, Any]]:
+    """Ask the machine for its counters, and add those of the session."""
     found: dict[str, Any] = as_lists((yield core.answers.ask("stats")))
     if by is not None:
         memory = whole(as_lists((yield core.answers.ask("memory", by, ROWS))))
@@ -117,6 +118,7 @@ def as_lists(value: Any) -> Any:
 
 
 def tracing(core: Parts) -> Steps[Any]:
+    """Ask the machine for the entries of its trace, and make a `Trace` of them."""
     from ..embedded.traces import trace_of
 
     entries = yield core.answers.ask("trace")
