@@ -572,7 +572,7 @@ def test_a_size_that_data_decide_and_no_device_has_is_an_error_of_that_op(make_s
     few = x[x > 0.0]
     square = few[:, None] * few
     with pytest.raises(
-        td.DeviceMemoryError, match=r"multiply: 4 MiB .* do not fit on cpu:0 .* it has 64 KiB .* in all"
+        td.DeviceMemoryError, match=r"multiply: 4 MiB .* do not fit on cpu:0 .* the device has 64 KiB .* in all"
     ):
         square.wait(WAIT)
     assert few.numpy().sum() == 1024

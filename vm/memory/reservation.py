@@ -184,10 +184,11 @@ def too_large(instruction: Instruction, made: int, beside: int) -> TensordError:
     if device.backend.lost is not None:
         return loss_of(device)
     what = exact_size(made) + (f" and {exact_size(scratch)} of temporaries" if scratch else "")
-    operands = f" beside {exact_size(beside)} of operands" if beside else ""
+    operands = f" together with {exact_size(beside)} of operands" if beside else ""
+    limit = exact_size(device.backend.limit)
     return DeviceMemoryError(
-        f"{instruction.label}: {what} do not fit on {device.name}{operands}: it has {exact_size(device.backend.limit)} "
-        "in all; use smaller tensors"
+        f"{instruction.label}: {what} do not fit on {device.name}{operands}: the device has {limit} in all; "
+        "use smaller tensors"
     )
 
 

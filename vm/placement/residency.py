@@ -187,8 +187,8 @@ class Residency:
                     check_share(account, host, nbytes, why=full_below(host, account, nbytes))
                 devices = f"{host.name} or {store.name}" if store.backend.limit else host.name
                 raise DeviceMemoryError(
-                    f"{exact_size(nbytes)} do not fit on {devices} now, beside values that cannot be evicted; release "
-                    "or unpin tensors, or give the store a larger quota"
+                    f"{exact_size(nbytes)} do not fit on {devices} now, with the values there that cannot be evicted; "
+                    "release or unpin tensors, or give the store a larger quota"
                 )
         self.scheduler.bound.append(stored)
         return Binding(stored, tensor, tensor.offset, tensor.strides)

@@ -78,10 +78,10 @@ class Recorders:
         if session in self.taps and (tap.everybody or self.taps[session] is not tap):
             return  # recorders are not recorded, except one that names itself
         if session.tapped is not None:
-            tap.put(NOTE, f"session {session.id} is already being recorded by another recorder: it is left out")
+            tap.put(NOTE, f"session {session.id} is not recorded here: another recorder records it already")
             return
         if session.in_run():
-            tap.put(NOTE, f"session {session.id} was in the middle of a run: it is left out")
+            tap.put(NOTE, f"session {session.id} is not recorded: it was in the middle of a run")
             return
         tapped = Tapped(session, tap)
         self.tapped.append(tapped)

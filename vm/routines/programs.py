@@ -90,7 +90,9 @@ def linked(session: ProgramSession, message: Link, devices: Collection[str]) -> 
         raise ProtocolError(f"program {message.program} {state}")
     given, wanted = (len(message.devices), len(message.captured)), (program.devices, len(program.captured))
     if given != wanted:
-        raise ProtocolError(f"{given} devices and captured tensors, but the program has {wanted}")
+        raise ProtocolError(
+            f"{given[0]} devices and {given[1]} captured tensors, but the program has {wanted[0]} and {wanted[1]}"
+        )
     homes = tuple([own_name(name, devices) for name in message.devices])
     for name in homes:
         if name not in devices:
@@ -146,13 +148,15 @@ def check_run(routine: SessionProgram, message: Run, metas: Sequence[Meta | None
     _, inputs, numbers, outputs, effects, _ = message
     given = (len(inputs), len(numbers), len(outputs), len(effects))
     if given != program.counts:
-        raise ProtocolError(f"{given} inputs, numbers, outputs and effects, but its program has {program.counts}")
+        raise ProtocolError(
+            f"the run has {given} inputs, numbers, outputs and effects, but its program {program.counts}"
+        )
     for meta, wanted in zip(metas, program.metas, strict=False):  # the inputs' metas come first in the program
         if meta is not wanted and meta is not None:
-            raise ProtocolError(f"an input is {meta}, but its program's {wanted}")
+            raise ProtocolError(f"an input is {meta}, but the program's input is {wanted}")
     if tuple(map(type, numbers)) != program.number_types:
         given_types = ", ".join(type(value).__name__ for value in numbers)
-        raise ProtocolError(f"the numbers are {given_types}, but the program's {describe(program.number_types)}")
+        raise ProtocolError(f"the numbers are {given_types}, but those of the program {describe(program.number_types)}")
     newest += program.inner
     for id_ in outputs:
         if id_ <= newest:

@@ -75,7 +75,7 @@ def publish_routine(session: Publisher, routine: SessionProgram, metas: Sequence
         )
     for meta, source in zip(metas, program.captured, strict=True):
         if meta is not None and meta is not source.meta:
-            raise ProtocolError(f"the routine captures {meta} for {source.meta}")
+            raise ProtocolError(f"the routine captures {meta}, but its program expects {source.meta}")
     lines = lines_of(session, program)
     found = PublishedRoutine(program, routine.devices, lines, routine.convention)
     found.weight += routine.extra + sum(len(text) for text in lines.values()) // CHARACTERS

@@ -184,8 +184,8 @@ def test_what_is_wrong_with_a_program_is_told_to_each_run(bare: Bare, parts: lis
     ("devices", "captured", "match"),
     [
         (("gpu:7",), (1,), "unknown device 'gpu:7'; devices: cpu:0"),
-        (("cpu:0", "cpu:0"), (1,), "(2, 1) devices and captured tensors, but the program has (1, 1)"),
-        (("cpu:0",), (), "(1, 0) devices and captured tensors, but the program has (1, 1)"),
+        (("cpu:0", "cpu:0"), (1,), "2 devices and 1 captured tensors, but the program has 1 and 1"),
+        (("cpu:0",), (), "1 devices and 0 captured tensors, but the program has 1 and 1"),
     ],
 )
 def test_what_is_wrong_with_a_link_is_told_to_each_run(bare: Bare, devices: Any, captured: Any, match: str) -> None:

@@ -50,7 +50,7 @@ def told_of(client: Client, *names: str, count: int) -> list[Any]:
         (lambda c: [c.new()], ProtocolError, "was never defined"),
         (lambda c: [link(c, accumulate(), [c.upload([1.0])])], MetadataError, "calls functions of its publisher"),
         (lambda c: [link(c, capturing(), [])], ProtocolError, "0.* captured tensors"),
-        (lambda c: [link(c, capturing(), [c.upload([1.0, 2.0])])], ProtocolError, r"captures float64\[2\] for"),
+        (lambda c: [link(c, capturing(), [c.upload([1.0, 2.0])])], ProtocolError, r"captures float64\[2\], but"),
         (lambda c: [link(c, capturing(), [99])], ProtocolError, "tensor 99"),
         (lambda c: [c.upload([1.0]), link(c, chain_of(1), keeps=True) - 1], ProtocolError, "was released"),
     ],

@@ -221,9 +221,9 @@ class TestMemory:
         assert small.status is Status.DISPATCHED
         parts.drain()
         assert (big.status, huge.status) == (Status.FAILED, Status.SKIPPED)
-        assert [str(error) for error in parts.errors] == [
-            "big: 64 bytes do not fit on cpu:0 beside 8 bytes of operands: it has 64 bytes in all; use smaller tensors"
-        ]
+        (error,) = map(str, parts.errors)
+        what = "big: 64 bytes do not fit on cpu:0 together with 8 bytes of operands"
+        assert error == f"{what}: the device has 64 bytes in all; use smaller tensors"
         assert not violations(parts.engine)
 
     def test_what_was_expected_late_counts_in_program_order(self) -> None:
