@@ -1,4 +1,7 @@
-"""Restoring for the virtual machine: restored tensors lie in the generation's files until they are first used."""
+"""Restoring for the virtual machine: restored tensors lie in the generation's files until they are first used.
+
+They are charged to the system session, so no session pays for a value because it is the first to read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Binding operands to memory at dispatch: copies become arrays of their devices."""
+"""Binding operands to memory at dispatch: copies become arrays of their devices.
+
+The kernel's arguments are the inputs in order, then the outputs. A result whose size depends on data is not among them,
+since the kernel makes it.
+"""
 
 from __future__ import annotations
 

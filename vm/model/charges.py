@@ -1,4 +1,8 @@
-"""Charging storages and copies to accounts, and checking accounts against quotas and shares."""
+"""Charging storages and copies to accounts, and checking accounts against quotas and shares.
+
+A storage is charged to at most one account, and a copy counts in at most one share. Only this file changes the bytes of
+an account, and `memory.recycling`, which contains the rules for small results inline.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of eviction on a device: its policy, and its counts."""
+"""The state of eviction on a device: its policy, and its counts. `memory.victims` applies the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The memory of GPUs that a session's client reads without a copy, in this process or in the client's own."""
+"""The memory of GPUs that a session's client reads without a copy, in this process or in the client's own.
+
+A client in another process gets memory only if the machine notices the end of that process, so that it can reuse the
+memory then.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A program linked in a session: its slots stand for devices, it captures tensors, and its steps become messages."""
+"""A program linked in a session: its slots stand for devices, it captures tensors, and its steps become messages.
+
+The message of a step is made when a run first needs it. Sessions share the compiled parts of a program, not the
+messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reasons of edges, and the first words in the labels of transfers that make room or undo it."""
+"""The reasons of edges, and the first words in the labels of evictions and returns. Both are part of trace files."""
 
 from __future__ import annotations
 

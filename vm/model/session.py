@@ -1,4 +1,8 @@
-"""The engine's state of one session: ids, signatures, locations, spans, requests, cancellation, flow control."""
+"""The engine's state of one session: ids, signatures, locations, spans, requests, cancellation, flow control.
+
+Only the driving thread uses it. Attributes that change together are parts with rules of their own (`Account`,
+`SessionFiles`, `SourceTexts`); those that an inline op reads are attributes of the session itself.
+"""
 
 from __future__ import annotations
 

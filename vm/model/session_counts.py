@@ -1,4 +1,4 @@
-"""Counts of a session: its errors, transfers and evictions."""
+"""Counts of a session: its errors, transfers and evictions. They only grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The files that a session has open, and where its client may open files and store checkpoints."""
+"""The files that a session has open, and where its client may open files and store checkpoints.
+
+Closing a file does not affect values that lie in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One session's queue on one stream: the number of its dispatched instructions, and its backlog."""
+"""One session's queue on one stream: the number of its dispatched instructions, and its backlog.
+
+`scheduler.fair_queue` decides when an instruction may leave the backlog.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A run that is being admitted op by op: its remaining messages, and the actions at its end."""
+"""A run that is being admitted op by op: its remaining messages, and the actions at its end.
+
+The session's later messages wait until all messages of the run are admitted.
+"""
 
 from __future__ import annotations
 

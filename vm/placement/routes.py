@@ -1,4 +1,8 @@
-"""Routes: the copy from which a transfer to a device starts, and the device through which it goes, if any."""
+"""Routes: the copy from which a transfer to a device starts, and the device through which it goes, if any.
+
+Two devices without direct access to each other exchange values through the host. A value in a file that cannot be read
+piece by piece is read to the host first.
+"""
 
 from __future__ import annotations
 

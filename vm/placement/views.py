@@ -1,4 +1,8 @@
-"""Views, aliases and moved tensors: tensors that share another tensor's storage, made without instruction and copy."""
+"""Views, aliases and moved tensors: tensors that share another tensor's storage, made without instruction and copy.
+
+Each of them counts as a sharer of the storage. Their values are independent all the same: a write to one of them gives
+it a storage of its own (`Residency.target`).
+"""
 
 from __future__ import annotations
 

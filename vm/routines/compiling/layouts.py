@@ -1,4 +1,7 @@
-"""Layouts of the views in a segment: offset and strides in the memory of the *root*, the value below all views."""
+"""Layouts of the views in a segment: offset and strides in the memory of the *root*, the value below all views.
+
+A view that strides cannot express is a copy: it has memory of its own, and no layout here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Liveness of a segment's values: their last uses, inside and outside of the segment, and their dependences."""
+"""Liveness of a segment's values: their last uses, inside and outside of the segment, and their dependences.
+
+Memory of the arena is reused after a value's last use (`recipe`). A step of a fusion counts at the step where the
+fusion runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The state of a run that is being unfolded, for its steps with blocks, and the interface of unfolding to an engine."""
+"""The state of a run that is being unfolded, for its steps with blocks, and the interface of unfolding to an engine.
+
+One run has one `UnfoldedRun`. The routine's program, and each execution of a block, has `RunIds` of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The poisoned values of one run: errors spread from values to the results that depend on them, op by op."""
+"""The poisoned values of one run: errors spread from values to the results that depend on them, op by op.
+
+A result that depends on no poisoned value is healthy, even if the same kernel computes a poisoned one.
+"""
 
 from __future__ import annotations
 
