@@ -1,6 +1,6 @@
 """A new opcode, for the length of a test: what it takes, and that nothing else has to change.
 
-The trial copies a tensor's value to a place that the host sees ("Snapshot"): it waits for the value, holds memory and
+The trial copies a tensor's value to memory that the host sees ("Snapshot"): it waits for the value, holds memory and
 runs on the driving thread. It has the four things that an opcode needs: a row in `TRAITS`, a handler in admission, the
 form of its message, and its rule in the serial engine.
 
@@ -52,7 +52,7 @@ def join(patch: pytest.MonkeyPatch, enum: Any, name: str, value: Any) -> Any:
 
 
 class Snapshot(NamedTuple):
-    """Answer with a list of the values, as of this place in the program."""
+    """Answer with a list of the values, as of this position in the program."""
 
     id: UsedId
     request: Request
@@ -133,7 +133,7 @@ def test_it_waits_for_the_value_and_answers_with_it(client: Client) -> None:
     assert not client.bare.engine.live
 
 
-def test_it_sees_the_value_at_its_place_in_the_program(client: Client) -> None:
+def test_it_sees_the_value_at_its_position_in_the_program(client: Client) -> None:
     x = client.upload([1.0])
     client.call("negative", x, out=x)
     client.send(Snapshot(x, 7, 1))

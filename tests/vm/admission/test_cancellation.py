@@ -329,15 +329,15 @@ def test_what_an_ended_session_holds_on_a_device_is_found_wherever_it_is_among_i
     sim = parts.at("sim:0")
     gather(sim, parts.engine.directory.storages())
     handles = 4 * PIECE
-    places = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
-    tensors = [parts.tensor(home="sim:0" if n in places else "cpu:0") for n in range(handles)]
-    for n in places:
+    on_sim = {handles - 2 * PIECE - 1, PIECE, 1} if there == 3 else set(range(PIECE, PIECE + there))
+    tensors = [parts.tensor(home="sim:0" if n in on_sim else "cpu:0") for n in range(handles)]
+    for n in on_sim:
         sim.candidates[copy_of(tensors[n], sim)] = tensors[n].storage
     parts.engine.close(parts.session)
     (gone,) = parts.engine.directory.leaving
     assert gone.has_nothing_on(sim) is (there == 0)
     found = [id_ for _ in range(there) for id_ in gone.block_on(sim)]
-    assert {gone.tensors[id_] for id_ in found} == {tensors[n] for n in places}
+    assert {gone.tensors[id_] for id_ in found} == {tensors[n] for n in on_sim}
     assert gone.block_on(sim) == []
     assert not gone.has_nothing_on(parts.at("cpu:0"))
     parts.drain()

@@ -151,7 +151,7 @@ def test_a_snapshot_keeps_its_value_and_costs_nothing_until_somebody_writes(bare
     assert (writer.fetch(x), reader.fetch(snapshot)) == ([2.0], [3.0])
 
 
-def test_a_snapshot_of_what_is_being_written_has_the_value_of_its_place(bare: Bare) -> None:
+def test_a_snapshot_of_what_is_being_written_has_the_value_of_its_position(bare: Bare) -> None:
     writer, reader = bare.client(), bare.client()
     x = writer.upload([1.0])
     writer.publish("x", ids=[x])

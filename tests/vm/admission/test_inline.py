@@ -247,7 +247,7 @@ def messages() -> dict[str, Any]:
 
 
 def strange() -> Iterator[tuple[tuple[str, str], Any]]:
-    """Messages with something strange in one place: by the place and by what it is."""
+    """Messages with something strange in one field: by the field and by what it is."""
     for name, value in SCALARS.items():
         yield ("signature", name), [CALL, value, (X, Y), (NEW,), 0, 1]
         yield ("first operand", name), [CALL, ADD, (value, Y), (NEW,), 0, 1]

@@ -145,7 +145,7 @@ class TestAValue:
         assert two.second.statuses() == ["Expect DONE", "Recv DONE"]
         two.check_idle()
 
-    def test_is_that_of_its_place_in_the_program(self, two: Two) -> None:
+    def test_is_that_of_its_position_in_the_program(self, two: Two) -> None:
         two.send()
         two.first.client.call("add", two.x, two.x, out=two.x, meta=((4,), "float64"))
         y = two.recv()

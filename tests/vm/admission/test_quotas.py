@@ -77,7 +77,7 @@ def test_an_op_that_releases_its_operand_needs_no_more_tensors(bare: Bare) -> No
     assert client.fetch(x) == [-1.0]
 
 
-def test_releasing_one_handle_twice_over_makes_no_place_for_two(bare: Bare) -> None:
+def test_releasing_one_handle_twice_over_makes_no_room_for_two(bare: Bare) -> None:
     client = bare.client(tensors=1)
     x = client.upload([1.0])
     number = client.signature("add", (((1,), "float64"), "float"))

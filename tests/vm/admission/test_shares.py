@@ -151,17 +151,17 @@ def device(machine: VirtualMachine) -> Any:
     return machine.engine.devices["cuda:0"]
 
 
-def contents(gpu: Gpu, place: Any, nbytes: int | None = None) -> Any:
+def contents(gpu: Gpu, shared: Any, nbytes: int | None = None) -> Any:
     """What another process sees in a block: all of it, or that many bytes."""
-    number, _, size, _, _ = place
-    (block,) = [one for one in blocks(gpu) if one.size == size and one.fd == fd_of(place)]
+    number, _, size, _, _ = shared
+    (block,) = [one for one in blocks(gpu) if one.size == size and one.fd == fd_of(shared)]
     assert number > 0
     return np.array(block.block[:nbytes])
 
 
-def fd_of(place: Any) -> int:
+def fd_of(shared: Any) -> int:
     """The memory file that the fake's handle names."""
-    return int.from_bytes(place[1][16:24], "little")
+    return int.from_bytes(shared[1][16:24], "little")
 
 
 def blocks(gpu: Gpu) -> list[Any]:
@@ -169,17 +169,17 @@ def blocks(gpu: Gpu) -> list[Any]:
     return [one for one in regions_of(gpu).owners() if getattr(one, "fd", -1) >= 0]
 
 
-def value_in(gpu: Gpu, place: Any) -> Any:
-    return contents(gpu, place, NUMBERS.nbytes).view("float64")
+def value_in(gpu: Gpu, shared: Any) -> Any:
+    return contents(gpu, shared, NUMBERS.nbytes).view("float64")
 
 
 def test_the_answer_is_a_block_that_has_the_value_and_zeros(gpu: Gpu, machine: VirtualMachine) -> None:
     client = Client(machine)
-    place, _ = client.share(client.upload())
-    assert place[2:] == (PAGE, "float64", (512,))
-    assert len(place[1]) == 64
-    assert (value_in(gpu, place) == NUMBERS).all()
-    assert not contents(gpu, place)[NUMBERS.nbytes :].any()
+    shared, _ = client.share(client.upload())
+    assert shared[2:] == (PAGE, "float64", (512,))
+    assert len(shared[1]) == 64
+    assert (value_in(gpu, shared) == NUMBERS).all()
+    assert not contents(gpu, shared)[NUMBERS.nbytes :].any()
     client.close()
 
 
@@ -204,9 +204,9 @@ def test_the_same_value_is_in_one_block_until_it_is_written_to(gpu: Gpu, machine
 
 def test_another_session_has_a_block_of_its_own(gpu: Gpu, machine: VirtualMachine) -> None:
     mine, theirs = Client(machine), Client(machine, User(8))
-    place, _ = mine.share(mine.upload())
+    shared, _ = mine.share(mine.upload())
     other, _ = theirs.share(theirs.upload())
-    assert place[0] != other[0]
+    assert shared[0] != other[0]
     for id_ in (1, 2**40):
         with pytest.raises(ProtocolError, match="never defined"):
             Client(machine).share(id_)
@@ -218,13 +218,13 @@ def test_another_session_has_a_block_of_its_own(gpu: Gpu, machine: VirtualMachin
 def test_a_write_to_a_block_changes_no_tensor(gpu: Gpu, machine: VirtualMachine) -> None:
     client = Client(machine)
     x = client.upload()
-    place, _ = client.share(x)
+    shared, _ = client.share(x)
     (block,) = blocks(gpu)
     block.block.fill(0xFF)
     y = client.add(x, 0.0)
     found, _ = client.share(y)
     assert (value_in(gpu, found) == NUMBERS).all()
-    assert found[0] != place[0]
+    assert found[0] != shared[0]
     client.close()
 
 
@@ -274,8 +274,8 @@ def test_a_block_counts_against_the_sessions_quota_and_so_does_what_its_process_
     other = Client(machine, User(8), bytes=3 * PAGE // 2)
     other.share(other.upload())
     user.over = True
-    place, _ = again.share(z)
-    assert (value_in(gpu, place) == NUMBERS).all()
+    shared, _ = again.share(z)
+    assert (value_in(gpu, shared) == NUMBERS).all()
     again.close()
     other.close()
 
@@ -284,11 +284,11 @@ def test_blocks_of_an_ended_session_are_kept_and_counted_until_their_process_has
     gpu: Gpu, machine: VirtualMachine
 ) -> None:
     client = Client(machine)
-    place, _ = client.share(client.upload())
+    shared, _ = client.share(client.upload())
     client.close()
     settle(machine)
     assert device(machine).backend.allocated == PAGE
-    assert (value_in(gpu, place) == NUMBERS).all()
+    assert (value_in(gpu, shared) == NUMBERS).all()
     with machine.locked():
         machine.engine.let_go_of_blocks()
     assert device(machine).backend.allocated == PAGE
@@ -386,8 +386,8 @@ def test_in_random_programs_each_block_keeps_its_value(gpu: Gpu, machine: Virtua
         while len(lent) > 8:
             client.release(gone := rng.choice(list(lent)))
             del lent[gone]
-        for place, value in lent.values():
-            assert (value_in(gpu, place) == value).all()
+        for shared, value in lent.values():
+            assert (value_in(gpu, shared) == value).all()
     for request in asked:
         client.answer(request)
     client.user.over = True

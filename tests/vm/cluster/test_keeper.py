@@ -185,7 +185,7 @@ def test_log_lines_are_kept_in_bounds(keeper, start):
     assert keeper.lines[-1] == (keeper.printed, "line 999")
 
 
-def test_settings_of_the_user_reach_the_daemon_and_durable_names_have_a_place(make, start):
+def test_settings_of_the_user_reach_the_daemon_and_durable_names_have_a_directory(make, start):
     keeper = make(settings={"memory": "1 GiB", "cluster": {"link": "1 GiB", "incarnation": 99}}, grace=3.0)
     keeper.begin()
     config = tomllib.loads(start.last.config)

@@ -73,7 +73,7 @@ class TestExpecting:
         settle(device, one)
         assert sums(device) == ([7], 7, 0)
 
-    def test_what_is_expected_late_takes_its_place_in_program_order(self, parts: Parts, device: DeviceState) -> None:
+    def test_what_is_expected_late_takes_its_position_in_program_order(self, parts: Parts, device: DeviceState) -> None:
         first, second, third = (new(parts) for _ in range(3))
         expect(device, first, 1)
         expect(device, third, 3)

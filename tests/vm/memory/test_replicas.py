@@ -189,7 +189,7 @@ class TestDroppingIdle:
         assert copy.current
         parts.drain()
 
-    def test_what_is_no_replica_any_more_stays_and_keeps_its_place(self, parts: Parts, sim: DeviceState) -> None:
+    def test_what_is_no_replica_any_more_stays_and_keeps_its_position(self, parts: Parts, sim: DeviceState) -> None:
         """Else the order in which admission drops copies would depend on when a device ran out of memory."""
         x = parts.tensor()
         copy = mirror(parts, x)

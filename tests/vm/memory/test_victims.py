@@ -42,7 +42,7 @@ def tensors(parts: Parts, count: int, elements: int = ELEMENTS) -> list[VmTensor
 
 
 def order(parts: Parts, among: list[VmTensor], *spare: VmTensor, account: Account | None = None) -> list[int]:
-    """The places of tensors in the list, in the order in which they leave."""
+    """The indices of tensors in the list, in the order in which they leave."""
     sim = parts.at("sim:0")
     sim.eviction.rankings.clear()
     storages = [tensor.storage for tensor in among]
@@ -186,8 +186,8 @@ class TestWindows:
     def test_ones_own_leave_from_all_windows_before_those_of_others(self, parts: Parts) -> None:
         made = tensors(parts, 12)
         mine = Account(parts.session.limits, 99)
-        for place in (3, 7, 11):
-            made[place].storage.account = mine
+        for index in (3, 7, 11):
+            made[index].storage.account = mine
         assert order(parts, made, account=mine)[:3] == [3, 7, 11]
 
     def test_who_has_nothing_takes_from_others_at_once(self, parts: Parts) -> None:
@@ -198,7 +198,7 @@ class TestWindows:
         made = tensors(parts, 12)
         account = parts.session.account
         chosen = [next(victims(sim, account, ()))[0] for _ in range(3)]
-        assert chosen == [copy_of(made[place], sim) for place in (0, 4, 8)]
+        assert chosen == [copy_of(made[index], sim) for index in (0, 4, 8)]
 
     def test_what_was_used_since_it_was_ranked_stays(self, parts: Parts, sim: DeviceState) -> None:
         made = tensors(parts, 12)

@@ -191,8 +191,8 @@ class TestClaim:
         claimed: list[bool] = []
 
         class Token(list[TensordError | None]):
-            def insert(self, place: Any, item: Any) -> None:
-                super().insert(place, item)
+            def insert(self, index: Any, item: Any) -> None:
+                super().insert(index, item)
                 claimed.append(instruction.may_run())  # the stream, between the two
 
         instruction.claim_token = Token([None])

@@ -84,7 +84,7 @@ class TestOneSession:
         session.sync()
         assert not {WAIT, QUERY} & set(kinds(drained(session)))
 
-    def test_an_uploads_bytes_are_those_at_its_place_though_an_op_overwrites_them(self, session):
+    def test_an_uploads_bytes_are_those_at_its_position_though_an_op_overwrites_them(self, session):
         record(session)
         x = session.asarray(np.zeros(1 << 16))
         x += 5
@@ -121,8 +121,8 @@ class TestOneSession:
         assert (x + 1).tolist() == [5]
         found = drained(here)
         assert LOOKUP not in kinds(found)
-        places = {entry[0]: place for place, entry in enumerate(found)}
-        assert places[IMPORT] < next(n for n, e in enumerate(found) if e[0] == MESSAGE and e[3][0] == CALL)
+        indices = {entry[0]: index for index, entry in enumerate(found)}
+        assert indices[IMPORT] < next(n for n, e in enumerate(found) if e[0] == MESSAGE and e[3][0] == CALL)
 
     def test_side_effects_are_noted_without_their_functions(self, session):
         record(session)
@@ -193,7 +193,7 @@ class TestAllSessions:
         with pytest.raises(MetadataError, match="4 recorders"):
             record(sessions[4])
         other = machine_of(sessions[4]).engine.directory.sessions[own(sessions[4])]
-        other.files.may_store = False  # others do not take the machine's user's places, nor he theirs
+        other.files.may_store = False  # others do not take the slots of the machine's user, nor he theirs
         record(sessions[4])
         assert machine_of(sessions[4]).engine.recorders.taps[other].bound == OTHERS_QUEUE_BYTES
 

@@ -78,7 +78,7 @@ def wrong_device(busy: Busy) -> None:
     copies[busy.at("sim:0")] = copies[busy.cpu]
 
 
-def view_in_the_wrong_place(busy: Busy) -> None:
+def view_on_the_wrong_device(busy: Busy) -> None:
     copy = busy.residency.new_copy(busy.cpu, 4, busy.x.storage.version)
     busy.x.storage.views = {(busy.cpu, (0, (1,), (8,))): copy}
 
@@ -255,7 +255,7 @@ CORRUPTIONS: dict[Callable[[Busy], None], str] = {
     late_version: "maps_hold_current_copies",
     current_in_no_map: "maps_hold_current_copies",
     wrong_device: "maps_hold_current_copies",
-    view_in_the_wrong_place: "maps_hold_current_copies",
+    view_on_the_wrong_device: "maps_hold_current_copies",
     one_use_too_many: "uses_are_counted",
     one_use_too_few: "uses_are_counted",
     queued_off: "uses_are_counted",

@@ -195,7 +195,7 @@ class TestAtOnce:
         assert client.fetch(result) == [-1.0]
         assert not [each for each in bare.engine.ring.records(lambda *_: NOWHERE) if each.opcode == "RunRoutine"]
 
-    def test_large_operands_stay_in_their_places_only_if_the_routine_captures_them(self, bare: Bare) -> None:
+    def test_large_operands_stay_bound_only_if_the_routine_captures_them(self, bare: Bare) -> None:
         builder, meta = Builder(), Meta.of((STAYING // 8 + 1,), "float64")
         x, w = builder.parameter(meta), builder.captured(meta)
         (y,) = builder.op("add", (x, w), location=LINE)

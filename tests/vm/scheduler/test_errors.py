@@ -85,7 +85,7 @@ class TestDoom:
         assert not parts.ran
         assert (first.status, second.status) == (Status.SKIPPED, Status.SKIPPED)
 
-    def test_the_doomed_leave_in_their_place_and_poison_what_they_were_to_write(self, parts: Parts) -> None:
+    def test_the_doomed_leave_in_their_order_and_poison_what_they_were_to_write(self, parts: Parts) -> None:
         chain = pending_chain(parts, 2)
         parts.scheduler.doom([chain[0]], BAD)
         assert [link.status for link in chain] == [Status.DOOMED] * 2

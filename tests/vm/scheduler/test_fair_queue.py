@@ -125,7 +125,7 @@ def test_a_session_alone_again_gets_the_whole_queue() -> None:
 
 
 @pytest.mark.parametrize("how", [Engine.cancel, Engine.close])
-def test_what_waits_for_its_place_is_cancelled_with_the_rest(how: Any) -> None:
+def test_what_waits_for_its_turn_is_cancelled_with_the_rest(how: Any) -> None:
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)
     flood(a, x, 100)
@@ -149,7 +149,7 @@ def test_a_lost_device_leaves_nothing_in_the_backlog() -> None:
 
 
 def test_who_waits_for_memory_keeps_nobody_else_in_the_backlog() -> None:
-    """What finds no memory leaves its place to the next one; once there is memory it follows."""
+    """What finds no memory leaves its turn to the next one; once there is memory it follows."""
     bare = Bare(inline=False)
     a, b, x, y = pair(bare)
     bare.device.limit = bare.device.allocated + 6 * 8

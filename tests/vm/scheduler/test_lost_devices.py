@@ -47,10 +47,10 @@ def abandon(parts: Parts) -> None:
 def at_line(line: int) -> Callable[[Instruction], None]:
     """Issued at that line."""
 
-    def place(instruction: Instruction) -> None:
+    def set_line(instruction: Instruction) -> None:
         instruction.location = line
 
-    return place
+    return set_line
 
 
 def mirror(parts: Parts, tensor: VmTensor, name: str) -> Copy:

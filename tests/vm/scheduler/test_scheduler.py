@@ -152,7 +152,7 @@ class TestCompletion:
 
 
 class TestAdmission:
-    def test_each_gets_the_next_id_and_tick_and_its_place_among_the_living(self, parts: Parts) -> None:
+    def test_each_gets_the_next_id_and_tick_and_its_position_among_the_living(self, parts: Parts) -> None:
         made = [parts.op(writes=[parts.tensor()]) for _ in range(3)]
         assert [one.id for one in made] == [1, 2, 3]
         assert [one.admitted for one in made] == [1, 2, 3]

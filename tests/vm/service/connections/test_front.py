@@ -32,7 +32,7 @@ def harness() -> Harness:
     return found
 
 
-def test_a_client_that_takes_nothing_has_one_place_in_the_ring(harness: Harness) -> None:
+def test_a_client_that_takes_nothing_has_one_slot_in_the_ring(harness: Harness) -> None:
     """However often it stops and goes on."""
     number = 0
     for _ in range(5):
@@ -186,7 +186,7 @@ def test_what_is_decoded_of_one_client_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("start", [b"\xdc\x00\x04\x01", b"\xdd\x00\x00\x00\x04\x01", b"\x94\xcc\x01", b"\x94\xd0\x01"])
-def test_a_batch_in_more_bytes_than_it_takes_keeps_its_place(harness: Harness, start: bytes) -> None:
+def test_a_batch_in_more_bytes_than_it_takes_keeps_its_position(harness: Harness, start: bytes) -> None:
     """Who encodes like this is no friend of ours, but speaks msgpack."""
     usual = [pack(sync(number, number)) for number in (1, 2, 3)]
     for header in (usual[0], usual[1], start + usual[2][2:]):

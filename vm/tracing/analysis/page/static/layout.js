@@ -4,7 +4,8 @@
 
 const SWEEPS = 4;
 
-// A map from id to [layer, position], for ids in order and edges [source, target]. Nodes of a layer are at least 1 apart.
+// A map from id to [layer, position], for ids in order and edges [source, target]. Nodes of a layer are at least 1
+// apart.
 export function positionsOf(ids, edges) {
   const sources = new Map(ids.map(id => [id, []])), targets = new Map(ids.map(id => [id, []]));
   for (const [source, target] of edges) {
@@ -57,7 +58,8 @@ function middle(neighbours, at) {
   return neighbours.length ? neighbours.reduce((sum, id) => sum + at.get(id), 0) / neighbours.length : null;
 }
 
-// Positions in the same order, at least 1 apart, as near to the wanted ones as possible: blocks that overlap move together.
+// Positions in the same order, at least 1 apart, as near to the wanted ones as possible: blocks that overlap move
+// together.
 function apart(wanted) {
   const blocks = [];
   wanted.forEach((position, index) => {

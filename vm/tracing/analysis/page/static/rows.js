@@ -25,7 +25,7 @@ export function groupsOf(store, filter) {
   const groups = new Map(), spans = spanRows(store);
   const rows = spans.map(({label, records}) => new Row(null, label, records, store));
   if (rows.length) groups.set(null, {title: "spans", rows});
-  for (const [[device, stream], records] of [...lists.values()].map(list => [placeOf(list[0]), list]).sort(inOrder)) {
+  for (const [[device, stream], records] of [...lists.values()].map(list => [laneOf(list[0]), list]).sort(inOrder)) {
     if (!groups.has(device)) groups.set(device, {title: device || "no device", rows: []});
     const label = stream.startsWith(device + "/") ? stream.slice(device.length + 1) : stream;
     groups.get(device).rows.push(new Row(device, label, records, store, filter));
@@ -33,13 +33,13 @@ export function groupsOf(store, filter) {
   return [...groups.values()];
 }
 
-function placeOf({device, stream, waits}) {
+function laneOf({device, stream, waits}) {
   return [device, waits ? WAITING : stream || WAITING];
 }
 
 // The key of a record's row: its stream, or the row "waiting" of its device.
 export function keyOf(record) {
-  return placeOf(record).join("\0");
+  return laneOf(record).join("\0");
 }
 
 function inOrder([[device, stream]], [[otherDevice, otherStream]]) {

@@ -148,8 +148,8 @@ function rateOf({sampled, taken}, {taken: before}) {
 
 // Make a record from a row, with texts in place of their numbers.
 function recordOf(row, texts, streams) {
-  const [id, session, causedBy, streamIndex, kind, name, of, status, received, ready, dispatched, started, finished, location,
-    span, bytes, error, critical] = row;
+  const [id, session, causedBy, streamIndex, kind, name, of, status, received, ready, dispatched, started, finished,
+    location, span, bytes, error, critical] = row;
   const [device, stream] = streams[streamIndex] ?? ["", ""];
   return {id, session, causedBy, device, stream, kind: texts[kind], name: texts[name], of: texts[of],
     status: texts[status], received, ready, dispatched, started, finished, location: texts[location], span: texts[span],
