@@ -142,30 +142,30 @@ def connect(
 ) -> Session:
     """Open a session on a virtual machine: a daemon's, or one in this process.
 
-    `session.address` and its `repr` say where the machine is. Where no daemon was found, errors that may come of that
-    say so, and an interactive session has one line on stderr.
+    `session.address` and the session's `repr` name the machine. If no daemon was found, errors that this may have
+    caused mention it, and an interactive Python prints one line on stderr.
 
     `devices`, `tracing`, `engine`, `node` and `plugins` are for machines in this process only; without an address they
-    mean one.
+    select such a machine.
 
-    :param address: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a machine of its own
-        in this process, "local:NAME" to share one within the process. Without an address: $TENSORD_ADDRESS, else the
+    :param address: "ipc:///path" or "tcp://host:port" of a daemon (`tensord serve`); "local" for a new machine in this
+        process, "local:NAME" for one that sessions of the process share. Without an address: $TENSORD_ADDRESS, else the
         daemon that runs here, else "local:default".
     :param devices: Names ("cpu:0", "sim:0", "cuda:0"), or tables of a name and options; the first is the default
         device, and ["cpu:0"] the default list.
     :param tracing: Keep records of instructions.
-    :param strict: An op whose operand is not on its device raises instead of moving the operand.
+    :param strict: Raise an error, instead of moving the operand, if an op's operand is not on the op's device.
     :param keys: For tcp, the client's key file or its directory (see `tensord keygen`); by default $TENSORD_KEYS.
-    :param engine: "vm", or "serial" to execute every op at once, in program order, on NumPy, which shows whether a
-        fault is the program's or the scheduler's (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
-    :param frames: How many lines of the program errors and traces name for each call; by default $TENSORD_FRAMES, else
-        the line of the call, with up to three of its callers if that line is in a library.
+    :param engine: "vm", or "serial" to execute every op at once, in program order, with NumPy, which shows whether the
+        program or the scheduler causes a fault (docs/serial.md). By default $TENSORD_ENGINE, else "vm".
+    :param frames: The number of lines of the program that errors and traces name for each call; by default
+        $TENSORD_FRAMES, else the line of the call, with up to three of its callers if that line is in a library.
     :param name: The session's name in the machine's log and in `tensord sessions`, at most 64 printable characters; by
         default the script's name.
-    :param routines: "auto": repeated calls, as those of a training loop, are recognised and sent as one run of a
+    :param routines: "auto": recognise repeated calls, such as those of a training loop, and send them as one run of a
         program (docs/routines.md).
-    :param detail: With n, the trace has the times of each call inside of every nth run of a routine.
-    :param wait: Use a daemon, and wait so many seconds for one to listen; no machine in this process takes its place.
+    :param detail: With n, the trace has the times of each call inside every nth run of a routine.
+    :param wait: Wait up to this many seconds for a daemon to listen; no machine in this process is used instead.
     :param node: The machine's name among several, in front of the names of its devices: "node0/cpu:0"
         (docs/cluster.md).
     :param plugins: Installed packages that define ops or kinds of devices, loaded once in a process (docs/plugins.md).
@@ -203,15 +203,15 @@ def connect_cluster(
 
     Sessions on the other nodes are opened when they are first used.
 
-    :param address: The address of any of the cluster's daemons, which knows the others; by default the daemon of this
-        machine, as for `connect`, but never a machine in this process.
+    :param address: The address of any daemon of the cluster; by default the daemon of this machine, as for `connect`,
+        but never a machine in this process. This daemon knows the others.
     :param keys: The client's key file or its directory, by default $TENSORD_KEYS; all daemons have to allow the key.
-        The public keys of the other daemons come from the daemon that is asked.
+        The daemon at `address` sends the public keys of the others.
     :param strict: As for `connect`.
     :param frames: As for `connect`.
     :param name: As for `connect`.
     :returns: The session, a context manager.
-    :raises MetadataError: The daemon is of no cluster, or the address begins with "ray://".
+    :raises MetadataError: The daemon does not belong to a cluster, or the address begins with "ray://".
     :raises ConnectionLost: No daemon answers.
     """
     from .client.cluster.connect import connect_cluster as make
@@ -229,12 +229,14 @@ def connect_cluster(
 
 
 def _in_a_loop(make: Callable[_Given, Session]) -> Callable[_Given, Connecting]:
-    """`connect`, or `connect_cluster`, as what an event loop awaits: it takes what that takes."""
+    """The awaitable form of `connect` or `connect_cluster`, with the same parameters."""
 
     def connect_async(*args: _Given.args, **kwargs: _Given.kwargs) -> Connecting:
-        """As without `_async`, in an event loop: `async with td.connect_async(...) as session:`, whose end closes the
-        session, or `session = await td.connect_async(...)`. A session of which nobody hears, since the task was
-        cancelled, is closed."""
+        """Open a session in an event loop, with the parameters of the function without `_async`.
+
+        Use `async with td.connect_async(...) as session:`, which closes the session at its end, or
+        `session = await td.connect_async(...)`. If the task is cancelled meanwhile, the session is closed.
+        """
         from functools import partial
 
         from .client.session.connecting import Connecting
@@ -272,15 +274,14 @@ def routine(
 ) -> Any:
     """Make a routine of a function: captured at its first call, and run as one program afterwards.
 
-    A decorator: `@tensord.routine`. Its tensors are those of the default session, that of `tensord.array_api`; another
-    session has a `routine` of its own. See docs/routines.md.
+    Also a decorator: `@tensord.routine`. The routine takes tensors of the default session, that of `tensord.array_api`;
+    for other sessions use `Session.routine`. See docs/routines.md.
 
     :param function: The function; without one, a decorator is returned.
-    :param eager: Each call just calls the function.
+    :param eager: Call the function each time, without a capture.
     :param passes: The names of the passes that may change the program, or "all" or "none".
-    :param constants: Objects that stay as they were at the capture, by the names that CaptureError and the report give
-        them.
-    :returns: The routine, which is called as the function is.
+    :param constants: Objects whose state at the capture is kept, by their names in CaptureError and the report.
+    :returns: The routine, which is called like the function.
     :raises MetadataTypeError: The function is a generator or a coroutine function.
     """
     from functools import partial
@@ -298,10 +299,10 @@ def routine(
 
 
 def use_opentelemetry(provider: TracerProvider | None = None, *, on: bool = True) -> None:
-    """Have the spans of this process's sessions (`session.span`) be spans of OpenTelemetry, too (docs/metrics.md).
+    """Export the spans of this process's sessions (`session.span`) as spans of OpenTelemetry, too (docs/metrics.md).
 
-    :param provider: Makes the tracer; by default OpenTelemetry's own.
-    :param on: False ends it.
+    :param provider: The provider of the tracer; by default OpenTelemetry's global one.
+    :param on: False turns the export off.
     :raises MetadataError: The package is not installed: ``pip install "tensord[otel]"``.
     """
     from .client.locations.locations import located
@@ -333,5 +334,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not, and nothing that is only imported here."""
+    """The public names, loaded or not, without imports of this module."""
     return sorted([*__all__, *_MODULES, "__version__", "__doc__"])

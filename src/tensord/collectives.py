@@ -1,4 +1,4 @@
-"""Collectives: what several devices compute together, on tensors of which each is on a device of its own.
+"""Collectives: computations of several devices together, on tensors each of which is on a different device.
 
     first, second = tensord.collectives.all_reduce([x.to_device("sim:0"), y.to_device("sim:1")])
 

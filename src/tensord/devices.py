@@ -1,4 +1,4 @@
-"""What a kind of device is made of: to define one of your own (docs/plugins.md).
+"""The parts of a kind of device, for packages that define a kind (docs/plugins.md).
 
     from dataclasses import dataclass
     from typing import Annotated
@@ -16,10 +16,12 @@
 
     define_device("mine", MyDevice, Options)
 
-Public, as the names of `tensord` are. Devices: `Device`, the interface, and `HostDevice`, one whose arrays are NumPy's
-and whose streams are threads, of which a subclass says what differs; what they handle, `Buffer`, `Kept`, `Eviction`.
-Streams: `Stream`, the interface; `WorkerStream`, one with a thread; `StreamKind`, `Task`, `Sink`. Options: `Option` and
-what makes some; those that other kinds have, too, in capitals.
+These names are as stable as those of `tensord`:
+
+- devices: `Device`, the interface; `HostDevice`, a base class for devices whose arrays are NumPy's and whose streams are
+  threads; `Buffer`, `Kept` and `Eviction`, which their methods use
+- streams: `Stream`, the interface; `WorkerStream`, a stream with a thread; `StreamKind`, `Task` and `Sink`
+- options: `Option`, functions that make options, and in capitals the options that other kinds have, too
 """
 
 from __future__ import annotations
