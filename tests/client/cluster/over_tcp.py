@@ -54,7 +54,7 @@ class Linked:
 def linked(*, tls: bool = False) -> Iterator[Linked]:
     """Two nodes."""
     with ExitStack() as stack:
-        nodes = [Node(f"node{number}", tls=tls, patience=5.0) for number in range(2)]
+        nodes = [Node(f"node{number}", tls=tls) for number in range(2)]
         for node in nodes:
             stack.callback(node.close, WAIT)
         proxies = [stack.enter_context(Proxy(node.address)) for node in nodes]

@@ -16,16 +16,17 @@ from tensord.streams.links.tcp.links import TcpLinks
 from tensord.vm.service.certificates import make_tls
 
 TOKEN = "t" * 32
-WAIT = 20.0  # seconds until a test that hangs fails
+WAIT = 60.0  # seconds until a test that hangs fails
 
 
 class Node(TcpLinks):
     """The links of a node, and what they have reported."""
 
     def __init__(
-        self, name: str, *, tls: bool = False, patience: float = 2.0, incarnation: int = 1, **more: Any
+        self, name: str, *, tls: bool = False, patience: float = WAIT, incarnation: int = 1, **more: Any
     ) -> None:
         self.reports: list[tuple[str, str, str]] = []
+        self.broke = threading.Event()  # a link is broken
         own = Member(name, incarnation=incarnation)
         made = make_tls(name) if tls else None
         super().__init__(own, PortRange("127.0.0.1", 0, 0), made, self.reported, patience=patience, **more)
@@ -33,6 +34,8 @@ class Node(TcpLinks):
 
     def reported(self, event: str, node: str, why: str) -> None:
         self.reports.append((event, node, why))
+        if event == "a link is broken":
+            self.broke.set()
 
     def told(self, text: str) -> bool:
         return any(text in " ".join(report) for report in self.reports)
