@@ -119,13 +119,11 @@ class Inline:
             ):
                 return message
             plan = immediate.get(number)
-            if plan is None or session.cancelled is not None:
+            if plan is None or session.cancelled is not None or (not trusted and len(inputs) != plan.count):
                 return message
             device = plan.device
             launches = device.launches
             if launches is None and not plan.stream.inline:
-                return message
-            if not trusted and len(inputs) != plan.count:
                 return message
             (output,) = outputs
 
@@ -153,25 +151,25 @@ class Inline:
                 traced: tuple[int, ...] = (a.id, a.version, b.id, b.version)
                 if launches is not None:
                     used: Sequence[Copy] = (a, b)
-                    warm = plan.warm and x.strides is None and y.strides is None
-                    alone = not live and not plan.in_place
-            else:
-                if plan.views:
-                    if not self.view(session, plan, inputs, output, released):
-                        return message
-                    scheduler.latest = clock()  # so that the session's turn ends in time
+                    packed = x.strides is None and y.strides is None
+            elif plan.views:
+                if self.view(session, plan, inputs, output, released):
                     continue
+                return message
+            else:
                 bound = bind_operands(plan, tensors, inputs)
                 if bound is None:
                     return message
                 arguments, traced, used = bound
-                warm = alone = False
+                packed, live = False, True
 
             # Is a launch possible now?
             if launches is not None:
-                if not (warm or self.is_warm(session, plan, launches, inputs)) or not self.may_launch(plan):
+                if not (packed and plan.warm) and not self.is_warm(session, plan, launches, inputs):
                     return message
-                met = () if alone else edges_met(used, own_copies(tensors, plan, output))
+                if not self.may_launch(plan):
+                    return message
+                met = edges_met(used, own_copies(tensors, plan, output)) if live or plan.in_place else ()
             if device.short:
                 touch_operands(device, tensors, inputs, plan.metas)
 
@@ -208,11 +206,7 @@ class Inline:
                 else:
                     plan.kernel(*arguments, target)
             except BaseException as error:
-                if launches is not None:
-                    launches.order.issued += 1
-                    note_launched(launches, used, (copy,))
                 self.keep_failure(plan, session, message, id_, error, started, met if launches is not None else ())
-                scheduler.fences.await_launches(device)  # the fence tells whether the device is lost
             else:
                 scheduler.latest = finished = clock()
                 plan.counted.done += 1
@@ -302,6 +296,7 @@ class Inline:
         session.newest = output
         if released:
             self.names.release_operands(session, plan, inputs, (output,), released)
+        self.scheduler.latest = self.scheduler.clock()  # so that the session's turn ends in time
         return True
 
     def inherit_one(
@@ -401,19 +396,21 @@ class Inline:
     ) -> None:
         """Poison the outputs of a kernel that raised, and add its record, as the long way would have done."""
         _, _, inputs, outputs, _, location = message
-        scheduler = self.scheduler
+        scheduler, launches = self.scheduler, plan.device.launches
         instruction = Instruction(id_, session, Opcode.CALL, plan.label, plan.device, location)
         instruction.plan = plan
-        if plan.device.launches is not None:
-            instruction.launch = plan.device.launches.order.issued
-            instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
         read = [session.tensors.get(v) for v, scalar in zip(inputs, plan.scalars, strict=True) if not scalar]
         reads = [t.storage.copies[plan.device] for t in read if t is not None]
         writes = [session.tensors[v].storage.copies[plan.device] for v in outputs]
+        if launches is not None:  # a kernel that could not be launched counts as a launch, too
+            launches.order.issued = instruction.launch = launches.order.issued + 1
+            note_launched(launches, reads, writes)
+            instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
         begin_failed(scheduler, instruction, reads, writes, started)
         instruction.fail(failure)
         end_failed(scheduler, instruction)
         scheduler.tell(session, instruction.error)
+        scheduler.fences.await_launches(plan.device)  # the fence tells whether the device is lost
 
     def release(self, session: VmSession, message: Sequence[Any]) -> bool:
         """Release a handle now, if nothing else refers to the tensor, which holds for most results."""

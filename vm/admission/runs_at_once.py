@@ -42,6 +42,8 @@ from .at_once import (
 
 # The index of the slice with the failed call, the number of calls left in the slice, and the error.
 Failure: TypeAlias = tuple[int, int, BaseException]
+# The buffers of the results, and perhaps of the arena; the copies and versions for the trace, flat; the elided edges.
+Begun: TypeAlias = tuple[list[Any], list[int], tuple[Any, ...]]
 
 
 class RunsAtOnce:
@@ -99,29 +101,14 @@ class RunsAtOnce:
     ) -> bool:
         """Run a segment with these operands; False, with nothing changed, if memory is short.
 
-        Each step stands here, since a call costs as much as ten statements; only a failure has a method of its own.
         `own`: the segment uses the arena that its runs at admission share; otherwise its arena is the last buffer.
         """
-        plan, recipe, scheduler = segment.plan, segment.recipe, self.scheduler
-        buffers = self.allocate(segment, own=own)
-        if buffers is None:
+        begun = self.begin(operands, session, segment, ids, location, own=own)
+        if begun is None:
             return False
-
-        # Begin the writes, and define the results.
-        launches = plan.device.launches
-        backend = plan.device.backend
-        arrays, copies, written = operands.arrays, operands.copies, operands.written
-        met = () if launches is None else edges_met(copies, written)
-        traced: list[int] = []
-        for copy in copies:
-            traced += (copy.id, copy.version)
-        for copy, storage in zip(written, operands.storages, strict=True):
-            begin_write(copy, storage)
-        written += self.define(session, segment, buffers, ids, location)
-        for copy in written:
-            traced += (copy.id, copy.version)
-        for buffer, (_, meta, _, _) in zip(buffers, segment.made, strict=False):
-            arrays.append(buffer.array if buffer.meta is meta else backend.bind(buffer, meta))
+        buffers, traced, met = begun
+        plan, recipe, scheduler, arrays = segment.plan, segment.recipe, self.scheduler, operands.arrays
+        launches, backend = plan.device.launches, plan.device.backend
 
         # Call the kernels: by the graph of launches, or one after the other.
         started = scheduler.clock()
@@ -149,16 +136,51 @@ class RunsAtOnce:
             scheduler.tick += 2
             instruction = RunInstruction(scheduler.ids, session, plan.device, location, segment, numbers)
             instruction.replay = replay
-            instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
-            self.continue_after(failure, instruction, copies, written, started)
+            self.continue_after(failure, instruction, operands, met, started)
         if launches is not None:
-            note_launched(launches, copies, written)
+            note_launched(launches, operands.copies, operands.written)
             scheduler.fences.launched(session, plan.device, launches, recipe.work + len(recipe.calls) * launches.least)
             if not own:
                 buffers[-1].behind = launches.order.issued
         if not own:
             backend.free(buffers[-1])
         return True
+
+    def begin(
+        self,
+        operands: Operands,
+        session: VmSession,
+        segment: CompiledSegment,
+        ids: RunIds,
+        location: int,
+        *,
+        own: bool,
+    ) -> Begun | None:
+        """Allocate memory, begin the writes, and define the results, which become the last of the operands.
+
+        None, with nothing changed, if memory is short. One function, since a call costs as much as ten statements.
+        """
+        buffers = self.allocate(segment, own=own)
+        if buffers is None:
+            return None
+        device, residency, arrays, written = segment.plan.device, self.residency, operands.arrays, operands.written
+        met = () if device.launches is None else edges_met(operands.copies, written)
+        traced: list[int] = []
+        for copy in operands.copies:
+            traced += (copy.id, copy.version)
+        for copy, storage in zip(written, operands.storages, strict=True):
+            begin_write(copy, storage)
+        account, maker, now = session.account, segment.plan.maker, self.scheduler.now
+        for buffer, (variable, meta, _, _) in zip(buffers, segment.made, strict=False):
+            residency.copies = number = residency.copies + 1
+            id_ = ids[variable]
+            session.tensors[id_], copy = make_tensor(meta, device, buffer, number, account, maker, location, now)
+            session.newest = max(session.newest, id_)
+            written.append(copy)
+            arrays.append(buffer.array if buffer.meta is meta else device.backend.bind(buffer, meta))
+        for copy in written:
+            traced += (copy.id, copy.version)
+        return buffers, traced, met
 
     def allocate(self, segment: CompiledSegment, *, own: bool) -> list[Any] | None:
         """Allocate the results and, unless `own`, an arena as the last buffer; None if memory is short."""
@@ -173,31 +195,12 @@ class RunsAtOnce:
             found.append(buffer)
         return found
 
-    def define(
-        self, session: VmSession, segment: CompiledSegment, buffers: Sequence[Any], ids: RunIds, location: int
-    ) -> list[Copy]:
-        """Define the results in these buffers, and return their copies."""
-        plan, residency = segment.plan, self.residency
-        device, account, maker, now = plan.device, session.account, plan.maker, self.scheduler.now
-        found = []
-        for buffer, (variable, meta, _, _) in zip(buffers, segment.made, strict=False):
-            residency.copies = number = residency.copies + 1
-            id_ = ids[variable]
-            session.tensors[id_], copy = make_tensor(meta, device, buffer, number, account, maker, location, now)
-            session.newest = max(session.newest, id_)
-            found.append(copy)
-        return found
-
     def continue_after(
-        self,
-        failure: Failure,
-        instruction: RunInstruction,
-        reads: Sequence[Copy],
-        writes: Sequence[Copy],
-        started: int,
+        self, failure: Failure, instruction: RunInstruction, operands: Operands, met: tuple[Any, ...], started: int
     ) -> None:
         """After a kernel's failure, run the calls that do not depend on it, and end the instruction."""
-        begin_failed(self.scheduler, instruction, reads, writes, started)
+        instruction.edges = [met[n : n + 4] for n in range(0, len(met), 4)]
+        begin_failed(self.scheduler, instruction, operands.copies, operands.written, started)
         launches = instruction.device.launches
         if launches is not None:
             instruction.order = launches.order
