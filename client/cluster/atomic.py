@@ -36,8 +36,8 @@ class First(AtomicGroup):
         elif self._block.node != self._node:
             raise located(
                 MetadataError(
-                    f"this atomic block is for {self._block.node}, and the op is on {self._node}: a group is taken "
-                    "by one node; make two blocks, or move the tensors first (to_device)"
+                    f"this atomic block is for {self._block.node}, and the op is on {self._node}: a group runs "
+                    "on one node; make two blocks, or move the tensors first (to_device)"
                 )
             )
         super().append(message)

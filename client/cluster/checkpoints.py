@@ -85,7 +85,7 @@ class ClusterCheckpoints(ClusterFacet):
         raw: bool = False,
         digest: bool = False,
     ) -> dict[str, Tensor]:
-        """The tensors of a file by name, at home on a device of any node; see `Session.load`.
+        """Return the tensors of a file by name, at home on a device of any node; see `Session.load`.
 
         If the device's node cannot open this process's files, the first node reads the file and sends the values at
         once.
@@ -112,7 +112,7 @@ class ClusterCheckpoints(ClusterFacet):
     ) -> Saving:
         """Save the present values of tensors of any nodes as one file; see `Session.save`.
 
-        The first node writes it; values of other nodes come to it.
+        The first node writes the file; values of other nodes are sent to it.
         """
         return on_node(self._cluster.first()).save(path, all_brought(self._cluster, tensors), metadata)
 
@@ -127,8 +127,8 @@ class ClusterCheckpoints(ClusterFacet):
     ) -> Any:
         """Write the published values of all nodes, or only these names; see `Session.checkpoint`.
 
-        Each node writes to a directory of its own name below the given one, on its own host: names of node1 lie below
-        `directory/node1`. The values of one node are of one moment; the moments of two nodes differ.
+        Each node writes to a subdirectory with its name, on its own host: names of node1 lie below `directory/node1`.
+        The values of one node are of one moment; the moments of two nodes differ.
         """
         return self._done(checkpointing(self._cluster, directory, names, keep))
 
@@ -142,7 +142,8 @@ class ClusterCheckpoints(ClusterFacet):
     ) -> dict[str, Any]:
         """Publish the contents of a checkpoint, or only these names, each on its node; see `Session.restore`.
 
-        Returns a report for each node that has a part of the checkpoint. Raises an error if no node has one.
+        :returns: The reports, by node, of the nodes that have a part of the checkpoint.
+        :raises TensordError: A node refuses or is lost, or no node has a part of the checkpoint.
         """
         return self._done(restored(self._cluster, directory, names, generation, deep=bool(deep)))
 

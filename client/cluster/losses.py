@@ -1,7 +1,7 @@
-"""When the session on a node has ended, tells the other nodes that nothing comes from there for this session.
+"""When the session on a node has ended, tells the other nodes that this session sends nothing from there any more.
 
-A daemon knows of transfers that it was told of. No daemon knows of messages that a client has not sent yet; so the
-client itself withdraws the other halves of these transfers, on the sessions that it still has.
+A daemon knows only of transfers whose messages it has received. No daemon knows of messages that a client has not sent
+yet; so the client itself withdraws the other halves of these transfers, on its remaining sessions.
 
 Threads. A loss is reported inside any lock, and a program may hold the lock of another node's outbox for as long as an
 atomic block takes. So a thread tells the nodes. Code that issues a transfer checks afterwards for such a loss, because

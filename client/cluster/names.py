@@ -36,10 +36,11 @@ class ClusterNames(ClusterFacet):
     """Tensors and routines under names, each on the node of its tensor."""
 
     def publish(self, name: str | Mapping[str, Any], value: Any = None, *, durable: bool = False) -> None:
-        """Name a tensor or a routine, or a dict of them at once, on their node; see `Session.publish`.
+        """Give a tensor or a routine a name on its node, or a dict of them together; see `Session.publish`.
 
-        The name `w` of a tensor on node1 is `node1/w` for everybody. MetadataError for a dict of tensors on several
-        nodes.
+        The name `w` of a tensor on node1 is `node1/w` on every cluster session.
+
+        :raises MetadataError: The tensors of a dict are on several nodes.
         """
         self._done(publishing(self._cluster, name, value, durable=bool(durable)))
 
@@ -50,10 +51,12 @@ class ClusterNames(ClusterFacet):
         return self._promised(publishing(self._cluster, name, value, durable=bool(durable)))
 
     def lookup(self, name: str | Sequence[str], *, snapshot: bool = False, wait: float | None = AT_ONCE) -> Any:
-        """The tensor or routine of that name, or a dict of those of several names; see `Session.lookup`.
+        """Return the tensor or routine that is published under a name on any node; see `Session.lookup`.
 
-        `node1/w`, or `w` on whichever node has it; MetadataError, with all of them, if several have. Names on one node
-        are looked up at once.
+        The name `node1/w` is looked up on node1, and the name `w` on all nodes. Names on one node are looked up
+        together.
+
+        :raises MetadataError: Several nodes have the name; the message lists the full names.
         """
         return self._done(looking_up(self._cluster, name, snapshot=bool(snapshot), wait=wait))
 
@@ -66,7 +69,8 @@ class ClusterNames(ClusterFacet):
     def unpublish(self, *names: str) -> None:
         """Remove names; handles to their tensors stay. See `Session.unpublish`.
 
-        Names on one node are removed at once."""
+        Names on one node are removed together.
+        """
         self._done(unpublishing(self._cluster, names))
 
     def unpublish_async(self, *names: str) -> Awaiting[None]:

@@ -51,7 +51,7 @@ class ClusterNodes(ClusterFacet):
         :param nodes: The names of nodes, or their number; by default all nodes that have not left.
         :param timeout: The maximal wait in seconds; by default no limit.
         :returns: The names of the nodes that serve.
-        :raises TimeoutError: The time is over; the message says what is wrong with each of the other nodes.
+        :raises TimeoutError: The time is over; the message has the problem of each other node.
         """
         return self._done(awaiting(self._cluster, nodes, timeout))
 

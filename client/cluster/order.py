@@ -44,7 +44,7 @@ class ClusterOrder(ClusterFacet):
     def sync(self, timeout: float | None = None, *, durable: bool = False) -> int:
         """Wait until everything issued before has ended, on all nodes; see `Session.sync`.
 
-        NodeLost, once, if a node's session has ended since the last `sync`; the other nodes are waited for in any case.
+        :raises NodeLost: A node's session has ended since the last `sync`. Raised once, after the wait for the others.
         """
         return self._done(syncing(self._cluster, timeout, durable=bool(durable)))
 
@@ -53,7 +53,7 @@ class ClusterOrder(ClusterFacet):
         return self._promised(syncing(self._cluster, None, durable=bool(durable)))
 
     def fetch(self, tensors: Iterable[Tensor]) -> list[NDArray[Any]]:
-        """The values of several tensors as NumPy arrays. All nodes are asked concurrently; see `Session.fetch`."""
+        """Return the values of several tensors as NumPy arrays, from all nodes concurrently; see `Session.fetch`."""
         return self._done(fetching(self._cluster, listed(tensors)))
 
     def fetch_async(self, tensors: Iterable[Tensor]) -> Awaiting[list[NDArray[Any]]]:
@@ -61,12 +61,12 @@ class ClusterOrder(ClusterFacet):
         return self._promised(fetching(self._cluster, listed(tensors)))
 
     def cancel(self) -> None:
-        """Turn everything pending, on all nodes, into cancellation errors, and everything issued until `restart`."""
+        """Cancel all pending work on all nodes, and all work issued before `restart`; see `Session.cancel`."""
         for core in self._cluster.cores():
             core.cancellation.cancel()
 
     def restart(self) -> None:
-        """After `cancel`: accept instructions again, on all nodes."""
+        """Accept instructions again on all nodes after `cancel`; see `Session.restart`."""
         for core in self._cluster.cores():
             core.cancellation.restart()
 

@@ -24,7 +24,7 @@ class ClusterReports(ClusterFacet):
     """Counters and the trace of all nodes."""
 
     def stats(self, by: str | None = None) -> dict[str, Any]:
-        """The counters of each node that can be reached, by node; see `Session.stats`."""
+        """Return the counters of each node that can be reached, by node; see `Session.stats`."""
         return self._done(counted(self._cluster, by))
 
     def stats_async(self, by: str | None = None) -> Awaiting[dict[str, Any]]:
@@ -34,14 +34,14 @@ class ClusterReports(ClusterFacet):
     def record(
         self, path: str | os.PathLike[str], *, limit: int = 0, without: Sequence[str] = ()
     ) -> AbstractContextManager[Any]:
-        """Refuse: a recording covers one machine. See `Session.record`."""
+        """Raise MetadataError, since a recording covers one machine; see `Session.record`."""
         del path, limit, without
         raise located(MetadataError("a session on a cluster is not recorded: record one node's daemon (trace record)"))
 
     def trace(self) -> Any:
-        """The trace of all nodes so far, on the clock of the first one; see `Session.trace`, and docs/cluster.md.
+        """Return the trace of all nodes so far, on the clock of the first node; see `Session.trace`, docs/cluster.md.
 
-        `trace.clocks` has, for each node, how far its clock is ahead, and the possible error, in nanoseconds;
+        `trace.clocks` has for each node the nanoseconds by which its clock is ahead, and the bound of the error;
         `trace.nodes` has the trace of each node by itself.
         """
         return self._done(tracing(self._cluster))

@@ -44,9 +44,9 @@ ON_ONE_NODE: Final = ("asarray", "global_tensor", "link", "explain", "cond", "ca
 class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrder, ClusterReports, Session):
     """A session on all nodes of a cluster. Made by `tensord.connect_cluster`.
 
-    Devices are named `node0/cpu:0`. A tensor made without a device is on the first of `devices`, on the node that was
-    connected first. A tensor is on one node, and all operands of an op are on the same node; only `to_device` moves a
-    tensor to another node.
+    Devices are named `node0/cpu:0`. The default device of new tensors is the first of `devices`, on the node that was
+    connected first. A tensor is on one node, and all operands of an op are on the same node; only `to_device` and
+    collectives move values to another node.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -158,7 +158,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     def atomic(self) -> AbstractContextManager[None]:
         """`with session.atomic():` as on one machine, for ops on one node: the first op inside decides on the node.
 
-        MetadataError at the first op on another node.
+        An op on another node raises MetadataError.
         """
         for core in self._cluster.cores():
             refuse_captured(core.outbox, PART_OF_ROUTINE)
@@ -172,9 +172,9 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     # -- side effects, which have one order: that of the first node ---------------------------------------------------
 
     def effect(self, callback: Callable[..., None], *tensors: Tensor, chain: int | None = None) -> None:
-        """Call back with the tensors' values, after the side effects issued before; see `Session.effect`.
+        """Call a function with the values of tensors, after the side effects issued before; see `Session.effect`.
 
-        Values of other nodes are moved to the first one, to which the chain belongs.
+        Values of other nodes are moved to the first node, to which the chain belongs.
         """
         core = self._core
         on_node(core).effect(callback, *(brought(self._cluster, core, each) for each in tensors), chain=chain)
@@ -182,7 +182,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
     def host_call(
         self, function: Callable[..., Any], *tensors: Tensor, result: Any, device: Device | None = None
     ) -> Any:
-        """Tensors that a function of this program computes; see `Session.host_call`.
+        """Make tensors that a function of this program computes; see `Session.host_call`.
 
         The machine of the first tensor calls the function; tensors of other nodes are moved there.
         """
@@ -197,7 +197,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
         return [each.to_device(device) for each in made] if isinstance(made, list) else made.to_device(device)
 
     def print(self, *values: Tensor | object, sep: str = " ", chain: int | None = None) -> None:
-        """Print tensors' values and other things in program order; see `Session.print`, and `effect`."""
+        """Print tensors' values and other objects in program order; see `Session.print`, and `effect`."""
         core = self._core
         on_node(core).print(*(brought(self._cluster, core, each) for each in values), sep=sep, chain=chain)
 
@@ -205,7 +205,7 @@ class ClusterSession(ClusterNodes, ClusterNames, ClusterCheckpoints, ClusterOrde
 
     @property
     def closed(self) -> bool:
-        """Return whether the session has been closed."""
+        """Whether the session was closed."""
         return self._cluster.ended.is_set()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ class HostResults:
     """
 
     def __init__(self, core: Core) -> None:
-        refuse_captured(core.outbox, "what is brought to the host is decided for each call")
+        refuse_captured(core.outbox, "host_results cannot be opened")
         check_host(core)
         self._core = core
         self._moves = not all(kind_of(name) == "cpu" for name in core.devices)  # otherwise all results are on the host

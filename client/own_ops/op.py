@@ -138,8 +138,8 @@ def op(function: Any = None, /, **stated: Any) -> Any:
         dtype), or a tuple of them. It is called in the client and in the machine.
     :param name: By default the name of the package and the function.
     :param version: By default the version of the package.
-    :param elementwise: Each element of the result depends only on the elements of the operands, after broadcasting, at
-        the same place. The dtypes are promoted unless `infer` says otherwise.
+    :param elementwise: Each element of the result depends only on the elements of the operands at the same index, after
+        broadcasting. The dtypes are promoted unless `infer` says otherwise.
     :param dynamic: A shape depends on the data; `infer` gives None for it.
     :param bounded: The time is bounded by the size of the operands, so that small calls may run at once, on the thread
         that drives the machine.
@@ -149,10 +149,10 @@ def op(function: Any = None, /, **stated: Any) -> Any:
     :param kinds: The kinds of devices that the function is for; all by default.
     :param work: The number of element operations, as a function of the metas of operands, the metas of results, and the
         attributes.
-    :param scratch: The bytes of temporaries, as such a function.
+    :param scratch: The bytes of temporaries, as a function of the same arguments.
     :returns: The op, which is called with tensors and attributes.
-    :raises TypeError: No op can have the signature.
-    :raises ValueError: No op can have the signature, or the name is taken.
+    :raises TypeError: The signature is not possible for an op.
+    :raises ValueError: The signature is not possible for an op, or the name is taken.
     """
     if function is not None:
         return Op(function, Stated(**stated))

@@ -36,7 +36,7 @@ class Stage(NamedTuple):
     """A stage of a pipeline, on a device or on a placement.
 
     `forward(x)` returns the stage's result, and any object that its backward pass needs. `backward(dy, saved)` returns
-    the gradient by x; the first stage, whose gradient nobody needs, returns any tensor that it makes last. Gradients by
+    the gradient by x; the first stage, whose gradient is not used, returns the last tensor that it makes. Gradients by
     parameters are added up in place, in the order of the microbatches. `layout`: that of x and dy on a placement; by
     default each device has some of the rows.
     """
@@ -69,11 +69,13 @@ class Pipeline:
         self.microbatches = microbatches
 
     def __call__(self, x: Tensor, *targets: Tensor, loss: Loss) -> list[Any]:
-        """Run a batch forward and backward; returns the loss of each microbatch, at once.
+        """Run a batch forward and backward. Returns at once.
 
-        x and the targets are split alike along their first axis, as numpy.array_split does. `loss(y, *targets)` returns
-        a value, which is kept, and the gradient by y, the last stage's result. MetadataError for fewer rows than
-        microbatches.
+        :param x: The batch. x and the targets are split along their first axis, as by `numpy.array_split`.
+        :param targets: Tensors with as many rows as x.
+        :param loss: ``loss(y, *targets)`` returns a value, and the gradient by y, the last stage's result.
+        :returns: The value of each microbatch.
+        :raises MetadataError: There are fewer rows than microbatches.
         """
         if not callable(loss):
             raise located(MetadataTypeError(f"pipeline: loss must be a function, not {type(loss).__name__}"))
@@ -118,15 +120,15 @@ class Batch:
         if self._begun[number] >= alive:
             (x,) = x._core.calls.call(x._core, "after", [x, self._passed[number].popleft()])
         self._begun[number] += 1
-        y, saved = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and what its backward needs")
-        check_tensor(y, f"the first of what forward of stage {number} gives")
+        y, saved = pair(stage.forward(x), f"forward of stage {number}", "a tensor, and an object for its backward pass")
+        check_tensor(y, f"the first result of forward of stage {number}")
         self._saved[number].append(saved)
         if number < len(self._stages) - 1:
             self._arriving[number + 1].append(y)
             return
         targets = [stage.take(each) for each in self._targets.popleft()]
         value, dy = pair(self._loss(y, *targets), "loss", "a value, and the gradient by y")
-        check_tensor(dy, "the second of what loss gives")
+        check_tensor(dy, "the second result of loss")
         self.values.append(value)
         self._returning[number].append(dy)
 
@@ -135,7 +137,7 @@ class Batch:
         stage = self._stages[number]
         dy = stage.take(self._returning[number].popleft())
         dx = stage.backward(dy, self._saved[number].popleft())
-        check_tensor(dx, f"what backward of stage {number} gives")
+        check_tensor(dx, f"the result of backward of stage {number}")
         self._passed[number].append(dx)
         if number:
             self._returning[number - 1].append(dx)

@@ -118,7 +118,7 @@ def check_ranks(kind: str, tensors: int, results: int, devices: int) -> None:
 
 
 def check_devices(kind: str, ranks: Sequence[str], homes: Sequence[str]) -> None:
-    """MetadataError for a repeated device, or devices of several kinds, since their kernels differ in bits."""
+    """MetadataError for a repeated device, or devices of several kinds, since the last bits of their results differ."""
     seen: set[str] = set()
     for name in ranks:
         if name in seen:

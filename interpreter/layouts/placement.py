@@ -55,7 +55,7 @@ class Placement:
 def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> Placement:
     """Make a placement of devices, in a row or in a grid: ``placement([["sim:0", "sim:1"], ["sim:2", "sim:3"]])``.
 
-    Devices of several kinds are refused, since their kernels differ in bits, so that copies of a value would diverge.
+    Devices of several kinds are refused: the last bits of their results differ, so copies of a value would diverge.
 
     :param devices: Names of devices, or rows of names.
     :returns: The placement.
@@ -72,7 +72,7 @@ def placement(devices: Placement | Sequence[str] | Sequence[Sequence[str]]) -> P
     kinds = list(dict.fromkeys(kind_of(name) for name in names))
     if len(kinds) > 1:
         raise MetadataError(
-            f"a placement must have devices of one kind, not {' and '.join(kinds)}: their results differ in bits"
+            f"a placement must have devices of one kind, not {' and '.join(kinds)}: their results differ"
         )
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
