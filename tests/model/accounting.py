@@ -1,4 +1,4 @@
-"""What the reports say of memory, against what the pools say: rows sum up, and ending a session frees what was said."""
+"""Compares the reports of memory with the pools: rows sum up, and ending a session frees the reported bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ LIMIT = 3  # rows, so that most programs have more
 
 
 def missum(engine: Engine, seen: Counter[str]) -> list[str]:
-    """Where the rows of one walk, by each thing in turn, do not sum up to the pools, device by device. `seen`: takes
-    what bytes were for."""
+    """The mismatches between the rows of a report and the pools, device by device. Each call groups by another key.
+
+    `seen`: counts the purposes of bytes that the rows name.
+    """
     by = list(KEYS)[engine.scheduler.tick % len(KEYS)]
     *rows, total = (
         row for part in held_slices(engine, Sums(by), LIMIT, lambda *_: SourceLocation(), lambda _: "") for row in part
@@ -25,18 +27,18 @@ def missum(engine: Engine, seen: Counter[str]) -> list[str]:
         seen.update(row["sorts"].keys())
         found.update(row["devices"])
         if row["bytes"] != sum(row["devices"].values()) or row["bytes"] != sum(row["sorts"].values()):
-            return [f"the row {row} does not add up"]
+            return [f"the bytes of the row {row} are not the sum of its parts"]
     pools = {name: device.backend.allocated for name, device in engine.tiers.items()}
     said = {pool["device"]: pool["allocated"] for pool in total["pools"]}
     if said != pools or total["total"] != sum(pools.values()) or any(pool["unaccounted"] for pool in total["pools"]):
-        return [f"by {by}: {total} says what is not so of {pools}"]
+        return [f"by {by}: the report's totals are {total}, but the pools have {pools}"]
     if any(found[name] != nbytes for name, nbytes in pools.items()):
-        return [f"by {by}: the rows have {dict(found)}, the pools {pools}"]
+        return [f"by {by}: the rows sum up to {dict(found)}, but the pools have {pools}"]
     return []
 
 
 def freed_with(engine: Engine, session: VmSession) -> dict[str, int]:
-    """What is said to be free, by device, if the session ended."""
+    """The bytes on each device that, by the report, the end of the session would free."""
     sums = Sums(SESSION)
     for extents in Walk(engine).slices():
         sums.add(extents)

@@ -1,4 +1,4 @@
-"""Runs a program on the serial engine and on the engine, and says in what they differ."""
+"""Runs a program on the serial engine and on the engine, and lists the differences."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .scheduler import Machine, Stuck, Unsound
 from .snapshots import BUSY, wrong_with
 from .steps import FLOW_EFFECTS, Program, Step
 
-SHORT = (DeviceMemoryError, QuotaError)  # of a device, or of what a session may have of it
-GROWTH = 1.5  # of the memory of a device that does not suffice even where values are evicted
+SHORT = (DeviceMemoryError, QuotaError)  # errors for lack of a device's memory, or of a session's share of it
+GROWTH = 1.5  # the growth of a device's memory that does not suffice even with evictions
 LACKED = re.compile(r"(?:not fit|more) on (\w+:\d+)")  # in errors for lack of memory
 
 Root = tuple[str, str | None, str | None]
@@ -41,10 +41,10 @@ def check(
     expected: Expected | None = None,
     seen: Counter[str] | None = None,
 ) -> list[str]:
-    """Everything that is wrong with one run; empty if it is as it should be.
+    """The problems of one run; empty for a correct one.
 
-    `piece`: how many handles of ended sessions are released at once. The sessions of the programs are small.
-    `expected`: what is to come out, if that is known. `seen`: takes how many segments ran, on which devices and how.
+    `piece`: the number of handles of closed sessions that are released at once. The sessions of the programs are small.
+    `expected`: the oracle's results, if they are known. `seen`: counts the segments that ran, by device and status.
     """
     chosen, counted = program.seed if seed is None else seed, Counter() if seen is None else seen
     with failing_ops(), np.errstate(all="ignore"):
@@ -64,7 +64,7 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
     machine = Machine(program, seed, limits, strict=True, piece=piece)
     try:
         machine.run(program.steps)
-        sure = certain and not machine.asked.returned  # nobody waits for the memory of a result that may come any time
+        sure = certain and not machine.asked.returned  # no instruction waits for memory of a host call's results
         faulty = bool(program.world.faults) or (not sure and lacked_memory(machine))
         problems += compare_answers(expected, machine, program.steps, faulty=faulty)
         problems += compare_effects(expected, machine, program.steps, faulty=faulty)
@@ -84,7 +84,7 @@ def run_and_compare(program: Program, seed: int, piece: int, expected: Expected,
 
 
 def segments_of(trace: Trace) -> Iterator[str]:
-    """What there is to say of the segments that have run, and of what was evicted."""
+    """The kinds of events in a trace, such as launches, evictions and ends of segments, one for each occurrence."""
     for record in trace.records:
         if record.launch and record.opcode == Opcode.CALL.value:
             yield "launched"
@@ -104,9 +104,9 @@ def segments_of(trace: Trace) -> Iterator[str]:
 
 
 def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
-    """What strictly serial execution needs on each sim device, if the world is to be tight; is that certain to suffice?
+    """The memory that strictly serial execution needs on each sim device, for a tight world; whether it must suffice.
 
-    Not if an op fails: a serial run knows that, and plans no memory for what is computed from its results.
+    It need not suffice if an op fails: a serial run knows the failure, and plans no memory for the op's readers.
     """
     world = program.world
     if not world.tight or (world.faults and world.eviction == "never"):
@@ -124,7 +124,7 @@ def tight_limits(program: Program) -> tuple[dict[str, int], bool]:
             if world.eviction == "never":
                 return full, not serial.errors
             less |= {name: int(less[name] * GROWTH) + 8 for name in short}
-    # 0 is no limit at all
+    # 0 means no limit
     more = evicting.in_other_orders
     return {name: nbytes and nbytes + more[name] for name, nbytes in less.items()}, not serial.errors
 
@@ -143,20 +143,20 @@ def lacking(serial: Machine) -> set[str]:
 
 
 def lacked_memory(machine: Machine) -> bool:
-    """Has an instruction failed since its memory was not there?"""
+    """Whether an instruction has failed for lack of memory."""
     return any(isinstance(error, SHORT) for error in machine.errors)
 
 
 def is_next(device: DeviceState, instruction: Instruction, _nbytes: int) -> bool:
-    """May the instruction reserve its memory, if that happens in program order?
+    """Whether the instruction may reserve its memory, if instructions reserve in program order.
 
-    A step may be several instructions: transfers of its operands, a copy of what it writes, and the op.
+    A step may be several instructions: transfers of its operands, a copy of the tensor that it writes, and the op.
     """
     return next(iter(device.unreserved), instruction) is instruction
 
 
 def compare_oracles(expected: Expected, other: Expected) -> list[str]:
-    """In what the serial engine departs, with runs as it unfolds them, from the steps that they stand for."""
+    """The differences between runs as the serial engine unfolds them and the steps that they stand for."""
     problems = []
     for number, (session, mine) in enumerate(zip(expected.sessions, other.sessions, strict=True)):
         for request in session.answers.keys() | mine.answers.keys():
@@ -171,7 +171,7 @@ def compare_oracles(expected: Expected, other: Expected) -> list[str]:
 
 
 def same_value(wanted: Value, value: Value) -> bool:
-    """The same array, or list, and the same errors?"""
+    """Whether both have the same array or list, and the same errors."""
     if {root_of(e) for e in wanted.errors} != {root_of(e) for e in value.errors}:
         return False
     if not isinstance(wanted.array, np.ndarray) or not isinstance(value.array, np.ndarray):
@@ -185,7 +185,7 @@ def same_value(wanted: Value, value: Value) -> bool:
 def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step], *, faulty: bool) -> list[str]:
     problems, (_, undecided) = [], undecided_effects(steps)
     ended, waiting = ({step.session for step in steps if step.kind == kind} for kind in ("close", "FLOW"))
-    unanswered = ended & waiting  # nobody is there any more for what stood behind a value
+    unanswered = ended & waiting  # a session that ends while its run waits for a value gets no later answers
     for number, session in enumerate(expected.sessions):
         mine = machine.answers[number]
         for request, (told, error) in expected.replies[number].items():
@@ -208,12 +208,15 @@ def compare_answers(expected: Expected, machine: Machine, steps: Sequence[Step],
                 problems.append(f"session {number}, request {request}: {wrong}")
         checkpoints = {request for session, request in expected.checkpoints if session == number}
         if extra := mine.keys() - expected.replies[number].keys() - checkpoints:
-            problems.append(f"session {number}: answers to {sorted(extra)}, which nobody asked")
+            problems.append(f"session {number}: answers to the requests {sorted(extra)}, which were never made")
     return problems
 
 
 def compare_checkpoints(expected: Expected, machine: Machine, *, faulty: bool) -> list[str]:
-    """Each has what stood under the names at its place; but for one that came while another one was written there."""
+    """The checkpoints that lack a value of their point in program order, or have another one.
+
+    A checkpoint is refused while another one is being written to its directory.
+    """
     problems = []
     for (number, request), wanted in expected.checkpoints.items():
         what, answers = f"session {number}, checkpoint {request}", machine.answers[number]
@@ -234,7 +237,7 @@ def compare_checkpoints(expected: Expected, machine: Machine, *, faulty: bool) -
 def undecided_effects(steps: Sequence[Step]) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     """The chains with side effects of control flow, and the requests of all side effects on these chains.
 
-    After a fault nobody may have issued those of control flow, and then no failure of theirs stops the chain.
+    After a fault, the side effects of control flow may never have been issued, so no failure of theirs stops the chain.
     """
     found = list(effects_of_steps(steps))
     chains = {(session, chain) for session, chain, _, depends in found if depends}
@@ -253,26 +256,27 @@ def effects_of_steps(steps: Iterable[Step]) -> Iterator[tuple[int, int, int, boo
 
 
 def differs(wanted: Value, value: Any, error: TensordError | None, *, faulty: bool) -> str | None:
-    """What is wrong with an answer, if anything."""
+    """The difference of an answer from the expected one; None if there is none."""
     possible = {root_of(e) for e in wanted.errors}
     if error is not None:
         if root_of(error) in possible or (faulty and is_injected(error)):
             return None
         if wanted.errors and isinstance(error, QuotaError):
-            return None  # refused while what was cancelled, or has failed, still had its memory
+            return None  # refused while cancelled or failed instructions still had their memory
         healthy = "a value" if wanted.array is not None else "no value"
-        return f"{root_of(error)} ({error}), expected {healthy} or one of {sorted(map(str, possible))}"
+        return f"the error {root_of(error)} ({error}); expected {healthy} or one of {sorted(map(str, possible))}"
     if wanted.array is None:
-        return f"a value, {value!r}, expected one of {sorted(map(str, possible))}"
+        return f"the value {value!r}; expected one of {sorted(map(str, possible))}"
     if isinstance(wanted.array, np.ndarray):
-        return None if same(wanted.array, value) else f"{value!r}, expected {wanted.array!r}"
+        return None if same(wanted.array, value) else f"the value {value!r}; expected {wanted.array!r}"
     if isinstance(wanted.array, list):
-        return None if same_metas(wanted.array, value) else f"{value!r}, expected {wanted.array!r}"
+        return None if same_metas(wanted.array, value) else f"the metas {value!r}; expected {wanted.array!r}"
     return None
 
 
 def same(wanted: Any, value: Any) -> bool:
-    """Equal in shape, dtype and bits; all NaNs are one. Or equal lists of names, or texts in the place of errors."""
+    """Whether two arrays are equal in shape, dtype and bits (all NaNs are equal), or two lists of names, or two texts
+    that stand for errors."""
     if isinstance(wanted, list | str):
         return type(value) is type(wanted) and bool(wanted == value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (wanted.shape, wanted.dtype):
@@ -281,15 +285,15 @@ def same(wanted: Any, value: Any) -> bool:
 
 
 def other_routine(wanted: list[Any], found: Any) -> str | None:
-    """What is wrong with what was told of a routine: its devices, and the records of its program."""
+    """The difference between two descriptions of a routine (its devices, the records of its program), if any."""
     devices = [head[1] for head in wanted[0]]
     if found is None or ([head[1] for head in found[0]], found[1:]) == (devices, wanted[1:]):
         return None
-    return f"{found!r:.200}, expected {wanted!r:.200}"
+    return f"the routine {found!r:.200}; expected {wanted!r:.200}"
 
 
 def same_metas(wanted: Any, value: Any) -> bool:
-    """A meta that data decide may still be pending. Or equal lists of names."""
+    """Whether two lists of metas, or of names, agree; a meta that depends on data may still be pending."""
     if wanted == value:
         return True
     return len(wanted) == len(value) and all(
@@ -298,14 +302,15 @@ def same_metas(wanted: Any, value: Any) -> bool:
 
 
 def root_of(error: TensordError) -> Root:
-    """What identifies an error: where it arose. Which of a session's instructions were cancelled first is open."""
+    """The identity of an error: its type, op and location. For a cancellation, the type alone, since the instruction
+    that was cancelled first depends on timing."""
     if isinstance(error, CancelledError):
         return ("CancelledError", None, None)
     return (kind_of(error), error.op, error.location)
 
 
 def kind_of(error: TensordError) -> str:
-    """Its type's name. KernelErrors are all one: an injected fault may come before the one that the op has."""
+    """The name of an error's type. All KernelErrors are alike: an injected fault may precede the op's own error."""
     return "KernelError" if isinstance(error, KernelError) else type(error).__name__
 
 
@@ -317,7 +322,7 @@ def is_injected(error: TensordError) -> bool:
 
 
 def compare_effects(expected: Expected, machine: Machine, steps: Sequence[Step], *, faulty: bool) -> list[str]:
-    """Per chain: those that certainly happen did, in order, and no others than may."""
+    """The chains on which a certain side effect is missing or out of order, or an impossible one has happened."""
     problems = []
     undecided = undecided_effects(steps)[0] if faulty else set()
     for key in {effect[:2] for effect in expected.encoder.effects + machine.encoder.effects} - undecided:
@@ -337,22 +342,22 @@ def compare_chain(
         skipped = []
         effect = next((e for e in rest if e[0] == number or skipped.append(e[0])), None)  # type: ignore[func-returns-value]
         if effect is None:
-            return [f"chain {chain}: effect {number} should not have happened, or not here"]
+            return [f"chain {chain}: effect {number} happened, but was not expected there"]
         if missed := sure.intersection(skipped):
-            return [f"chain {chain}: effects {missed} did not happen before {number}"]
+            return [f"chain {chain}: effects {missed} did not happen before effect {number}"]
         if not all(
             same(one, other) or (faulty and isinstance(other, str))
             for one, other in zip(effect[1], arrays, strict=True)
         ):
-            return [f"chain {chain}: effect {number} saw {arrays}, expected {effect[1]}"]
+            return [f"chain {chain}: effect {number} got {arrays}; expected {effect[1]}"]
     return [f"chain {chain}: effect {number} did not happen" for number, _ in rest if number in sure]
 
 
-# -- what is left ------------------------------------------------------------------------------------------------------
+# -- leftovers ---------------------------------------------------------------------------------------------------------
 
 
 def held_by(engine: Any) -> dict[str, Any]:
-    """What an engine keeps between passes: nothing of it may be left once everything was released."""
+    """The containers of an engine that must be empty once everything was released."""
     scheduler, directory = engine.scheduler, engine.directory
     dispatcher = scheduler.dispatcher
     return {
@@ -381,7 +386,7 @@ DEVICE = ("planned", "unreserved", "unreserved_bytes", "unknown", "live", "candi
 
 
 def leftovers(machine: Machine) -> list[str]:
-    """After everything was released the engine holds nothing."""
+    """The objects and bytes that an engine still has after everything was released."""
     engine = machine.engine
     found = [f"{what}: {held}" for what, held in held_by(engine).items() if held]
     for device in engine.tiers.values():
@@ -391,10 +396,10 @@ def leftovers(machine: Machine) -> list[str]:
 
 
 def suspicions(device: Any) -> dict[str, bool]:
-    """What must not be, of one device."""
+    """Conditions of a device that must not hold after everything was released."""
     return {
         "an instruction waits for memory": any(not i.retired for _, i in device.waiting),
-        "memory is kept for a stream": any(device.reusable.values()),
+        "buffers are reusable by a stream": any(device.reusable.values()),
         f"{device.backend.allocated} bytes are allocated": device.backend.allocated != 0,
         "a stream counts as busy": any(stream.queued for stream in device.backend.streams),
     }

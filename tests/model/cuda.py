@@ -1,4 +1,4 @@
-"""A CUDA device over the fake runtime, without threads: what launches, works, completes next is the test's choice."""
+"""A CUDA device over the fake runtime, without threads: the test chooses the next launch, work and completion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ModelCuda(Peak, CudaDevice):
 
     @contextmanager
     def on_a_thread_of_its_own(self) -> Iterator[None]:
-        """Afterwards this is the driving thread again, which has no stream."""
+        """Act as the launcher's thread inside the block; afterwards this is the driving thread, which has no stream."""
         self._launcher.launching.stream = None
         with self.current():
             yield

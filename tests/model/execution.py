@@ -12,7 +12,7 @@ from .steps import INNER, RENAMED, Encoder, Step
 
 
 def execute(oracle: Oracle, sessions: Any, encoder: Encoder, step: Step, *, unfolds: bool = False) -> None:
-    """One step, on the oracle: a run as the steps that it stands for, or as the oracle unfolds it."""
+    """Execute one step on the oracle: a run as the steps that it stands for, or, with `unfolds`, as the oracle does."""
     session = sessions[step.session]
     if step.kind in {"cancel", "close"}:
         getattr(oracle, step.kind)(session)

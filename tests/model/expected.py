@@ -1,4 +1,4 @@
-"""What the serial engine makes of a program."""
+"""The results of a program on the serial engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .steps import Encoder, Program, Step, World
 
 
 class Expected:
-    """The oracle, and what it was asked and has answered. `failing`: the calls that fail, as they are known by then."""
+    """The oracle, with the requests to it and its answers. `failing`: the calls that fail, as far as they are known."""
 
     def __init__(self, world: World, failing: Container[tuple[int, int]]) -> None:
         missing = dict(world.missing)
@@ -29,7 +29,7 @@ class Expected:
         return self.engine.open_session(lambda request, value, error: mine.__setitem__(request, (whole(value), error)))
 
     def execute(self, step: Step, *, unfolds: bool = False) -> None:
-        """One more step. `unfolds`: does the engine unfold runs itself?"""
+        """Execute one more step. `unfolds`: whether the engine unfolds runs itself."""
         if step.kind == "CHECKPOINT":
             self.checkpoints[step.session, step.number] = wanted_of(self.engine.names)
             return

@@ -1,4 +1,4 @@
-"""Devices that launch, without threads: what launches, works, completes next is the test's choice."""
+"""Devices that launch, without threads: the test chooses the next launch, work and completion."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tensord.streams.stream import Sink, StreamKind
 
 from .streams import Peak, Steering
 
-LOOKED = 0.05  # of the looks find that something was done since the last one
+LOOKED = 0.05  # the share of looks at a queue before which the device has done an item
 
 
 class Stepped(LaunchStream):
-    """A stream of a device that launches, whose launches and completions happen when told to. `prompt`: the launcher
-    launches at once what it can."""
+    """A stream of a device that launches, where the test makes launches and completions happen. `prompt`: the launcher
+    launches every task as soon as it can."""
 
     prompt = False
 
@@ -35,22 +35,22 @@ class Stepped(LaunchStream):
             self.execute()
 
     def can_execute(self) -> bool:
-        """Is there a task that may be launched?"""
+        """Whether there is a task that may be launched."""
         return self._launcher.is_free(self)
 
     def execute(self) -> None:
-        """Launch the next burst, or set it aside, from the launcher's thread as it were."""
+        """Launch the next burst, or set it aside, as the launcher's thread would."""
         with self.of.on_a_thread_of_its_own():
             self._launcher.make_room()
             self._launcher.launch_next(self)
 
     @property
     def executed(self) -> range:
-        """What may be reported: the host waits for it then."""
+        """The bursts that may be reported, for which the host waits then."""
         return range(self.launched.qsize() + len(self.unwatched))
 
     def report(self, count: int = 0) -> None:
-        """Complete and report that many bursts, from the stream's thread as it were."""
+        """Complete and report `count` bursts, as the stream's thread would."""
         self.watch()
         with self.of.on_a_thread_of_its_own():
             self._launcher.do_asked()
@@ -63,12 +63,13 @@ class Stepped(LaunchStream):
 
 
 class ModelQueue(SimQueue):
-    """A queue that does one item when told to, or at times when somebody looks: of any of its device's queues then."""
+    """A queue that does an item when the test says so. A look at the queue sometimes makes the device do one, too, of
+    any of its queues."""
 
     def __init__(self, device: ModelLaunchingSim) -> None:
         super().__init__(device)
         self.of = device
-        self.pace = device.rng.choice((0.02, 1.0, 1.0))  # beside the others
+        self.pace = device.rng.choice((0.02, 1.0, 1.0))  # its weight among the device's queues
 
     def reach(self, place: QueuePosition, *, wait: bool) -> bool:
         if wait:
@@ -78,7 +79,7 @@ class ModelQueue(SimQueue):
         return place.done or self.owner.broken is not None
 
     def can_step(self) -> bool:
-        """Is there an item that waits for nothing? A device that is broken does none."""
+        """Whether the first item waits for nothing. A broken device does no items."""
         if not self.items or self.owner.broken is not None:
             return False
         run, arguments, *_ = self.items[0]
@@ -115,22 +116,22 @@ class ModelLaunchingSim(Peak, LaunchingSimDevice):
         """There are no threads."""
 
     def prefer_reached(self, nbytes: int) -> None:
-        """Sometimes copies take what memory they find, as where there is no other."""
+        """Do nothing in most cases, so that copies take memory that launches still use, as when memory is short."""
         if self.rng.random() < 0.3:
             super().prefer_reached(nbytes)
 
     def can_step(self) -> bool:
-        """May the device work?"""
+        """Whether a queue of the device can do an item."""
         return any(queue.can_step() for queue in self.queues)
 
     def step(self) -> None:
-        """Work: one item of a stream that the seed chooses."""
+        """Do one item of a queue that the seed chooses."""
         able = [queue for queue in self.queues if queue.can_step()]
         self.rng.choices(able, [queue.pace for queue in able])[0].step()
 
     @contextmanager
     def on_a_thread_of_its_own(self) -> Iterator[None]:
-        """Afterwards this is the driving thread again, which has no stream."""
+        """Act as the launcher's thread inside the block; afterwards this is the driving thread, which has no stream."""
         self._launcher.launching.stream = None
         yield
         self._launcher.launching.stream = None

@@ -2,12 +2,13 @@
 
 A program is that of one client with a session on each machine. The oracle is one serial machine that plays both nodes,
 in the order of the client's program, with `to_device` in place of the links. On the machines a RECV may come before
-what precedes its SEND, so that the two halves of several transfers come in opposite orders; batches, kernels, reports
-and the links' steps happen in an order drawn from the seed.
+steps that precede its SEND, so that the two halves of several transfers come in opposite orders; batches, kernels,
+reports and the links' steps happen in an order drawn from the seed. The modes:
 
-- early: in twice the memory that each node needs, one step after the other
-- tight: in exactly that, with the halves in one order; full: in that, with the halves in any, where memory may not do
-- sims: with two devices for each node; cancels, cuts: both sessions are cancelled once, the connection breaks once
+- early: each node has twice the memory that its steps need one after the other
+- tight: exactly that memory, with the halves in one order; full: the same, with the halves in any order, so that memory
+  need not suffice
+- sims: two devices for each node; cancels, cuts: both sessions are cancelled once, the connection breaks once
 
 `python -m tests.model.nodes --seed 7 --programs 1 --mode early` repeats a program.
 """
@@ -51,12 +52,12 @@ from .streams import ModelCpu, ModelSim, ModelStore, Steering
 
 NODES = ("node0", "node1")
 SIZES = (1, 8, 64)  # rows of 2 x 2 matrices: 32 to 2048 bytes
-CHECKED = 0.1  # of all steps: the invariants take most of the time
+CHECKED = 0.1  # the share of steps after which invariants are checked, since the checks take most of the time
 CUT = NodeLost("node 'node1' is lost: the connection broke")
 
 
 class Made(NamedTuple):
-    """A tensor of the program: its number, where it is, how many matrices it has."""
+    """A tensor of the program: its number, its node and device, and its number of matrices."""
 
     number: int
     node: int
@@ -79,7 +80,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Program:
-    """The steps in the client's order, and those of each node in the node's."""
+    """The steps in the client's order, and the steps of each node in the node's order."""
 
     steps: list[Step] = field(default_factory=list)
     lists: tuple[list[Step], list[Step]] = field(default_factory=lambda: ([], []))
@@ -129,7 +130,7 @@ def make(rnd: random.Random, *, devices: Sequence[str], early: bool) -> Program:
 
 
 def peak_of(steps: Sequence[Step], device: str) -> int:
-    """The most bytes that the tensors of a device have at a time, one step after the other."""
+    """The most bytes that the tensors of a device have at one time, if the steps run one after the other."""
     now = most = 0
     for step in steps:
         if step.kind == "release":
@@ -188,14 +189,14 @@ class Writer:
 
 
 class Outcome(NamedTuple):
-    """A value, or the error in its place."""
+    """A value, or an error instead of it."""
 
     value: Any
     error: TensordError | None
 
 
 def expected(program: Program, devices: Sequence[str]) -> dict[int, Outcome]:
-    """What the serial machine has in the end, by the tensor's number."""
+    """The outcomes on the serial machine, by the tensor's number."""
     engine = SerialEngine({f"{name[:3]}:{node}": () for node in (0, 1) for name in devices})
     answers: dict[int, Outcome] = {}
     session = engine.open_session(lambda request, value, error: answers.update({request: Outcome(value, error)}))
@@ -243,7 +244,7 @@ class Node:
         self.waiting.append([encode_message(message) for message in messages])
 
     def choices(self) -> list[Callable[[], object]]:
-        """What may happen next."""
+        """The actions that are possible next."""
         found: list[Callable[[], object]] = []
         if self.waiting:
             found += [self.receive] * 3
@@ -273,7 +274,7 @@ class Run:
         self.steps: list[Callable[[], None]] = []
         self.links = pair(*NODES, carry=self.carry)
         self.nodes = [Node(links, limit, rnd) for links, limit in zip(self.links, limits, strict=True)]
-        self.broken = 0  # waits for memory that were ended
+        self.broken = 0  # the number of times that waits for memory were ended
 
     def carry(self, _nbytes: int, step: Callable[[], None]) -> None:
         self.steps.append(step)
@@ -282,7 +283,7 @@ class Run:
         self.steps.pop(self.rnd.randrange(len(self.steps)))()
 
     def go(self, interfering: Sequence[Callable[[], object]] = ()) -> None:
-        """Everything happens, in some order; what interferes does so once."""
+        """Take random actions until none is left, and each interfering action once among them."""
         left = list(interfering)
         for _ in range(100_000):
             choices = [choice for node in self.nodes for choice in node.choices()]
@@ -296,21 +297,22 @@ class Run:
                 return
             if self.rnd.random() < CHECKED:
                 self.check_both()
-        raise AssertionError("no end")
+        raise AssertionError("the program does not end")
 
     def check_both(self) -> None:
+        """AssertionError if an invariant of either engine is violated."""
         for node in self.nodes:
             if found := violations(node.engine):
                 raise AssertionError(found)
 
     def end_waits(self) -> bool:
-        """Nothing happens by itself any more: does a wait for memory end?"""
+        """End waits for memory on both nodes, since no action is left; whether any has ended."""
         ended = [node.engine.break_waits(node.clock()) for node in self.nodes]
         self.broken += any(ended)
         return any(ended)
 
     def run(self) -> dict[int, Outcome]:
-        """What the machines have in the end."""
+        """The outcomes on the machines, by the tensor's number."""
         for node, steps in zip(self.nodes, self.program.lists, strict=True):
             for step in steps:
                 node.give(node.writer.messages(step))
@@ -324,13 +326,13 @@ class Run:
         self.go()
         stuck = [one for node in self.nodes for one in node.engine.live.values()]
         if stuck:
-            raise AssertionError(f"these wait for ever: {stuck}")
+            raise AssertionError(f"these instructions wait, and no action is left: {stuck}")
         found = {**self.nodes[0].answers, **self.nodes[1].answers}
         self.close()
         return found
 
     def close(self) -> None:
-        """End the sessions: nothing may be left."""
+        """Close the sessions, and check that no instruction and no memory is left."""
         for node in self.nodes:
             node.engine.close(node.session)
         self.go()
@@ -347,7 +349,7 @@ MODES = ("early", "tight", "full", "sims", "cancels", "cuts")
 
 
 def check(seed: int, mode: str, seen: Counter[str] | None = None) -> list[str]:
-    """What is wrong in one program."""
+    """The problems of one program."""
     rnd = random.Random(f"{mode} {seed}")
     devices = ("cpu:0", "sim:0") if mode == "sims" else ("cpu:0",)
     program = make(rnd, devices=devices, early=mode != "tight")
@@ -355,7 +357,7 @@ def check(seed: int, mode: str, seen: Counter[str] | None = None) -> list[str]:
     want = expected(program, devices)
     peaks = [{name: peak_of(steps, name) for name in devices} for steps in program.lists]
     room = 1 if mode in {"tight", "full"} else 2
-    vast = 1 << 20 if mode == "sims" else 64  # there are replicas there, which no peak counts
+    vast = 1 << 20 if mode == "sims" else 64  # there, replicas take memory that the peaks do not count
     limits = [{name: max(nbytes * room, vast) for name, nbytes in one.items()} for one in peaks]
     run = Run(program, limits, rnd)
     try:
@@ -372,14 +374,14 @@ def check(seed: int, mode: str, seen: Counter[str] | None = None) -> list[str]:
         seen["moves"] += sum(step.kind == "send" for step in program.steps)
     excused = {"cuts": (NodeLost,), "cancels": (CancelledError,), "full": (DeviceMemoryError,)}.get(mode, ())
     return [
-        f"{mode} {seed}: tensor {made.number} is {found[made.number]}, and {want[made.number]} on the serial machine"
+        f"{mode} {seed}: tensor {made.number} is {found[made.number]}, but {want[made.number]} on the serial machine"
         for made in program.kept
         if not same(found[made.number], want[made.number], excused)
     ]
 
 
 def same(found: Outcome, want: Outcome, excused: Sequence[type[TensordError]]) -> bool:
-    """Are both the same value, or errors of the same kind?"""
+    """Whether both are the same value, or errors of the same type. Errors of the `excused` types are always right."""
     if found.error is not None:
         return isinstance(found.error, tuple(excused)) or type(found.error) is type(want.error)
     return want.error is None and np.array_equal(found.value, want.value)

@@ -1,6 +1,7 @@
 """Routines under names in random programs: one session publishes, another looks up and runs on tensors of its own.
 
-What a name stands for stays when its session publishes something else under it, lets go of the routine, or ends.
+A published routine can be used after its session has published another object under the name, released the routine, or
+ended.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Offers:
                 self.obtain(each, name)
 
     def publish(self, client: Client, name: str, known: Sequence[Offered]) -> None:
-        """Publish one of these, rather one that writes to what it is given, or fails."""
+        """Publish one of these; one that writes to its arguments, or fails, is preferred."""
         make = self.generator
         (chosen,) = self.rng.choices(known, [5 if is_telling(routine_of(one).program) else 1 for one in known])
         routine = routine_of(chosen)
@@ -85,7 +86,7 @@ class Offers:
                 make.flows.run(client, routine)
 
     def forget(self, client: Client, known: list[Recorded] | list[Routine]) -> None:
-        """Let go of a routine. Of its own, a session links it again in a later run; one that was looked up is gone."""
+        """Release a routine. A session links its own routine again for a later run; a looked-up one is gone."""
         place = self.rng.randrange(len(known))
         routine = routine_of(known[place])
         if routine.obtained:
@@ -94,7 +95,7 @@ class Offers:
 
 
 def is_telling(program: programs.Program) -> bool:
-    """Does it write to what is outside, or fail?"""
+    """Whether the program writes to tensors from outside, or fails."""
     steps = (step for one in (program, *blocks_inside(program)) for step in one.steps)
     return bool(program.written) or any(step.op.startswith("model_") for step in steps)
 

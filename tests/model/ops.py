@@ -18,7 +18,7 @@ def infer_same(metas: tuple[Any, ...], _attributes: Any) -> tuple[Meta | None, .
 
 
 def boom(_xp: Any, _inputs: Sequence[Any], outputs: Sequence[Any], _attributes: Any) -> None:
-    outputs[0].fill(1)  # what a failed kernel left behind is nobody's value
+    outputs[0].fill(1)  # no reader may get the bytes that a failed kernel has written
     raise ValueError("boom")
 
 
@@ -42,7 +42,7 @@ OPS = (
 
 @contextmanager
 def hungry_ops() -> Iterator[None]:
-    """Have kernels with temporaries meanwhile: of no more bytes than their results, or of twice as many, or of none."""
+    """Give kernels temporaries inside the block: as many bytes as their results, twice as many, or none."""
 
     def temporaries(op: OpDef, _metas: Any, outputs: Any, _attributes: Any, **_options: Any) -> int:
         return len(op.name) % 3 * sum(meta.nbytes for meta in outputs if meta is not None)
@@ -53,7 +53,7 @@ def hungry_ops() -> Iterator[None]:
 
 @contextmanager
 def failing_ops() -> Iterator[None]:
-    """Have the ops in the registry meanwhile."""
+    """Register the ops inside the block."""
     for op in OPS:
         register(op)
     try:

@@ -81,5 +81,5 @@ class Oracle(SerialEngine):
             value.add(error)
 
     def mark(self, link: Value, errors: Errors, *, stopped: bool) -> None:
-        """Keep every error: the one that stops the chain is open, as for any other value."""
+        """Keep every error: timing decides which one stops the chain, as for any other value."""
         link.array, link.errors = None if stopped else link.array, errors

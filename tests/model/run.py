@@ -1,12 +1,13 @@
-"""Random programs against the serial engine, as many as you like.
+"""Random programs against the serial engine, any number of them.
 
     python -m tests.model.run --seed 0 --programs 100000
 
-runs the programs of that many seeds from `--seed` on and prints those that went wrong, each with the command that
-runs it again. With `--shrink`, steps are taken away from a failing program for as long as it still fails. With
+runs the programs of so many seeds, beginning with `--seed`, and prints those that fail, each with the command that
+runs it again. With `--shrink`, steps are removed from a failing program for as long as it still fails. With
 `--gpus` the programs run on CUDA devices, over the fake of CUDA's runtime; with `--launching` on sim devices that
 launch; with `--crowded`, in so little memory that values have to be evicted; with `--collectives`, on four sim devices
-unless it is on others, which compute together. The programs of seeds from 1048576 on make host calls, too.
+that compute together, or on the devices of the other option. The programs of seeds from 1048576 on make host calls,
+too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ KINDS = {SIMS: "", GPUS: " --gpus", LAUNCHING: " --launching", FOUR: " --collect
 
 @contextmanager
 def small_chunks(seed: int) -> Iterator[None]:
-    """Have the small values of programs go around rings, for two seeds of three, and be merged in pieces."""
+    """Send the small values of programs around rings, for two seeds of three, and merge them in pieces."""
     chunk, slices = (0, 8, choice.CHUNK)[seed % 3], (8, ring.SLICED)[seed % 2]
     with (
         patch.object(choice, "CHUNK", chunk),
@@ -57,7 +58,7 @@ def small_chunks(seed: int) -> Iterator[None]:
 def problems_of(
     program: Program, piece: int = PIECE, expected: Expected | None = None, seen: Counter[str] | None = None
 ) -> list[str]:
-    """What is wrong with a run of the program; what it raises is wrong, too."""
+    """The problems of a run of the program, including an exception that it raises."""
     try:
         if program.world.devices != GPUS:
             return check(program, piece=piece, expected=expected, seen=seen)
@@ -71,7 +72,7 @@ def problems_of(
 def make(
     seed: int, devices: Devices = SIMS, *, crowded: bool = False, collects: bool = False
 ) -> tuple[Program, Expected]:
-    """The program of a seed, and what it is to give."""
+    """The program of a seed, and its expected results."""
     with failing_ops(), np.errstate(all="ignore"):
         return prepared(seed, devices=devices, crowded=crowded, collects=collects)
 
@@ -85,7 +86,7 @@ def failures(
     crowded: bool = False,
     collects: bool = False,
 ) -> list[tuple[int, list[str]]]:
-    """The seeds whose programs go wrong, with their problems. `seen`: as for `check`."""
+    """The seeds whose programs fail, with their problems. `seen`: as for `check`."""
     found = []
     for number in seeds:
         program, expected = make(number, devices, crowded=crowded, collects=collects)
@@ -94,12 +95,12 @@ def failures(
 
 
 def kind_of(problems: list[str]) -> str:
-    """What the first problem is about, whatever its numbers."""
+    """The text of the first problem without its numbers."""
     return re.sub(r"[^A-Za-z]+", " ", problems[0])[:60] if problems else ""
 
 
 def shrink(program: Program, piece: int) -> Program:
-    """Take away steps, many at a time and then one by one, as long as the program goes on failing in the same way."""
+    """Remove steps, many at a time and then one by one, as long as the program still fails in the same way."""
     kind = kind_of(problems_of(program, piece))
     size = len(program.steps) // 2
     while size:
@@ -116,7 +117,7 @@ def shrink(program: Program, piece: int) -> Program:
 
 
 def show(console: Console, program: Program, problems: list[str], piece: int) -> None:
-    """A failing program for people."""
+    """Print a failing program."""
     console.print(f"[bold red]seed {program.seed}[/]: {len(program.steps)} steps in {program.world}", highlight=False)
     for problem in problems[:SHOWN]:
         console.print(f"  {problem}", markup=False, highlight=False)
@@ -126,7 +127,7 @@ def show(console: Console, program: Program, problems: list[str], piece: int) ->
 
 
 def shrink_and_show(console: Console, program: Program, piece: int) -> None:
-    """The shortest failing program that taking away steps leads to."""
+    """Print the shortest failing program that removing steps has found."""
     smaller = shrink(program, piece)
     console.print(f"shrunk to {len(smaller.steps)} steps:")
     for step in smaller.steps:

@@ -1,7 +1,7 @@
-"""Drives an engine without threads: a seed decides which stream executes or reports next, and when the engine looks.
+"""Drives an engine without threads: a seed decides which stream executes or reports next, and when the engine runs.
 
-Every interleaving of a program can so be had again from its seed. `serially` is the strict order: each message is
-driven to its end before the next one; what it needs of memory is what any other order has to get by with.
+So the seed repeats the interleaving of a program. `serially` is the strict order: each message is driven to its end
+before the next one. The memory that the strict order needs must suffice for any other order.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ from .steps import Encoder, Program, Step, World, runs, shares
 from .streams import ModelCpu, ModelSim, ModelStore, ModelStream, Steering, failing_inside, sparing
 
 PLENTY = 1 << 20  # bytes; of a GPU, each machine fills them twice
-STEPS = 200_000  # actions after which a program that does not end is given up
+STEPS = 200_000  # the most actions of a program
 OP_BY_OP = 1 << 30  # as the patience of an engine: its runs stay unfolded
 
 
 class Stuck(AssertionError):  # noqa: N818 - what happened
-    """Instructions are live, and nothing can happen any more."""
+    """Instructions are live, and no action is left."""
 
 
 class Unsound(AssertionError):  # noqa: N818 - what happened
-    """An invariant of the engine is broken."""
+    """An invariant of the engine is violated."""
 
 
 class Files:
-    """Values in files, that some are loaded from which the program uploads. Which ones the program's seed decides."""
+    """Files with some of the program's uploaded values, which are loaded instead. The program's seed chooses them."""
 
     def __init__(self, program: Program) -> None:
         made = [(step.session, step.fields[0]) for step in program.steps if step.kind == "UPLOAD"]  # not in a group
@@ -82,7 +82,7 @@ class Files:
         return OpenFile(fd, "values")
 
     def instead_of(self, messages: list[list[Any]], step: Step) -> list[list[Any]]:
-        """The messages of a step, with a load for an upload."""
+        """The messages of a step, with a load in place of a chosen upload."""
         if step.kind != "UPLOAD" or (step.session, step.fields[0]) not in self.loaded:
             return messages
         id_, array, device = step.fields
@@ -102,14 +102,14 @@ class Files:
 
 
 class Anything(set[Any]):
-    """A set that has everything, as far as it is asked by Python."""
+    """A set that contains every object, for the operator `in`."""
 
     def __contains__(self, what: object) -> bool:
         return True
 
 
 class Habits:
-    """How often the scheduler does what, drawn once per run."""
+    """The weights of the kinds of actions, drawn once per run."""
 
     def __init__(self, rng: random.Random) -> None:
         self.execute = rng.choice((1.0, 1.0, 4.0, 0.2))
@@ -122,7 +122,7 @@ class Habits:
 
 
 class Machine:
-    """An engine on model devices, a scheduler with its seed, and everything that was answered."""
+    """An engine on model devices, the random order of its actions, and all its answers."""
 
     def __init__(
         self,
@@ -136,11 +136,11 @@ class Machine:
         world = program.world
         self.peer = world.peer
         self.gpu = installed_gpu()
-        self.working: list[Any] = [] if self.gpu is None else [self.gpu]  # what works by itself
+        self.working: list[Any] = [] if self.gpu is None else [self.gpu]  # devices with work of their own
         self.limited = bool(limits)
-        self.strict = strict  # check the engine's invariants after every pass, and that the reports of memory add up
-        self.sorts: Counter[str] = Counter()  # what bytes were for, as these said
-        self.in_other_orders: Counter[str] = Counter()  # per device, the most that another order may need beyond this
+        self.strict = strict  # check the engine's invariants, and the reports of memory, after every pass
+        self.sorts: Counter[str] = Counter()  # the purposes of bytes that these reports name
+        self.in_other_orders: Counter[str] = Counter()  # by device, the most bytes that another order may need more
         self.rng = random.Random(seed)
         self.habits = Habits(self.rng)
         if world.launches:
@@ -195,8 +195,8 @@ class Machine:
         segments = self.engine.admission.routines.segments
         segments.compile = failing_inside(segments.compile, program.failing)
         segments.after_passes = sparing(segments.after_passes, program.failing)
-        segments.shared.capacity *= not program.failing  # what fails is another call in each session
-        segments.find_fusions = functools.partial(finding_fusions, least=1)  # of the smallest tensors, too
+        segments.shared.capacity *= not program.failing  # sessions share no segments if their failing calls differ
+        segments.find_fusions = functools.partial(finding_fusions, least=1)  # also with the smallest tensors
         self.errors: list[TensordError] = []
         self.engine.report = lambda _session, error: self.errors.append(error)
         self.streams: list[ModelStream] = [s for d in self.devices.values() for s in d.streams]
@@ -208,21 +208,21 @@ class Machine:
         self.answers: dict[int, dict[int, tuple[Any, Any]]] = {}
         self.asked = Asked()
         self.sessions: list[VmSession] = [self.open(n) for n in range(world.sessions)]
-        # Where sessions share tensors, or memory is just enough: what one sends behind a run that pauses has its place
-        # before what others send then.
+        # If sessions share tensors, or memory is just enough: messages that follow a paused run of one session come
+        # before later messages of others in program order.
         self.shares = shares(program)
         self.in_order = runs(program) and (self.shares or world.tight > 0)
         self.engine.admission.routines.patience = world.patience
         self.engine.admission.durable.checkpoints.job = SnapshotJob
 
     def launch_from_the_first_call_on(self) -> None:
-        """As if all kernels were compiled: programs have few calls that are alike."""
+        """Treat all kernels as compiled, since programs have few calls that are alike."""
         for device in self.engine.tiers.values():
             if device.launches is not None:
                 device.launches.seen = device.launches.warm = Anything()
 
     def make_cuda(self, name: str, world: World, memory: int, lacks: frozenset[str], steering: Steering) -> ModelCuda:
-        """A device over the fake that is installed. Freed memory is sometimes kept, and sometimes poisoned at once."""
+        """A device over the installed fake. Freed memory stays in a cache for some seeds; for others it is poisoned."""
         assert self.gpu is not None
         cache = self.rng.choice((0, 1 << 20))
         options = CudaOptions(
@@ -264,13 +264,13 @@ class Machine:
         return bool(engine.pending or goes_on or engine.scheduler.busy or engine.directory.leaving)
 
     def schedule(self) -> None:
-        """One pass of the engine, and what is always true between two passes."""
+        """One pass of the engine, and the checks of its invariants."""
         self.engine.schedule()
         if self.strict and (broken := violations(self.engine) + missum(self.engine, self.sorts)):
             raise Unsound("; ".join(broken[:5]))
 
     def act(self) -> bool:
-        """One random action; False if there is none left."""
+        """Take one random action; False if none is left."""
         choices: list[tuple[float, Any, Any]] = []
         if self.busy():
             choices.append((self.habits.schedule, self.schedule, ()))
@@ -292,11 +292,11 @@ class Machine:
         return True
 
     def give(self, which: int, twice: bool) -> None:
-        """A client returns from a host call."""
+        """Answer a host call as its client."""
         self.asked.give(self.engine, self.sessions, which, twice=twice)
 
     def act_serially(self) -> bool:
-        """The strict order: whatever is there, to its end."""
+        """The strict order: drive all work to its end."""
         while self.busy() or self.asked.calls:
             self.schedule()
             if self.asked.calls:
@@ -304,28 +304,29 @@ class Machine:
         for stream in self.streams:
             if stream.can_execute():
                 stream.execute()
-            if stream.executed:  # a fence, else
+            if stream.executed:  # otherwise it was a fence
                 stream.report(len(stream.executed))
                 return True
         return False
 
     def drain(self, *, serially: bool = False) -> None:
-        """Go on until nothing is live."""
+        """Take actions until no instruction is live."""
         for _ in range(STEPS):
             if not (self.act_serially() if serially else self.act()):
                 break
         if self.engine.live or self.engine.held:
-            raise Stuck(f"nothing can happen, but {list(self.engine.live.values())[:8]} are live")
+            raise Stuck(f"no action is left, but {list(self.engine.live.values())[:8]} are live")
 
     def admit_all(self, session: VmSession) -> None:
-        """A cancellation finds everything admitted that was sent before, but for what waits behind a session's run.
+        """Admit all earlier messages before a cancellation, except those that wait for another session's run.
 
-        What others hold is written as far as the run has come: then it has to come to its end.
+        If sessions share tensors, this session's run must end, too: the cancellation would stop it at a point that
+        depends on timing, and others would see the tensors written up to there.
         """
         self.settle([session] if self.shares else [])
 
     def settle(self, sessions: Iterable[VmSession]) -> None:
-        """Go on until everything is admitted, but for what waits behind runs of other sessions than these."""
+        """Take actions until all messages are admitted, except those that wait for runs of sessions not among these."""
         awaited, engine = set(sessions), self.engine
         while engine.pending or not awaited.isdisjoint(engine.held):
             if engine.pending:
@@ -336,7 +337,7 @@ class Machine:
     # -- programs --------------------------------------------------------------------------------------------------
 
     def run(self, steps: Iterable[Step], *, serially: bool = False) -> None:
-        """Run the steps, batch by batch, and drain. Serially: one by one, those of a group, and of a run, too."""
+        """Run the steps, batch by batch, and drain. `serially`: one by one, also the steps of groups and runs."""
         batch: list[Any] = []
         if serially:
             self.engine.admission.routines.patience = OP_BY_OP
@@ -347,7 +348,7 @@ class Machine:
                 self.send(owner, batch, serially=serially)
                 batch = []
             if step.kind == "CHECKPOINT" and serially:
-                continue  # it needs no memory that must be there
+                continue  # a checkpoint waits for memory, so the limits need not count it
             owner = step.session
             if outside:
                 self.control(step, serially=serially)
@@ -369,7 +370,7 @@ class Machine:
             self.act()
 
     def send_serially(self, session: VmSession, batch: list[Any]) -> None:
-        """Drive each message to its end, and each op of a run."""
+        """Drive each message, and each op of a run, to its end."""
         rest = iter(batch)
         while length_hint(rest) or session.unfolding is not None:
             self.engine.take(session, islice(rest, 1) if session.unfolding is None else rest_of_run(session, 1))
@@ -390,16 +391,17 @@ class Machine:
         else:
             while step.fields[0] not in self.answers[step.session]:
                 if not (self.act_serially() if serially else self.act()):
-                    raise Stuck(f"no answer to {step.fields[0]}, live: {list(self.engine.live.values())[:8]}")
+                    live = list(self.engine.live.values())[:8]
+                    raise Stuck(f"no action is left, but request {step.fields[0]} has no answer; live: {live}")
 
     def await_calls(self, session: VmSession) -> None:
-        """Go on until a session has returned from its host calls: nobody could after its end."""
+        """Take actions until a session has answered its host calls, since no client can after the session's end."""
         while any(one.opcode is Opcode.HOST_CALL and one.error is None for one in session.live.values()):
             if not self.act():
-                raise Stuck("a host call waits, and nothing can happen")
+                raise Stuck("no action is left, but a host call is live")
 
     def wind_up(self) -> None:
-        """End every session, take every name away: after that nothing is to be left."""
+        """End every session, and unpublish every name. Afterwards no value may be left."""
         for session in list(self.engine.directory.sessions.values()):
             self.end(session)
         self.engine.admission.names.unpublish(list(self.engine.directory.names))
@@ -411,14 +413,14 @@ class Machine:
             self.devices[STORE].file.close()
 
     def end(self, session: VmSession) -> None:
-        """End a session while nothing is live; what that frees is what was said before."""
+        """End a session while no instruction is live; Unsound unless this frees the bytes that were reported before."""
         devices = self.engine.tiers
         said, before = freed_with(self.engine, session), {name: d.backend.allocated for name, d in devices.items()}
         self.engine.close(session)
         self.drain()
         freed = {name: before[name] - device.backend.allocated for name, device in devices.items()}
         if {name: nbytes for name, nbytes in freed.items() if nbytes} != said:
-            raise Unsound(f"the end of session {session.id} was to free {said}, and has freed {freed}")
+            raise Unsound(f"the end of session {session.id} has freed {freed}, but the report said {said}")
 
     def trace(self) -> Trace:
         """Records as the virtual machine makes them."""
@@ -444,8 +446,8 @@ class Machine:
 
 
 def pinned_away(tiers: dict[str, Any]) -> Counter[str]:
-    """Bytes of pinned values that are not on the devices where they are pinned. Pins bring nothing there; but in
-    another order of execution they may find their values there, and keep them."""
+    """The bytes, by device, of values that are pinned there but elsewhere. Pins move no value; but in another order of
+    execution the values may be on these devices, and the pins keep them there."""
     return Counter(
         {
             name: sum(max(storage.nbytes, 0) for storage in device.pinned if device not in storage.copies)
@@ -456,8 +458,8 @@ def pinned_away(tiers: dict[str, Any]) -> Counter[str]:
 
 
 def stopping_over(engine: Engine, peer: bool) -> Counter[str]:
-    """Bytes of the largest value in the store, for the host. A device reads it from there; but in another order it may
-    lie on another device, and stops over on the host if that is no peer."""
+    """The bytes of the largest value in the store, for the host. In this order a device reads the value from the store;
+    in another order, the value may be on another device, and go through the host if the two devices are no peers."""
     if peer or engine.residency.store is None or engine.residency.host is None:
         return Counter()
     in_store = engine.residency.store.candidates.values()
@@ -465,8 +467,8 @@ def stopping_over(engine: Engine, peer: bool) -> Counter[str]:
 
 
 def brought_in_parts(engine: Engine) -> Counter[str]:
-    """What values are larger than the view of them that was brought alone to a device. In another order all of a value
-    may lie there, evicted from elsewhere, and then all of it is the operand that stays."""
+    """By device, the bytes by which values exceed the single views of them that were brought there. In another order
+    the whole value may be on the device, evicted from elsewhere, and then the whole value is the operand that stays."""
     more: Counter[str] = Counter()
     for storage in {tensor.storage for tensor in engine.directory.tensors()}:
         if not storage.views:
@@ -481,7 +483,7 @@ def brought_in_parts(engine: Engine) -> Counter[str]:
 
 
 def ungrouped(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps, with those of a group in the place of the group."""
+    """The steps, with the steps of each group instead of the group."""
     for step in steps:
         if step.kind == "ATOMIC":
             yield from step.fields

@@ -1,7 +1,7 @@
-"""Checkpoints in random programs: what each is to hold, and what it holds, bit by bit.
+"""Checkpoints in random programs: compares the expected contents with the actual ones, bit by bit.
 
-They are taken at a place in program order, and read while all goes on. They touch no disk here: what a generation holds
-is kept in memory, so the next one may keep the values that have not changed.
+Checkpoints are taken at a point in program order, and read while the program goes on. Here they use no disk: the values
+of a generation are in memory, so the next generation may reuse those that have not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensord.vm.serial.values import SerialTensor, Value
 DIRECTORIES = ("/one", "/two")  # each has a last generation of its own
 BUSY = "a checkpoint is being written"
 
-# By name: what is to be there, and the value itself, which may get errors later.
+# By name: the expected value, and the value itself, which may get errors later.
 Wanted = dict[str, tuple[Value, Value]]
 
 
@@ -54,12 +54,12 @@ class SnapshotJob(CheckpointJob):
 
 
 def wanted_of(names: dict[str, Published[SerialTensor]]) -> Wanted:
-    """What a checkpoint of these names is to hold."""
+    """The expected contents of a checkpoint of these names."""
     return {name: (Value(value.array, value.errors), value) for name, value in values_of(names)}
 
 
 def values_of(names: dict[str, Published[SerialTensor]]) -> Iterator[tuple[str, Value]]:
-    """The values under names; of a routine those that it captures, under names of their own."""
+    """The values under names. The tensors that a routine captures have names of their own."""
     for name, one in names.items():
         if one.routine is None:
             yield name, one.tensors[0].value
@@ -69,30 +69,30 @@ def values_of(names: dict[str, Published[SerialTensor]]) -> Iterator[tuple[str, 
 
 
 def wrong_with(wanted: Wanted, report: Any, *, faulty: bool) -> Iterator[str]:
-    """What a checkpoint has that it should not have, and what it lacks."""
+    """The differences between a checkpoint and its expected contents."""
     arrays, failed = report["arrays"], report["failed"]
     routines = {name for name in failed.keys() - wanted.keys() if "belongs together" in failed[name]}  # by their text
     there = (arrays.keys() | failed.keys()) - routines
     if wanted.keys() != there:
-        yield f"it has {sorted(there)}, and not {sorted(wanted)}"
+        yield f"the names are {sorted(there)}; expected {sorted(wanted)}"
         return
     for name, (then, now) in wanted.items():
         if name not in arrays:
             if not (faulty or then.errors or now.errors or may_lack(failed[name])):
                 yield f"{name!r} failed: {failed[name]}"
         elif then.array is None:
-            yield f"{name!r} is {arrays[name]!r}, and should have failed"
+            yield f"{name!r} is {arrays[name]!r}; expected an error"
         elif not same_bits(then.array, arrays[name]):
-            yield f"{name!r} is {arrays[name]!r}, and not {then.array!r}"
+            yield f"{name!r} is {arrays[name]!r}; expected {then.array!r}"
 
 
 def may_lack(why: str) -> bool:
-    """May a value be missing for this reason, whatever it is? It was cancelled, or the host has no room for it now."""
+    """Whether any value may be missing for this reason: it was cancelled, or the host had no room for it."""
     return "cancelled" in why or "fit" in why
 
 
 def same_bits(wanted: Any, found: Any) -> bool:
-    """The same array?"""
+    """Whether two arrays are equal in shape, dtype and bits."""
     wanted = np.asarray(wanted)
     alike: bool = wanted.shape == found.shape and wanted.dtype == found.dtype
     return alike and np.array_equal(wanted, found, equal_nan=wanted.dtype.kind in "fc")

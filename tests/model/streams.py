@@ -1,4 +1,4 @@
-"""Devices whose streams have no threads: what was submitted executes, and is reported, when a test says so."""
+"""Devices whose streams have no threads: a submitted task executes, and is reported, when the test says so."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Clock = Callable[[], int]
 
 
 class Injected(Exception):  # noqa: N818 - what happened
-    """What a call named in `Steering.failing` raises."""
+    """The exception of a call named in `Steering.failing`."""
 
 
 class Steering:
-    """What the streams of one machine share. `failing`: (session, location) of the calls that fail."""
+    """The state that the streams of one machine share. `failing`: (session, location) of the calls that fail."""
 
     def __init__(self, clock: Clock, failing: frozenset[tuple[int, int]], *, inline: bool, events: bool) -> None:
         self.clock = clock
@@ -61,7 +61,7 @@ class ModelStream(Stream):
         return not self.waiting
 
     def can_execute(self) -> bool:
-        """Is there a task, and have its event sources executed?"""
+        """Whether there is a task, and its event sources have executed."""
         return bool(self.waiting) and all(source.event is not None for source in self.waiting[0].event_sources)
 
     def execute(self) -> None:
@@ -108,10 +108,10 @@ class ModelStream(Stream):
         self.sink(batch)
 
     def intercept(self, task: Any) -> None:
-        stream: Any = self  # no worker, but it holds back as one
+        stream: Any = self  # not a worker, but it holds tasks back like one
         self.faults.execute(stream, task)
 
-    # -- what `Faults` asks of a stream
+    # -- methods that `Faults` calls
 
     def pause(self, seconds: float) -> None:
         pass
@@ -131,7 +131,7 @@ class ModelStream(Stream):
 
 
 class Peak:
-    """A device that remembers the most it ever had allocated."""
+    """A device that remembers the most bytes that were ever allocated."""
 
     peak = 0
     allocated: int
@@ -183,7 +183,7 @@ class ModelStore(Peak, StoreDevice):
 
 
 def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) -> Any:
-    """Compile segments in which those calls fail that are to: (session, line). None of them is in a block."""
+    """Compile segments in which the `failing` calls (session, line) fail. None of these is in a block."""
 
     def compile_failing(program: Any, piece: Any, plans: Any, blocks: Any, passes: Any) -> Any:
         session = plans[0].session
@@ -200,7 +200,7 @@ def failing_inside(compile_segment: Any, failing: frozenset[tuple[int, int]]) ->
 
 
 def sparing(passes_of: Any, failing: frozenset[tuple[int, int]]) -> Any:
-    """Apply passes, but to programs with calls that are to fail: passes take them for ops that never do."""
+    """Apply passes, except to programs with failing calls: passes assume that such ops never fail."""
     lines = {line for _, line in failing}
 
     def of(program: Any, passes: Any) -> Any:
@@ -210,5 +210,5 @@ def sparing(passes_of: Any, failing: frozenset[tuple[int, int]]) -> Any:
 
 
 def inject(*_arrays: Any) -> None:
-    """The kernel of a call that is to fail."""
+    """The kernel of a failing call."""
     raise Injected
