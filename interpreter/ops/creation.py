@@ -25,7 +25,7 @@ from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Ke
 from ..schema.promotion import DType, check_fits, promote
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, Metas, OperandMeta, tensor
+from ..types.meta import Meta, Metas, OperandMeta, tensor_meta
 from .positions import check_scatter
 from .rules.reasons import MADE
 from .rules.stacks import pointwise
@@ -40,7 +40,7 @@ def infer_shaped(_metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def infer_like(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The operand's meta, with another dtype if one is given."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return (Meta.of(x.shape, attributes["dtype"] or x.dtype),)
 
 

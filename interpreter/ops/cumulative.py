@@ -10,7 +10,7 @@ from ..schema.attributes import DTYPE_OR_NONE, ONE_AXIS, axis_attribute, check_b
 from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, cost_of, define
 from ..schema.promotion import promote
 from ..types.axes import normal_axis
-from ..types.meta import Meta, Metas, Shape, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
 from .reductions import accumulated_dtype
 from .rules.axes import along_other_axes
 from .rules.combining import chained, linear
@@ -39,7 +39,7 @@ def _cumulative_axis(axis: int | None, ndim: int) -> int:
 def infer_cumulative(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape of x, with one more element along the axis if the initial value is included; the dtype is that of a
     sum."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     axis = _cumulative_axis(attributes["axis"], x.ndim)
     shape = _resized(x.shape, axis, x.shape[axis] + attributes["include_initial"])
     return (Meta.of(shape, accumulated_dtype(x.dtype, attributes["dtype"])),)
@@ -60,7 +60,7 @@ def _define_cumulative(name: str, function: str, initial: int) -> None:
             getattr(xp, function)(x, axis=axis, dtype=out.dtype, out=out)
 
     def casts(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-        x, out = tensor(metas), outputs[0]
+        x, out = tensor_meta(metas), outputs[0]
         return out.nbytes if out is not None and out.dtype != x.dtype else 0
 
     define(
@@ -86,7 +86,7 @@ _define_cumulative("cumulative_prod", "cumprod", 1)
 
 def infer_diff(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Prepended and appended tensors have x's shape except along the axis. n differences shorten that axis by n."""
-    x, *ends = tensors(metas)
+    x, *ends = tensor_metas(metas)
     if len(ends) != attributes["prepend"] + attributes["append"]:
         raise ValueError(f"{len(ends)} tensors besides x do not match the attributes `prepend` and `append`")
     axis, n = normal_axis(attributes["axis"], x.ndim), attributes["n"]
@@ -122,14 +122,14 @@ def _joined(xp: ArrayModule, inputs: Arrays, axis: int, *, prepend: bool) -> Arr
 
 def diff_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The joined operands, the differences of one order, and those of the next order."""
-    joined = sum(m.size for m in tensors(metas)) * (0 if outputs[0] is None else outputs[0].dtype.itemsize)
+    joined = sum(m.size for m in tensor_metas(metas)) * (0 if outputs[0] is None else outputs[0].dtype.itemsize)
     orders: int = min(max(attributes["n"] - 1, 0), 2)
     return joined * ((len(metas) > 1) + orders)
 
 
 def diff_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass for each order, and one to join."""
-    operands = tensors(metas)
+    operands = tensor_metas(metas)
     axis: int = attributes["axis"]
     orders: int = min(attributes["n"], sum(m.shape[axis] for m in operands))
     return sum(m.size for m in operands) * (orders + 1) * cost_of(operands)

@@ -14,7 +14,7 @@ from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes,
 from ..schema.promotion import promote
 from ..schema.scratch import in_double, total
 from ..types.kinds import NUMERIC, REAL
-from ..types.meta import Meta, Metas, tensor, tensors
+from ..types.meta import Meta, Metas, tensor_meta, tensor_metas
 from .linalg import product_work
 from .rules.combining import linear_in_each
 
@@ -38,7 +38,7 @@ def optional_operands(operands: Arrays, *given: bool) -> Iterator[Any]:
 
 def infer_interp(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64, or complex128 if the points' values are complex, in the shape of x."""
-    x, points, values = tensors(metas[:3])
+    x, points, values = tensor_metas(metas[:3])
     if points.ndim != 1 or points.shape != values.shape:
         raise ValueError(f"points and values must be vectors of one size, not shapes {points.shape} and {values.shape}")
     if points.size == 0:
@@ -61,20 +61,20 @@ def interp_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
 def interp_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The result before it is stored, x in double precision, the points with their values and slopes, and for a
     periodic curve the sorted points and values."""
-    x, points, values = tensors(metas[:3])
+    x, points, values = tensor_metas(metas[:3])
     packed = 8 * points.size + in_double(values)
     return total(outputs) + 8 * x.size + packed * (2 if attributes["period"] is None else 4)
 
 
 def interp_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """One search for each element, and one pass over the points."""
-    x, points = tensors(metas[:2])
+    x, points = tensor_metas(metas[:2])
     return x.size * 4 * (points.size.bit_length() + 1) + 8 * points.size
 
 
 def interp_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The layout rule: x may be split; the points and their values are whole on each device."""
-    labels = range(tensor(call.metas).ndim)
+    labels = range(tensor_meta(call.metas).ndim)
     return matching(call, [labels, [None], [None], *[[]] * (len(call.metas) - 3)], [labels])
 
 
@@ -83,7 +83,7 @@ def interp_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def infer_convolve(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Vectors, or numbers, of one kind of dtype; neither is empty."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     for each in (left, right):
         if each.ndim > 1:
             raise ValueError(f"convolve takes vectors, not shape {each.shape}")
@@ -103,7 +103,7 @@ def convolve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes
 def convolve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The result before it is stored, and the operands, packed and in its dtype."""
     out = outputs[0]
-    return 0 if out is None else out.nbytes + out.dtype.itemsize * sum(m.size for m in tensors(metas))
+    return 0 if out is None else out.nbytes + out.dtype.itemsize * sum(m.size for m in tensor_metas(metas))
 
 
 def convolve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:

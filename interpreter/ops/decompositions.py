@@ -29,7 +29,7 @@ from ..schema.opdef import (
 from ..schema.promotion import DType
 from ..schema.scratch import in_double, is_single, largest
 from ..types.kinds import LAPACK
-from ..types.meta import Meta, Metas, tensor
+from ..types.meta import Meta, Metas, tensor_meta
 from .rules.stacks import on_stacks
 
 # --- shared by ops on stacks of matrices
@@ -37,7 +37,7 @@ from .rules.stacks import on_stacks
 
 def matrices(metas: Metas) -> Meta:
     """The first operand, whose last two axes are matrices."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     if x.ndim < 2:
         raise ValueError(f"a matrix has two dimensions, but shape {x.shape} has {x.ndim}")
     return x
@@ -75,7 +75,7 @@ def constant_work(factor: int, *, of_results: bool = False) -> Work:
     """
 
     def work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
-        return lapack_work(tensor(metas), factor, largest(outputs) if of_results else 0)
+        return lapack_work(tensor_meta(metas), factor, largest(outputs) if of_results else 0)
 
     return work
 

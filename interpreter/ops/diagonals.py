@@ -6,7 +6,7 @@ import math
 
 from ..schema.attributes import DTYPE_OR_NONE, check_int
 from ..schema.opdef import ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, define
-from ..types.meta import Meta, Metas, Shape, tensor
+from ..types.meta import Meta, Metas, Shape, tensor_meta
 from .decompositions import matrices
 from .reductions import accumulated_dtype, as_summed
 from .rules.combining import any_parts, chained, linear
@@ -58,7 +58,7 @@ def trace_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 
 def diagonal_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Only the diagonals are read."""
-    shape = tensor(metas).shape
+    shape = tensor_meta(metas).shape
     return math.prod(shape[:-2]) * _diagonal_size(shape, attributes["offset"])
 
 

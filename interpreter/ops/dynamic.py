@@ -12,27 +12,27 @@ import numpy as np
 from ..schema.opdef import Array, ArrayModule, Arrays, Attributes, OutputMetas, define
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, Metas, tensor, tensors
+from ..types.meta import Meta, Metas, tensor_meta, tensor_metas
 from .rules.reasons import DATA_DEPENDENT
 from .selection import mask_fits
 
 
 def infer_unique(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Any tensor."""
-    tensor(metas)
+    tensor_meta(metas)
     return (None,)
 
 
 def infer_nonzero(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Any tensor with at least one axis."""
-    if tensor(metas).ndim == 0:
+    if tensor_meta(metas).ndim == 0:
         raise ValueError("a 0-d tensor has no positions")
     return (None,)
 
 
 def infer_masked_select(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The mask's shape is that of x, or that of its first axes; an axis of the mask may be empty."""
-    x, mask = tensors(metas)
+    x, mask = tensor_metas(metas)
     if mask.ndim > x.ndim or not mask_fits(mask.shape, x.shape[: mask.ndim]):
         raise ValueError(f"the mask's shape {mask.shape} does not match shape {x.shape}")
     return (None,)
@@ -71,18 +71,18 @@ def positions_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribut
 
 def partial_mask_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The positions that a mask of the first axes selects; a mask of all axes needs none."""
-    x, mask = tensors(metas)
+    x, mask = tensor_metas(metas)
     return 0 if mask.ndim == x.ndim else 8 * mask.size * mask.ndim
 
 
 def first_operand(metas: Metas) -> int:
     """At most all bytes of the first operand."""
-    return tensor(metas).nbytes
+    return tensor_meta(metas).nbytes
 
 
 def every_position(metas: Metas) -> int:
     """At most the position of each element, as int64."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return x.size * x.ndim * 8
 
 

@@ -15,7 +15,7 @@ from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..schema.scratch import largest
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor_metas
 from .linalg import product_work
 from .rules.products import product_signatures
 
@@ -104,7 +104,7 @@ def _subscripts(given: Arrays, attributes: Attributes) -> Subscripts:
 
 def infer_einsum(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The operands' dtypes must promote."""
-    given = tensors(metas)
+    given = tensor_metas(metas)
     if len(given) > MOST:
         raise ValueError(f"there are {len(given)} operands; at most {MOST} are possible")
     subscripts = _subscripts(given, attributes)
@@ -133,16 +133,16 @@ def einsum_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     if out is None:
         return 0
     size = out.dtype.itemsize
-    casts = sum(m.size for m in tensors(metas) if m.dtype != out.dtype)
+    casts = sum(m.size for m in tensor_metas(metas) if m.dtype != out.dtype)
     partial = 2 * largest((*metas, out)) if len(metas) > 2 else 0
-    copies = out.size + sum(m.size for m in tensors(metas)) if len(metas) > 1 else 0
+    copies = out.size + sum(m.size for m in tensor_metas(metas)) if len(metas) > 1 else 0
     return size * (casts + copies + partial)
 
 
 def einsum_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One multiplication for each point of the loop over all labels, at the speed of a BLAS if there are two or more
     operands."""
-    given = tensors(metas)
+    given = tensor_metas(metas)
     sizes = sizes_of(_subscripts(given, attributes), given)
     count = math.prod(sizes.values())
     searching = 20_000 * len(given) * (len(given) > 1)  # for the order of the products
@@ -154,7 +154,7 @@ def einsum_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
     An einsum that only reorders axes sums nothing, so it is exact.
     """
-    subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensors(call.metas)]))
+    subscripts = parse(call.attributes["subscripts"], tuple([meta.ndim for meta in tensor_metas(call.metas)]))
     moved = len(call.metas) == 1 and set(subscripts.output) == set(subscripts.operands[0])
     return product_signatures(call, subscripts.operands, [subscripts.output], exact=moved)
 

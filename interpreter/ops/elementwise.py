@@ -27,7 +27,7 @@ from ..schema.promotion import DType, accepts_any, accepts_promoted, broadcast, 
 from ..schema.scratch import scratch
 from ..types import kinds
 from ..types.kinds import DTypes
-from ..types.meta import DTYPES, Meta, Metas, tensor
+from ..types.meta import DTYPES, Meta, Metas, tensor_meta
 from . import corrections
 from .rules.combining import any_parts, any_parts_of, cast_rule, chained, extremes, linear, linear_in, linear_in_each
 from .rules.stacks import pointwise
@@ -244,7 +244,7 @@ def _infer_rounding(ufunc: str) -> Infer:
     of_floats = infer_ufunc(getattr(np, ufunc))
 
     def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
-        x = tensor(metas)
+        x = tensor_meta(metas)
         return (x,) if x.dtype.kind in "biu" else of_floats(metas, attributes)
 
     return infer
@@ -261,7 +261,7 @@ for _entry in ROUNDING.split():
 
 def infer_part(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The real dtype of the same precision: half the size of a complex dtype."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return (Meta.of(x.shape, _PARTS[x.dtype.name]) if x.dtype.name in _PARTS else x,)
 
 
@@ -324,7 +324,7 @@ def infer_clip(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 def infer_astype(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Any dtype to any other, except complex to real numbers, which would silently lose a part."""
-    x, dtype = tensor(metas), np.dtype(attributes["dtype"])
+    x, dtype = tensor_meta(metas), np.dtype(attributes["dtype"])
     if x.dtype.kind == "c" and dtype.kind in "iuf":
         raise TypeError(f"{x.dtype.name} cannot become {dtype.name}")
     return (Meta.of(x.shape, dtype),)
@@ -336,7 +336,7 @@ def is_exact_cast(metas: Metas, attributes: Attributes) -> bool:
     For a float that no integer can hold it does: the vector instructions of a processor return other integers than
     its scalar instructions.
     """
-    return tensor(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
+    return tensor_meta(metas).dtype.kind in "biu" or np.dtype(attributes["dtype"]).kind not in "iu"
 
 
 def astype_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:

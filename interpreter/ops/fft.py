@@ -18,7 +18,7 @@ from ..schema.promotion import DType
 from ..schema.scratch import is_single, scratch
 from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import FLOATING, REAL_FLOATING, DTypes
-from ..types.meta import Meta, Metas, Shape, tensor
+from ..types.meta import Meta, Metas, Shape, tensor_meta
 from .decompositions import real_dtype
 from .rearranging import BLOCK
 from .rules.axes import along_other_axes, on_axes
@@ -120,18 +120,18 @@ def result_dtype(dtype: DType, form: SpectrumKind) -> DType:
 def fft_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """x and the result as complex numbers of double precision; single precision is cast first."""
     size = sum(m.size for m in outputs if m is not None)
-    return 16 * (tensor(metas).size + size * (2 if is_single(metas) else 1))
+    return 16 * (tensor_meta(metas).size + size * (2 if is_single(metas) else 1))
 
 
 def single_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The result before it is stored, for a transform that NumPy computes in the precision of x; float16 is cast."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return sum(m.nbytes for m in outputs if m is not None) + (4 * x.size if x.dtype == np.float16 else 0)
 
 
 def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: Attribute) -> None:
     def infer(metas: Metas, given: Attributes) -> OutputMetas:
-        x = tensor(metas)
+        x = tensor_meta(metas)
         axes, lengths = plan(x.shape, form, given)
         shape = list(x.shape)
         for axis, length in zip(axes, lengths, strict=True):
@@ -152,7 +152,7 @@ def _define_transform(name: str, form: SpectrumKind, summary: str, *attributes: 
         out[...] = getattr(xp.fft, name)(x, **along, norm=given["norm"])
 
     def work(metas: Metas, outputs: OutputMetas, given: Attributes) -> int:
-        x = tensor(metas)
+        x = tensor_meta(metas)
         size = max(m.size for m in (x, *outputs) if m is not None)
         return size * math.prod(plan(x.shape, form, given)[1]).bit_length()
 
@@ -242,14 +242,14 @@ _define_frequencies("rfftfreq", half=True, summary="Frequencies of the points of
 
 def infer_shift(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     normal_axes(attributes["axes"], x.ndim)
     return (x,)
 
 
 def shift_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The work of a roll along the axes."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return x.size + (BLOCK << sum(x.shape[a] > 1 for a in normal_axes(attributes["axes"], x.ndim)))
 
 

@@ -16,7 +16,7 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attr
 from ..schema.promotion import DType
 from ..schema.scratch import largest, total
 from ..types.kinds import ANY, REAL
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor_metas
 from .curves import optional_operands
 
 _BLOCK = 1 << 16  # elements that NumPy takes at a time
@@ -52,7 +52,7 @@ def _parts(operands: Arrays, attributes: Attributes) -> tuple[Any, Any, Any]:
 
 def infer_histogram(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One count for each bin, and one more edge than bins."""
-    given, bins = tensors(metas), attributes["bins"]
+    given, bins = tensor_metas(metas), attributes["bins"]
     if len(given) != 1 + (bins is None) + attributes["weighted"]:
         raise ValueError(f"{len(given)} tensors do not match bins={bins} and weighted={attributes['weighted']}")
     x, edges, weights = _parts(given, attributes)
@@ -153,7 +153,7 @@ def histogram_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 def histogram_rule(call: OpCall, _devices: int) -> Iterator[LayoutSignature]:
     """The layout rule: x may be split, and the counts are then partial sums, if the edges do not depend on the
     elements, and the counts are not densities."""
-    x, edges, weights = _parts(tensors(call.metas), call.attributes)
+    x, edges, weights = _parts(tensor_metas(call.metas), call.attributes)
     if call.attributes["density"] or (edges is None and call.attributes["range"] is None):
         return
     labels: Labels = list(range(x.ndim))

@@ -17,7 +17,7 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attr
 from ..schema.promotion import accepts_promoted, broadcast_shapes
 from ..schema.scratch import scratch
 from ..types import kinds
-from ..types.meta import Meta, Metas, OperandMeta, tensor, tensors
+from ..types.meta import Meta, Metas, OperandMeta, tensor_meta, tensor_metas
 from .assignment import (
     accepts_assigned,
     assignable,
@@ -41,7 +41,7 @@ def infer_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
 
     The value must broadcast to the selection, and its dtype must cast to that of x within its kind.
     """
-    x, value = tensor(metas), metas[1]
+    x, value = tensor_meta(metas), metas[1]
     check_fits(value, selected_shape(attributes["index"], x.shape))
     check_assignable(value, x)
     return (x,)
@@ -93,13 +93,13 @@ def _address(x: Array) -> int:
 
 def infer_advanced_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of a selection by tensors of integers, whose shape is known."""
-    x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
+    x, selectors = tensor_meta(metas), _selectors(metas[1:], attributes["index"])
     return (Meta.of(advanced_shape(attributes["index"], x.shape, selectors), x.dtype),)
 
 
 def infer_dynamic_getitem(metas: Metas, attributes: Attributes) -> OutputMetas:
     """None for a selection by masks, or by tensors that may be masks. The known parts are checked."""
-    x, selectors = tensor(metas), _selectors(metas[1:], attributes["index"])
+    x, selectors = tensor_meta(metas), _selectors(metas[1:], attributes["index"])
     advanced_shape(attributes["index"], x.shape, selectors)
     return (None,)
 
@@ -109,7 +109,7 @@ def infer_advanced_setitem(metas: Metas, attributes: Attributes) -> OutputMetas:
 
     Only the kernel can count the elements that a mask selects, and so check whether the values fit.
     """
-    x, value, selectors = tensor(metas), metas[1], _selectors(metas[2:], attributes["index"])
+    x, value, selectors = tensor_meta(metas), metas[1], _selectors(metas[2:], attributes["index"])
     selected = advanced_shape(attributes["index"], x.shape, selectors)
     if not any(m.dtype.kind == "b" for m in selectors):
         check_fits(value, selected)
@@ -165,7 +165,7 @@ def _most_bytes(metas: Metas) -> int:
 
     Only tensors of integers make the result larger than x.
     """
-    x, *selectors = tensors(metas)
+    x, *selectors = tensor_metas(metas)
     sizes = (m.size for m in selectors if m.dtype.kind != "b")
     return x.nbytes * max([1, *sizes])
 

@@ -6,14 +6,14 @@ from ..schema.attributes import axis_attribute, check_int, optional
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ..schema.promotion import promote
 from ..types.axes import normal_axis
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor_metas
 from .rules.axes import concat_rule, stack_rule
 from .rules.combining import any_parts, chained
 
 
 def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shapes must agree except along the axis; if `axis` is None, they may be any."""
-    first, *rest = tensors(metas)
+    first, *rest = tensor_metas(metas)
     if attributes["axis"] is None:
         return (Meta.of((sum(m.size for m in (first, *rest)),), promote(metas)),)
     axis = normal_axis(attributes["axis"], first.ndim)
@@ -27,7 +27,7 @@ def infer_concat(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def infer_stack(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shapes must agree."""
-    first, *rest = tensors(metas)
+    first, *rest = tensor_metas(metas)
     axis = normal_axis(attributes["axis"], first.ndim + 1)
     for m in rest:
         if m.shape != first.shape:

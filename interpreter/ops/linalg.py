@@ -16,7 +16,7 @@ from ..schema.promotion import DType, broadcast_shapes, promote
 from ..schema.scratch import scratch, total
 from ..types.axes import normal_axes, normal_axis
 from ..types.kinds import NUMERIC
-from ..types.meta import Meta, Metas, Shape, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
 from .positions import SIGNED
 from .rules.products import cross_rule, matmul_rule, outer_rule, product_signatures, vecdot_rule
 
@@ -97,7 +97,7 @@ def _matmul_shape(left: Shape, right: Shape) -> Shape:
 
 def infer_matmul(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two tensors of at least one dimension."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     return (Meta.of(_matmul_shape(left.shape, right.shape), promote(metas)),)
 
 
@@ -154,7 +154,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 def infer_vecdot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The sizes along the axis are equal, the other axes broadcast."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     axis = _axis_from_the_back(left, right, attributes)
     if left.shape[axis] != right.shape[axis]:
         raise ValueError(f"shapes {left.shape} and {right.shape} have different sizes along axis {axis}")
@@ -172,7 +172,7 @@ def vecdot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: 
 
 def conjugate_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The conjugates of complex vectors, and the bytes of a product."""
-    left = tensor(metas)
+    left = tensor_meta(metas)
     return (left.nbytes if left.dtype.kind == "c" else 0) + matmul_scratch(metas, outputs, attributes)
 
 
@@ -186,7 +186,7 @@ def vecdot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> i
 
 def infer_cross(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Three components along the axis in both operands; only the other axes are broadcast."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     axis = _axis_from_the_back(left, right, attributes)
     for m in (left, right):
         if m.shape[axis] != 3:
@@ -238,7 +238,7 @@ def _kept(ndim: int, contracted: Shape) -> Shape:
 
 def infer_tensordot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Contracted axes agree in size, without broadcasting; the result has the other axes of x1, then those of x2."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     axes = _contracted(left.ndim, right.ndim, attributes)
     for a, b in zip(*axes, strict=True):
         if left.shape[a] != right.shape[b]:
@@ -265,7 +265,7 @@ def tensordot_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribute
 
 def tensordot_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """The copies of operands whose axes are not in the order of the product, and the bytes of the product."""
-    copies = total(m for m in tensors(metas) if m.ndim > 2)
+    copies = total(m for m in tensor_metas(metas) if m.ndim > 2)
     return copies + matmul_scratch(metas, outputs, attributes)
 
 
@@ -280,7 +280,7 @@ def tensordot_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -
 
 def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The layout rule: a kept axis may be split; if a contracted axis is split, the result is a partial sum."""
-    left, right = tensors(call.metas)
+    left, right = tensor_metas(call.metas)
     inner = _contracted(left.ndim, right.ndim, call.attributes)
     rows: list[Hashable] = [("row", axis) for axis in range(left.ndim)]
     columns: list[Hashable] = [("column", axis) for axis in range(right.ndim)]
@@ -292,7 +292,7 @@ def contracted(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def infer_outer(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Two vectors."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     if left.ndim != 1 or right.ndim != 1:
         raise ValueError(f"outer takes two 1-d tensors, not shapes {left.shape} and {right.shape}")
     return (Meta.of(left.shape + right.shape, promote(metas)),)

@@ -15,7 +15,7 @@ from ..schema.promotion import working_dtype
 from ..schema.scratch import in_working
 from ..types.axes import normal_axes, reduced_shape
 from ..types.kinds import FLOATING
-from ..types.meta import Meta, Metas, tensor
+from ..types.meta import Meta, Metas, tensor_meta
 from .decompositions import lapack_work, matrices, real_dtype, singular_values, values_scratch
 from .reductions import shape_reduced
 from .rules.axes import reduction
@@ -73,7 +73,7 @@ def _extreme(xp: ArrayModule, x: Array, axis: Any, *, largest: bool, keepdims: b
 
 def infer_vector_norm(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One real number for each vector, over any axes."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return (Meta.of(shape_reduced(x, attributes), real_dtype(x.dtype)),)
 
 
@@ -90,7 +90,7 @@ def vector_norm_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attribu
 
 def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Absolute values or squares, and their powers; also the copy of a float16 operand that is cast."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     if attributes["ord"] == 0:
         return x.size + (in_working(x) if x.dtype == np.float16 else 0)
     passes = 1 if attributes["ord"] in {"inf", "-inf", 1.0, 2.0} else 2
@@ -99,7 +99,7 @@ def norm_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 
 def vector_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Powers cost more than products."""
-    size = tensor(metas).size
+    size = tensor_meta(metas).size
     return size if attributes["ord"] in {"inf", "-inf", 0.0, 1.0, 2.0} else _POWER * size
 
 
@@ -145,13 +145,13 @@ def matrix_norm_scratch(metas: Metas, outputs: OutputMetas, attributes: Attribut
     """The bytes for singular values, or for sums as in a vector's norm."""
     if _takes_singular_values(attributes["ord"]):
         return values_scratch(metas, outputs, attributes)
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return in_working(x) * (1 + (x.dtype == np.float16))
 
 
 def matrix_norm_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Singular values cost n**3."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return lapack_work(x, 6) if _takes_singular_values(attributes["ord"]) else x.size
 
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..layouts.rules import LayoutSignature, OpCall
 from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attributes, OutputMetas, define
-from ..types.meta import Metas, tensors
+from ..types.meta import Metas, tensor_metas
 from .rules.combining import any_parts_of, chained
 from .rules.stacks import along_stack
 
 
 def infer_after(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The meta of x; all operands are tensors."""
-    return (tensors(metas)[0],)
+    return (tensor_metas(metas)[0],)
 
 
 def after_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: Attributes) -> None:
@@ -28,7 +28,7 @@ def after_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
 
 def after_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The layout rule: x may be split; each device waits for the whole of the other operands."""
-    return along_stack(call, [0, *[meta.ndim for meta in tensors(call.metas)[1:]]], (0,))
+    return along_stack(call, [0, *[meta.ndim for meta in tensor_metas(call.metas)[1:]]], (0,))
 
 
 define(

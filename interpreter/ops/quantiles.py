@@ -17,7 +17,7 @@ from ..schema.promotion import DType
 from ..schema.scratch import scratch
 from ..types.axes import normal_axes
 from ..types.kinds import REAL
-from ..types.meta import Meta, Metas, ScalarType, Shape, tensor
+from ..types.meta import Meta, Metas, ScalarType, Shape, tensor_meta
 from .reductions import shape_reduced
 from .rules.axes import kept_labels, reduction
 
@@ -56,7 +56,7 @@ def _is_of_none(shape: Shape, attributes: Attributes) -> bool:
 
 def infer_median(metas: Metas, attributes: Attributes) -> OutputMetas:
     """float64 for integers and bools, else the dtype of x."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return (Meta.of(shape_reduced(x, attributes), np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype),)
 
 
@@ -80,7 +80,7 @@ def quantile_dtype(name: str, x: str, q: str | ScalarType, method: str) -> DType
 
 def _infer_quantile(name: str) -> Infer:
     def infer(metas: Metas, attributes: Attributes) -> OutputMetas:
-        x, q = tensor(metas), metas[1]
+        x, q = tensor_meta(metas), metas[1]
         reduced = shape_reduced(x, attributes)
         if math.prod(reduced) and _is_of_none(x.shape, attributes):
             raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
@@ -204,12 +204,12 @@ def _in_bounds(xp: ArrayModule, at: Array, last: int) -> Array:
 
 def selection_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """A selection compares each element with some others."""
-    return _COMPARISONS * tensor(metas).size
+    return _COMPARISONS * tensor_meta(metas).size
 
 
 def quantile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The layout rule: the kept axes of x may be split, or the axes of q."""
-    x, q = tensor(call.metas), call.metas[1]
+    x, q = tensor_meta(call.metas), call.metas[1]
     fractions = [("fraction", n) for n in range(getattr(q, "ndim", 0))]
     axes = normal_axes(call.attributes["axis"], x.ndim)
     kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])

@@ -36,7 +36,7 @@ from ..schema.promotion import WIRE_INTEGERS, working_dtype
 from ..schema.scratch import total
 from ..types import kinds
 from ..types.kinds import DTypes
-from ..types.meta import Meta, Metas, OperandMeta, tensor
+from ..types.meta import Meta, Metas, OperandMeta, tensor_meta
 from .elementwise import slow_work
 from .rules.axes import along_other_axes
 from .rules.reasons import DRAWN_WHOLE
@@ -162,7 +162,7 @@ def infer_permutation(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def infer_permute(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The meta of x, which must have rows."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     _check_stream(metas[1:])
     if x.ndim == 0:
         raise ValueError("a 0-d tensor has no rows")
@@ -274,7 +274,7 @@ def draw_scratch(_metas: Metas, outputs: OutputMetas, attributes: Attributes) ->
 
 def permute_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """A packed copy of x, the rows before they are stored, and their order."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return x.nbytes + total(outputs) + 8 * x.shape[0]
 
 

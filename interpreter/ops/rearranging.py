@@ -15,7 +15,7 @@ from ..schema.promotion import broadcast_shapes
 from ..schema.scratch import total
 from ..types.axes import normal_axis
 from ..types.kinds import ANY, INTEGER
-from ..types.meta import LARGEST, Meta, Metas, Shape, tensor, tensors
+from ..types.meta import LARGEST, Meta, Metas, Shape, tensor_meta, tensor_metas
 from ..types.sizes import exact_size
 from .decompositions import matrices
 from .positions import check_gather, from_either_end
@@ -38,7 +38,7 @@ _POSITION = 16
 
 def infer_roll(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x. There is one shift for all axes, or one for each axis; without axes, there is one."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     if attributes["axis"] is not None:
         _shifts(x.shape, attributes)
     elif isinstance(attributes["shift"], tuple):
@@ -95,13 +95,13 @@ def roll_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) ->
 
 def _rolled(metas: Metas, attributes: Attributes) -> int:
     """How many axes are rolled."""
-    return sum(map(bool, _shifts(tensor(metas).shape, attributes).values()))
+    return sum(map(bool, _shifts(tensor_meta(metas).shape, attributes).values()))
 
 
 def roll_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Each element is moved once, and once more for each axis beyond `_AT_ONCE`; each axis that is rolled at once
     doubles the number of blocks."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     rolled = 1 if attributes["axis"] is None else _rolled(metas, attributes)
     before = max(rolled - _AT_ONCE, 0)
     return (x.size + BLOCK) * before + x.size + (BLOCK << (rolled - before))
@@ -117,7 +117,7 @@ def _check_counts(counts: Shape, what: str) -> None:
 
 def infer_repeat(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The axis grows; without an axis, the result is 1-d, in C order."""
-    x, repeats = tensor(metas), attributes["repeats"]
+    x, repeats = tensor_meta(metas), attributes["repeats"]
     _check_counts((repeats,), "repeats")
     if attributes["axis"] is None:
         return (Meta.of((x.size * repeats,), x.dtype),)
@@ -142,7 +142,7 @@ def _padded(shape: Shape, attributes: Attributes) -> tuple[Shape, Shape]:
 
 def infer_tile(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Each axis grows; missing axes and repetitions count as one."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     _check_counts(attributes["repetitions"], "repetitions")
     return (Meta.of(tuple(n * r for n, r in zip(*_padded(x.shape, attributes), strict=True)), x.dtype),)
 
@@ -166,7 +166,7 @@ def _spread(x: Array, out: Array, once: Shape, repeated: Shape) -> None:
 
 def infer_repeat_each(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One count for each element of the axis, or of x without an axis; or one count for all."""
-    x, counts = tensors(metas)
+    x, counts = tensor_metas(metas)
     axis = attributes["axis"]
     length = x.size if axis is None else x.shape[normal_axis(axis, x.ndim)]
     if counts.ndim > 1 or counts.size not in {1, length}:
@@ -234,7 +234,7 @@ def triangle_kernel(cleared: str) -> Kernel:
 
 def triangle_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The mask of one matrix."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return x.shape[-2] * x.shape[-1]
 
 
@@ -243,7 +243,7 @@ def triangle_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attribute
 
 def infer_take(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape of x, with the axis as long as the list of positions; the axis may be None if x has only one."""
-    x, indices = tensors(metas)
+    x, indices = tensor_metas(metas)
     axis = attributes["axis"]
     if axis is None and x.ndim != 1:
         raise ValueError(f"`axis` is required for shape {x.shape}, which has {x.ndim} axes")
@@ -278,7 +278,7 @@ def rows_at(xp: ArrayModule, x: Array, positions: Array, axis: int) -> Array:
 def infer_take_along_axis(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x and the indices must have the same number of dimensions, and broadcast except along the axis, whose size is
     that of the indices."""
-    x, indices = tensors(metas)
+    x, indices = tensor_metas(metas)
     if x.ndim != indices.ndim:
         raise ValueError(f"shapes {x.shape} and {indices.shape} must have the same number of dimensions")
     axis = normal_axis(attributes["axis"], x.ndim)

@@ -32,7 +32,7 @@ from ..schema.promotion import DType, working_dtype
 from ..schema.scratch import in_working, scratch
 from ..types.axes import normal_axes, reduced_shape
 from ..types.kinds import REAL
-from ..types.meta import Meta, Metas, Shape, tensor
+from ..types.meta import Meta, Metas, Shape, tensor_meta
 from .rules.axes import reduction
 from .rules.combining import chained, extremes, linear
 
@@ -55,7 +55,7 @@ def _axes_of(x: Meta, attributes: Attributes) -> Shape:
 
 def variance_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The deviations from the mean, and the squares of complex ones."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return in_working(x) * (2 if x.dtype.kind == "c" else 1)
 
 
@@ -86,13 +86,13 @@ def accumulated_dtype(dtype: DType, wanted: str | None) -> DType:
 
 def infer_sum(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The result has the dtype of the computation."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return _reduced(x, attributes, accumulated_dtype(x.dtype, attributes["dtype"]))
 
 
 def infer_max(metas: Metas, attributes: Attributes) -> OutputMetas:
     """One element of x for each result. ValueError if there are none to choose from."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     if _reduced_count(x.shape, _axes_of(x, attributes)) == 0:
         raise ValueError(f"shape {x.shape} has no elements along axis {attributes['axis']}")
     return _reduced(x, attributes, x.dtype)
@@ -106,30 +106,30 @@ def infer_argmax(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def infer_any(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Bool, for any dtype."""
-    return _reduced(tensor(metas), attributes, np.dtype(np.bool_))
+    return _reduced(tensor_meta(metas), attributes, np.dtype(np.bool_))
 
 
 def infer_count(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Counts are int64."""
-    return _reduced(tensor(metas), attributes, np.dtype(np.int64))
+    return _reduced(tensor_meta(metas), attributes, np.dtype(np.int64))
 
 
 def infer_mean(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Integers give float64."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return _reduced(x, attributes, np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype)
 
 
 def infer_var(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of the mean; a variance of complex numbers is real."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     real = Meta.of(x.shape, np.empty(0, x.dtype).real.dtype) if x.dtype.kind == "c" else x
     return infer_mean((real,), attributes)
 
 
 def with_whole_count(whole: OpCall, piece: OpCall, _place: int) -> Attributes:
     """The attributes on one device: `count` is the number of elements of the whole, by which each device divides."""
-    x, count = tensor(whole.metas), whole.attributes["count"]
+    x, count = tensor_meta(whole.metas), whole.attributes["count"]
     known = _reduced_count(x.shape, _axes_of(x, whole.attributes)) if count is None else count
     return {**piece.attributes, "count": known or None}
 
@@ -171,7 +171,7 @@ def as_summed(xp: ArrayModule, x: Array, dtype: DType) -> Array:
 
 def rows_of(metas: Metas, attributes: Attributes) -> int:
     """The number of axes before the reduced ones; 0 if the reduced axes are not the last ones."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     axes = sorted(_axes_of(x, attributes))
     rows = x.ndim - len(axes)
     return rows if axes == list(range(rows, x.ndim)) else 0
@@ -182,7 +182,7 @@ def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
 
     NumPy casts in buffers, whose ends need not be ends of rows. In sums of integers the order does not matter.
     """
-    x = tensor(metas)
+    x = tensor_meta(metas)
     dtype = accumulated_dtype(x.dtype, attributes["dtype"])
     exact = x.dtype.kind in "biu" and dtype.kind in "iu"
     return rows_of(metas, attributes) if exact or dtype == x.dtype else 0
@@ -190,7 +190,7 @@ def rows_of_sum(metas: Metas, attributes: Attributes) -> int:
 
 def rows_of_mean(metas: Metas, attributes: Attributes) -> int:
     """As `rows_of`, but 0 if elements are cast, as for sums."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return rows_of(metas, attributes) if _accumulator(x.dtype) == x.dtype else 0
 
 
@@ -199,7 +199,7 @@ def rows_of_variance(metas: Metas, attributes: Attributes) -> int:
 
     NumPy squares them in vectors, where the sign of a NaN depends on its position.
     """
-    return rows_of_mean(metas, attributes) if tensor(metas).dtype.kind == "f" else 0
+    return rows_of_mean(metas, attributes) if tensor_meta(metas).dtype.kind == "f" else 0
 
 
 def numpy_reduction(name: str) -> Direct:

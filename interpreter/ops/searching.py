@@ -13,7 +13,7 @@ from ..schema.opdef import VARIADIC, ArrayModule, Arrays, Attribute, Attributes,
 from ..schema.promotion import promote
 from ..schema.scratch import total
 from ..types.kinds import INTEGER, REAL
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor_metas
 from .positions import from_the_front
 from .rules.stacks import along_stack
 
@@ -21,7 +21,7 @@ from .rules.stacks import along_stack
 def infer_searchsorted(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """x1 is 1-d; x2 has any shape and a dtype that promotes with x1's, or is a Python number; the sorter is as long
     as x1."""
-    x1, *sorters = tensors((metas[0], *metas[2:]))
+    x1, *sorters = tensor_metas((metas[0], *metas[2:]))
     x2 = metas[1]
     if promote((x1, x2)).kind == "c":
         raise TypeError("x2 must be real")
@@ -50,7 +50,7 @@ def search_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 
 def search_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """Each step of a search halves the range and touches a new cache line; a sorter gathers all of x1."""
-    x1, *sorters = tensors((metas[0], *metas[2:]))
+    x1, *sorters = tensor_metas((metas[0], *metas[2:]))
     return (metas[1].size if isinstance(metas[1], Meta) else 1) * 4 * x1.size.bit_length() + sum(
         4 * m.size for m in sorters
     )

@@ -17,7 +17,7 @@ from ..schema.attributes import check_bool
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, OutputMetas, Scratch, define
 from ..schema.promotion import promote
 from ..schema.scratch import scratch
-from ..types.meta import Meta, Metas, tensor
+from ..types.meta import Meta, Metas, tensor_meta
 from .dynamic import sort_work
 from .rules.reasons import DATA_DEPENDENT
 from .rules.stacks import along_stack
@@ -29,7 +29,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
     options = {f"return_{result}": True for result in results}
 
     def infer(metas: Metas, _attributes: Attributes) -> OutputMetas:
-        tensor(metas)
+        tensor_meta(metas)
         return (None,) * (1 + len(results))
 
     def kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attributes: Attributes) -> tuple[Array, ...]:
@@ -40,7 +40,7 @@ def _define_unique(name: str, results: tuple[str, ...], scratch: Scratch, summar
         return (values, *positions)
 
     def most(metas: Metas) -> int:
-        x = tensor(metas)  # at most all its elements are distinct
+        x = tensor_meta(metas)  # at most all its elements are distinct
         return x.nbytes + x.size * len(results) * 8
 
     define(

@@ -21,7 +21,7 @@ from ..schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Attr
 from ..schema.promotion import broadcast_shapes, promote
 from ..schema.scratch import in_double, is_single, total
 from ..types.kinds import FLOATING, INTEGER, LAPACK, REAL_FLOATING
-from ..types.meta import Meta, Metas, Shape, tensor, tensors
+from ..types.meta import Meta, Metas, Shape, tensor_meta, tensor_metas
 from .decompositions import (
     cast,
     constant_work,
@@ -77,7 +77,7 @@ def inv_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: At
 
 def infer_solve(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """x2 is one vector if it is 1-d, else a stack of matrices; the stacks broadcast."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     square_matrices(metas)
     if right.ndim == 0:
         raise ValueError("x2 must have at least one dimension")
@@ -109,7 +109,7 @@ def solve_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, _attributes: 
 
 def solve_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The solutions, one matrix and its right-hand sides, and the copies of operands that are cast."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     return casts + sum(map(in_double, outputs)) + one(left) + one(right)
 
@@ -130,7 +130,7 @@ def solve_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> i
 
 def infer_lstsq(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """One matrix, and a vector or a matrix with the same number of rows."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
         raise ValueError(f"takes a matrix, and a vector or another matrix, not shapes {left.shape} and {right.shape}")
     rows, columns = left.shape
@@ -153,7 +153,7 @@ def lstsq_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes: A
 def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Both operands, three copies of the right-hand sides padded to the longer side of x1, the results, and the
     copies of operands that are cast."""
-    left, right = tensors(metas)
+    left, right = tensor_metas(metas)
     casts = in_double(left) + in_double(right) if is_single((left, right)) else 0
     sides = in_double(right) // max(right.shape[0], 1) * max(left.shape)
     return casts + in_double(left) + 3 * sides + sum(map(in_double, outputs))
@@ -162,7 +162,7 @@ def lstsq_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -
 def lstsq_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The right-hand sides may be split, since each has a solution of its own; the rank and the singular values
     depend on x1 alone."""
-    sides = [[None, "side"][: meta.ndim] for meta in (tensors(call.metas)[1], *call.outputs[:1]) if meta]
+    sides = [[None, "side"][: meta.ndim] for meta in (tensor_metas(call.metas)[1], *call.outputs[:1]) if meta]
     solution = call._replace(outputs=call.outputs[:1])
     for found in matching(solution, [[None, None], sides[0]], [sides[1]], exact=False):
         yield found._replace(outputs=(*found.outputs, BROADCAST, BROADCAST))
@@ -170,7 +170,7 @@ def lstsq_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def infer_residuals(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The shape depends on data: the rank decides whether there are residuals."""
-    left, right, *_ = tensors(metas)
+    left, right, *_ = tensor_metas(metas)
     if left.ndim != 2 or right.ndim not in {1, 2}:
         raise ValueError(f"takes a matrix, and a vector or another matrix, not shapes {left.shape} and {right.shape}")
     return (None,)
@@ -190,7 +190,7 @@ def residuals_kernel(xp: ArrayModule, inputs: Arrays, _outputs: Arrays, _attribu
 
 def residuals_scratch(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:
     """The product, the differences and their squares, and the copies of operands that are cast."""
-    given = a, b, x = tensors(metas[:3])
+    given = a, b, x = tensor_metas(metas[:3])
     casts = a.size + x.size if len({m.dtype for m in given}) > 1 else 0
     return (4 * b.size + casts) * max(m.dtype.itemsize for m in given)
 
@@ -287,7 +287,7 @@ def matrix_power_scratch(metas: Metas, outputs: OutputMetas, attributes: Attribu
 
 def matrix_power_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One product for each bit of n, and one more for each that is set."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     n: int = attributes["n"]
     inverse = lapack_work(x, 4) if n < 0 else x.size
     return inverse + product_work(x.dtype, x.size * x.shape[-1]) * (abs(n).bit_length() + abs(n).bit_count())

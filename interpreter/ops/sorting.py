@@ -18,13 +18,13 @@ from ..schema.opdef import (
 )
 from ..schema.scratch import total
 from ..types.axes import normal_axis
-from ..types.meta import Meta, Metas, tensor
+from ..types.meta import Meta, Metas, tensor_meta
 from .rules.axes import along_other_axes
 
 
 def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x, which must have the axis."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 
@@ -32,7 +32,7 @@ def infer_sort(metas: Metas, attributes: Attributes) -> OutputMetas:
 def infer_argsort(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Positions are int64."""
     infer_sort(metas, attributes)
-    return (Meta.of(tensor(metas).shape, np.dtype(np.int64)),)
+    return (Meta.of(tensor_meta(metas).shape, np.dtype(np.int64)),)
 
 
 def _algorithm(attributes: Attributes) -> str | None:
@@ -71,19 +71,19 @@ def argsort_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, attributes:
 
 def sort_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """A packed copy of one line along the axis, and as much again to merge or to distribute its elements."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return 2 * x.dtype.itemsize * x.shape[attributes["axis"]]
 
 
 def argsort_scratch(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """All positions, the positions of one line along the axis, and a packed copy of that line."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return total(outputs) + (16 + x.dtype.itemsize) * x.shape[attributes["axis"]]
 
 
 def lines_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """Every element is compared with about log2(n) others along the axis."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     return 4 * x.size * x.shape[attributes["axis"]].bit_length()
 
 

@@ -16,7 +16,7 @@ from ..schema.indexing import native_index, select, selected_shape
 from ..schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, Layout, OutputMetas, View, define
 from ..schema.promotion import broadcast_shapes
 from ..types.axes import normal_axes
-from ..types.meta import Meta, Metas, Shape, tensor
+from ..types.meta import Meta, Metas, Shape, tensor_meta
 from .rules.axes import along_other_axes, reordered, squeeze_rule
 from .rules.combining import any_parts, chained
 from .rules.stacks import pointwise_with_shape
@@ -216,7 +216,7 @@ def _define_view(
     name: str, shape_of: ShapeRule, view: View, take: Take, layouts: Rule, summary: str, *attributes: Attribute
 ) -> None:
     def infer(metas: Metas, given: Attributes) -> OutputMetas:
-        x = tensor(metas)
+        x = tensor_meta(metas)
         return (Meta.of(shape_of(x.shape, given), x.dtype),)
 
     def kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, given: Attributes) -> None:

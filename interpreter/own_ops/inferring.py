@@ -11,7 +11,7 @@ from typing import Any
 
 from ..schema.opdef import Attributes, Infer, OutputMetas
 from ..schema.promotion import broadcast, promote
-from ..types.meta import Meta, Metas, tensors
+from ..types.meta import Meta, Metas, tensor_metas
 from .signature import Schema
 
 
@@ -21,7 +21,7 @@ def checked_infer(infer: Callable[..., Any], schema: Schema, *, dynamic: bool) -
 
     def ask(metas: Metas, attributes: Attributes) -> OutputMetas:
         try:
-            made = infer(*tensors(metas), **schema.as_given(attributes))
+            made = infer(*tensor_metas(metas), **schema.as_given(attributes))
         except (TypeError, ValueError, OverflowError):
             raise
         except Exception as error:

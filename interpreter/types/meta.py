@@ -135,14 +135,14 @@ def packed_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def tensors(metas: Metas) -> tuple[Meta, ...]:
-    """The operands, all of which have to be tensors."""
+def tensor_metas(metas: Metas) -> tuple[Meta, ...]:
+    """The metas of the operands, all of which have to be tensors."""
     for m in metas:
         if not isinstance(m, Meta):
             raise TypeError(f"expected a tensor, got the Python scalar type {m.__name__}")
     return metas  # type: ignore[return-value]
 
 
-def tensor(metas: Metas) -> Meta:
-    """The first operand, which has to be a tensor."""
-    return tensors(metas[:1])[0]
+def tensor_meta(metas: Metas) -> Meta:
+    """The meta of the first operand, which has to be a tensor."""
+    return tensor_metas(metas[:1])[0]

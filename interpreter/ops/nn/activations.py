@@ -17,7 +17,7 @@ from ...schema.opdef import (
 )
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Metas, tensor
+from ...types.meta import Metas, tensor_meta
 from ..elementwise import slow_work
 from ..rules.stacks import pointwise
 from . import compose, kernels
@@ -34,7 +34,7 @@ _APPROXIMATE = Attribute("approximate", choice("tanh", "none"), "tanh")
 
 def infer_activation(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """The result has the tensor's meta."""
-    return (tensor(metas),)
+    return (tensor_meta(metas),)
 
 
 def infer_gradient(metas: Metas, _attributes: Attributes) -> OutputMetas:
@@ -51,7 +51,7 @@ def relu_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> 
     """relu as NumPy's maximum of x and a 0-d array, which saves the conversion of a Python number."""
     if outputs[0] is None or outputs[0].size == 0:
         return None
-    zero = np.zeros((), tensor(metas).dtype)
+    zero = np.zeros((), tensor_meta(metas).dtype)
     return lambda x, out: np.maximum(x, zero, out=out)
 
 
@@ -59,7 +59,7 @@ def relu_grad_direct(metas: Metas, outputs: OutputMetas, _attributes: Attributes
     """relu's gradient, as `fill_masked` computes it, with the dtype of the bits and the array 0 made in advance."""
     if outputs[0] is None or outputs[0].size == 0:
         return None
-    dtype = tensor(metas).dtype
+    dtype = tensor_meta(metas).dtype
     bits, zero = np.dtype(f"i{dtype.itemsize}"), np.zeros((), dtype)
 
     def run(dy: Array, y: Array, out: Array) -> None:

@@ -16,7 +16,7 @@ from ...schema.opdef import VARIADIC, Array, ArrayModule, Arrays, Attribute, Att
 from ...schema.promotion import broadcast_shapes, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, Metas, tensors
+from ...types.meta import Meta, Metas, tensor_metas
 from ..elementwise import SLOW
 from ..linalg import BLAS_SPEED
 from ..rules.networks import attention_gradient_rule, attention_rule
@@ -58,13 +58,13 @@ def _result(q: Meta, k: Meta, v: Meta, mask: Sequence[Meta]) -> Meta:
 def infer_attention(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """q, k and v must have one dtype. A mask must be bool or of that dtype, and broadcast to the scores [..., l, s]."""
     q, k, v = one_dtype(metas[:3], FORWARD)
-    return (_result(q, k, v, tensors(metas[3:])),)
+    return (_result(q, k, v, tensor_metas(metas[3:])),)
 
 
 def infer_attention_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """dy must have the meta of the result. The gradients have the metas of q, k and v."""
     dy, q, k, v = one_dtype(metas[:4], GRADIENT)
-    result = _result(q, k, v, tensors(metas[4:]))
+    result = _result(q, k, v, tensor_metas(metas[4:]))
     if dy is not result:
         raise ValueError(f"dy is {dy}, but the result of the attention is {result}")
     return (q, k, v)
@@ -73,7 +73,7 @@ def infer_attention_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
 def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Two products and a softmax of the scores; three times that for the gradients."""
     gradient = len(outputs) == 3
-    q, k, v = tensors(metas[1:4] if gradient else metas[:3])
+    q, k, v = tensor_metas(metas[1:4] if gradient else metas[:3])
     scores = math.prod(q.shape[:-1]) * k.shape[-2]
     products = scores * (q.shape[-1] + v.shape[-1]) // BLAS_SPEED
     return (products + scores * SLOW) * (3 if gradient else 1)
@@ -82,7 +82,7 @@ def attention_work(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
 def attention_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """Several copies of the scores of a block, and the queries, keys and values of a part of the batch."""
     gradient = len(outputs) == 3
-    q, k, v = tensors(metas[1:4] if gradient else metas[:3])
+    q, k, v = tensor_metas(metas[1:4] if gradient else metas[:3])
     size, inner = working_size(q.dtype), math.prod(q.shape[1:-2])
     row = size * inner * k.shape[-2]
     batch = block_bytes(q.shape[0], row * q.shape[-2]) // max(row * q.shape[-2], 1) if q.ndim > 2 else 1

@@ -10,7 +10,7 @@ from ...schema.attributes import check_int
 from ...schema.opdef import VARIADIC, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, Metas, tensor, tensors
+from ...types.meta import Meta, Metas, tensor_meta, tensor_metas
 from ..linalg import BLAS_SPEED
 from ..rules.networks import convolution_gradient_rule, convolution_rule
 from .blocks import HOST, block_bytes
@@ -80,8 +80,8 @@ def conv2d_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) 
     """The columns of a block and their product with the filters; for the gradients also the gradients of both, and
     of the block's images."""
     gradient = len(outputs) == 3
-    x, weight = tensors(metas[1:3] if gradient else metas[:2])
-    result = tensor(metas) if gradient else outputs[0]
+    x, weight = tensor_metas(metas[1:3] if gradient else metas[:2])
+    result = tensor_meta(metas) if gradient else outputs[0]
     if result is None or not result.size:
         return 0
     size: int = working_size(x.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...schema.opdef import Array, ArrayModule, Arrays, Attributes, BoundKernel, OutputMetas
 from ...schema.promotion import working_dtype
-from ...types.meta import Meta, Metas, tensors
+from ...types.meta import Meta, Metas, tensor_metas
 from ..positions import SIGNED, check_scatter
 from .labels import in_range, mark
 from .softmax import in_columns, shift, softmax_kernel, total
@@ -82,7 +82,7 @@ def cross_entropy_grad_kernel(xp: ArrayModule, inputs: Arrays, outputs: Arrays, 
 
 def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
     """A kernel for few rows, None for more. For rows that are not packed, it calls the general kernel."""
-    logits, labels = tensors(metas)
+    logits, labels = tensor_metas(metas)
     if not _are_few(labels):
         return None
     places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)
@@ -106,7 +106,7 @@ def cross_entropy_direct(metas: Metas, _outputs: OutputMetas, attributes: Attrib
 
 def cross_entropy_grad_direct(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> BoundKernel | None:
     """A kernel for few rows, None for more. For rows that are not packed, it calls the general kernel."""
-    logits, labels = tensors(metas)
+    logits, labels = tensor_metas(metas)
     if not _are_few(labels):
         return None
     places, shifted_by_maximum, dtype = _places(labels, logits.shape[-1]), _shift(logits), working_dtype(logits.dtype)

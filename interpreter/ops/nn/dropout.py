@@ -22,7 +22,7 @@ from ...schema.attributes import check_float, check_shape, optional
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Meta, Metas, Shape, tensor
+from ...types.meta import Meta, Metas, Shape, tensor_meta
 from ..elementwise import slow_work
 from ..random import Host, check_seed
 from ..rules.stacks import pointwise
@@ -44,7 +44,7 @@ def check_rate(value: Any) -> float:
 
 def infer_dropout(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x. The seed is a Python int."""
-    x, seed = tensor(metas[:1]), metas[1]
+    x, seed = tensor_meta(metas[:1]), metas[1]
     if seed is not int:
         raise TypeError("the seed must be a Python int")
     check_place(x.shape, attributes["whole"], attributes["begin"])
@@ -66,7 +66,7 @@ def check_place(shape: Shape, whole: Shape | None, begin: Shape | None) -> None:
 
 def dropout_work(metas: Metas, outputs: OutputMetas, attributes: Attributes) -> int:
     """A draw and several passes for each element; for a part of a whole, each row may need a whole block of draws."""
-    shape, whole = tensor(metas[:1]).shape, attributes["whole"]
+    shape, whole = tensor_meta(metas[:1]).shape, attributes["whole"]
     rows = 0 if whole is None else prod(shape[: row_axis(shape, whole)])
     return 2 * slow_work(metas, outputs, attributes) + rows * _BLOCK
 
@@ -139,7 +139,7 @@ def dropout_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
 
 def placed(axis: int, parts: int, whole: OpCall, piece: OpCall, place: int) -> Mapping[str, Any]:
     """The attributes on one device, with the position of its part in the whole."""
-    shape, given = tensor(whole.metas[:1]).shape, whole.attributes
+    shape, given = tensor_meta(whole.metas[:1]).shape, whole.attributes
     begin = list((0,) * len(shape) if given["begin"] is None else given["begin"])
     begin[axis] += cuts(shape[axis], parts)[place][0]
     return {**piece.attributes, "whole": shape if given["whole"] is None else given["whole"], "begin": tuple(begin)}

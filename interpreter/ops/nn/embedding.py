@@ -9,7 +9,7 @@ from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMe
 from ...schema.promotion import working_dtype
 from ...schema.scratch import in_working, scratch
 from ...types import kinds
-from ...types.meta import Meta, Metas, tensors
+from ...types.meta import Meta, Metas, tensor_metas
 from ..positions import check_gather, check_scatter, from_the_front
 from ..rearranging import rows_at
 from ..rules.combining import any_parts_of, chained
@@ -27,7 +27,7 @@ def _check_rows(indices: Meta, rows: int) -> None:
 
 def infer_embedding(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """indices [...] and weight [rows, *rest] give [..., *rest]."""
-    indices, weight = tensors(metas)
+    indices, weight = tensor_metas(metas)
     if weight.ndim == 0:
         raise ValueError("weight is 0-d, so it has no rows")
     _check_rows(indices, weight.shape[0])
@@ -36,7 +36,7 @@ def infer_embedding(metas: Metas, _attributes: Attributes) -> OutputMetas:
 
 def infer_embedding_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
     """dy [..., *rest] and indices [...] give [num_embeddings, *rest]."""
-    dy, indices = tensors(metas)
+    dy, indices = tensor_metas(metas)
     if dy.shape[: indices.ndim] != indices.shape:
         raise ValueError(f"the shape of dy, {dy.shape}, does not begin with the shape of the indices, {indices.shape}")
     if attributes["num_embeddings"] < 0:
@@ -57,7 +57,7 @@ def embedding_grad_work(metas: Metas, outputs: OutputMetas, _attributes: Attribu
 
 def grad_scratch(metas: Metas, outputs: OutputMetas, _attributes: Attributes) -> int:
     """The sums, for one block the rows and their positions, and a packed copy of dy."""
-    dy, indices = tensors(metas)
+    dy, indices = tensor_metas(metas)
     width = _PLACE * max(dy.size // max(indices.size, 1), 1)
     return in_working(outputs[0]) + 3 * block_bytes(indices.size, width) + dy.nbytes
 

@@ -6,7 +6,7 @@ from ...schema.attributes import check_count, check_dtype, check_float, check_in
 from ...schema.opdef import ArrayModule, Arrays, Attribute, Attributes, OutputMetas, define
 from ...schema.scratch import scratch
 from ...types import kinds
-from ...types.meta import Meta, Metas, tensor, tensors
+from ...types.meta import Meta, Metas, tensor_meta, tensor_metas
 from ..elementwise import SLOW, slow_work
 from ..rules.networks import cross_entropy_gradient_rule, cross_entropy_rule, one_hot_rule
 from .compose import compose_cross_entropy
@@ -24,12 +24,12 @@ def infer_one_hot(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The shape of the labels, with a new last axis for the classes."""
     if attributes["num_classes"] < 0:
         raise ValueError(f"num_classes is negative: {attributes['num_classes']}")
-    return (Meta.of((*tensor(metas).shape, attributes["num_classes"]), attributes["dtype"]),)
+    return (Meta.of((*tensor_meta(metas).shape, attributes["num_classes"]), attributes["dtype"]),)
 
 
 def infer_cross_entropy_grad(metas: Metas, _attributes: Attributes) -> OutputMetas:
     """Logits [..., c] with c >= 1, labels [...]."""
-    logits, labels = tensors(metas)
+    logits, labels = tensor_metas(metas)
     if logits.ndim == 0 or labels.shape != logits.shape[:-1]:
         raise ValueError(f"expected logits [..., c] and labels [...], got {logits.shape} and {labels.shape}")
     if logits.shape[-1] == 0:
@@ -40,7 +40,7 @@ def infer_cross_entropy_grad(metas: Metas, _attributes: Attributes) -> OutputMet
 def infer_cross_entropy(metas: Metas, attributes: Attributes) -> OutputMetas:
     """Takes the operands of its gradient; the loss is a 0-d tensor of the logits' dtype."""
     infer_cross_entropy_grad(metas, attributes)
-    return (Meta.of((), tensor(metas).dtype),)
+    return (Meta.of((), tensor_meta(metas).dtype),)
 
 
 def cross_entropy_work(metas: Metas, _outputs: OutputMetas, _attributes: Attributes) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema.attributes import check_axes, check_int
-from ...types.meta import Meta, Metas, tensors
+from ...types.meta import Meta, Metas, tensor_metas
 
 
 def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
     """The meta of both operands. ValueError if they differ, since these ops do not broadcast."""
-    first, second = tensors(metas)
+    first, second = tensor_metas(metas)
     if first is not second:
         raise ValueError(f"{names[0]} and {names[1]} differ: {first} and {second}")
     return first
@@ -18,7 +18,7 @@ def same_meta(metas: Metas, names: tuple[str, str]) -> Meta:
 
 def one_dtype(metas: Metas, names: tuple[str, ...]) -> tuple[Meta, ...]:
     """The operands, after a check that they are tensors of one dtype."""
-    found = tensors(metas)
+    found = tensor_metas(metas)
     for name, meta in zip(names, found, strict=False):
         if meta.dtype != found[0].dtype:
             raise TypeError(

@@ -12,7 +12,7 @@ from ...schema.opdef import Array, ArrayModule, Arrays, Attribute, Attributes, K
 from ...schema.promotion import DType, working_dtype
 from ...schema.scratch import working_size
 from ...types import kinds
-from ...types.meta import Meta, Metas, tensor
+from ...types.meta import Meta, Metas, tensor_meta
 from ..rules.networks import pooling_rule
 from .kernels import fill_masked
 from .operands import check_pair, check_positive_pair, one_dtype
@@ -31,7 +31,7 @@ def _lines(attributes: Attributes, shape: Sequence[int]) -> tuple[WindowAxis, Wi
 
 def infer_pool2d(metas: Metas, attributes: Attributes) -> OutputMetas:
     """x must be [n, c, h, w], and padding at most half a window, so that every window covers a part of the image."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     if x.ndim != 4 or 0 in x.shape[2:]:
         raise ValueError(f"expected images [n, c, h, w] that are not empty, got {x.shape}")
     down, across = _lines(attributes, x.shape)
@@ -51,7 +51,7 @@ def infer_pool2d_grad(metas: Metas, attributes: Attributes) -> OutputMetas:
 
 def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """One pass over the row-pooled image for each tap across, then one over the result for each tap down."""
-    x = tensor(metas[-1:])
+    x = tensor_meta(metas[-1:])
     down, across = _lines(attributes, x.shape)
     passes = down.length * min(across.size, across.length) + down.number * min(down.size, down.length)
     return x.shape[0] * x.shape[1] * across.number * passes * (1 if len(metas) == 1 else _GRADIENT)
@@ -60,7 +60,7 @@ def pool2d_work(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> 
 def pool2d_scratch(metas: Metas, _outputs: OutputMetas, attributes: Attributes) -> int:
     """The row-pooled image and the result; for a gradient also the gradients of both, and masks of the windows whose
     gradient is assigned."""
-    x = tensor(metas[-1:])
+    x = tensor_meta(metas[-1:])
     down, across = _lines(attributes, x.shape)
     size = working_size(x.dtype)
     rows = x.shape[0] * x.shape[1] * down.length * across.number

@@ -20,7 +20,7 @@ from ...schema.promotion import working_dtype
 from ...schema.scratch import scratch
 from ...types import kinds
 from ...types.axes import normal_axis
-from ...types.meta import Metas, tensor
+from ...types.meta import Metas, tensor_meta
 from ..elementwise import slow_work
 from ..rules.axes import along_other_axes, exact_sums
 from . import compose
@@ -35,7 +35,7 @@ MANY = 1024  # the least elements of many rows
 
 def infer_softmax(metas: Metas, attributes: Attributes) -> OutputMetas:
     """The meta of x, which must have the axis."""
-    x = tensor(metas)
+    x = tensor_meta(metas)
     normal_axis(attributes["axis"], x.ndim)
     return (x,)
 

@@ -12,7 +12,7 @@ from ...layouts.layout import Split
 from ...layouts.matching import Exact, Labels, combines, matching
 from ...layouts.rules import LayoutSignature, Localise, OpCall, Rule
 from ...types.axes import normal_axes, normal_axis
-from ...types.meta import Meta, Shape, tensor
+from ...types.meta import Meta, Shape, tensor_meta
 
 # Computes the axes along which an op works, from the first operand and the attributes.
 Worked: TypeAlias = Callable[[Meta, Mapping[str, Any]], Collection[int]]
@@ -49,7 +49,7 @@ def along_other_axes(worked: Worked = on_axis, exact: IsExact = always_exact) ->
 
 def other_axes(call: OpCall, worked: Worked) -> Labels:
     """A label for each axis of the first operand: its number, or None if the op works along it."""
-    x = tensor(call.metas)
+    x = tensor_meta(call.metas)
     axes = worked(x, call.attributes)
     return [None if axis in axes else axis for axis in range(x.ndim)]
 
@@ -62,7 +62,7 @@ def exact_sums(call: OpCall, parts: int) -> Exact:
     one element wide: NumPy then takes that part for a packed row. If elements are cast, NumPy works in buffers,
     whose ends depend on the size of the array, so nothing is exact.
     """
-    x = tensor(call.metas)
+    x = tensor_meta(call.metas)
     axes = set(normal_axes(call.attributes["axis"], x.ndim))
     rows = x.ndim - len(axes) if axes == set(range(x.ndim - len(axes), x.ndim)) else 0
     cast = x.dtype == np.float16 or any(out is None or out.dtype != x.dtype for out in call.outputs)
@@ -84,7 +84,7 @@ def reduction(
     """
 
     def rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
-        x, out = tensor(call.metas), call.outputs[0]
+        x, out = tensor_meta(call.metas), call.outputs[0]
         axes = normal_axes(call.attributes["axis"], x.ndim)
         kept = kept_labels(x.ndim, axes, keepdims=call.attributes["keepdims"])
         rounds = out is None or out.dtype.kind in "fc"
@@ -117,7 +117,7 @@ def reordered(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | None]
     """The rule of a view whose axis i is axis axes_of(...)[i] of x, or a new axis if that is None."""
 
     def rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
-        x = tensor(call.metas)
+        x = tensor_meta(call.metas)
         return matching(call, [range(x.ndim)], [axes_of(x.shape, call.attributes)])
 
     return rule
@@ -132,7 +132,7 @@ def concat_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def stack_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `stack`: every axis of the operands may be split; the new axis of the result is whole."""
-    x = tensor(call.metas)
+    x = tensor_meta(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim + 1)
     labels: list[int | None] = list(range(x.ndim))
     return matching(call, [labels] * len(call.metas), [[*labels[:axis], None, *labels[axis:]]])
@@ -145,7 +145,7 @@ def squeeze_rule(axes_of: Callable[[Shape, Mapping[str, Any]], Sequence[int | No
     """
 
     def localise(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
-        x = tensor(whole.metas)
+        x = tensor_meta(whole.metas)
         kept = axes_of(x.shape, whole.attributes)
         return {**piece.attributes, "axis": tuple(axis for axis in range(x.ndim) if axis not in kept)}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...layouts.matching import Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...schema.indexing import Index, whole_axes
-from ...types.meta import Meta, tensor
+from ...types.meta import Meta, tensor_meta
 from .combining import linear_in
 from .views import from_the_back
 
@@ -80,7 +80,7 @@ def scatter_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     If the index is one mask and the value is a scalar, the op is elementwise, so the axes of the mask may be split
     too.
     """
-    x, value = tensor(call.metas), call.metas[1]
+    x, value = tensor_meta(call.metas), call.metas[1]
     selectors = [meta for meta in call.metas[2:] if isinstance(meta, Meta)]
     one_value = not isinstance(value, Meta) or value.ndim == 0
     if call.attributes["index"] == ("tensor",) and selectors[0].dtype.kind == "b" and one_value:

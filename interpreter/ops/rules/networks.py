@@ -8,7 +8,7 @@ from typing import Any
 from ...layouts.matching import Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
 from ...types.axes import normal_axes
-from ...types.meta import Meta, tensor, tensors
+from ...types.meta import Meta, tensor_meta, tensor_metas
 from .axes import exact_sums, on_axis, other_axes
 
 BATCH, CHANNEL, FILTER = "batch", "channel", "filter"
@@ -52,13 +52,13 @@ def pooling_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 def normalisation_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """The rule of a norm: every axis may be split but the normalised ones, which are the axes of the parameters."""
     labels = other_axes(call, on_axis)
-    parameters = [[None] * meta.ndim for meta in tensors(call.metas[1:])]
+    parameters = [[None] * meta.ndim for meta in tensor_metas(call.metas[1:])]
     return matching(call, [labels, *parameters], [labels], exact=exact_sums(call, parts))
 
 
 def normalisation_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of its gradients: as `normalisation_rule`; the gradients of the parameters are partial sums."""
-    x = tensor(call.metas)
+    x = tensor_meta(call.metas)
     labels = other_axes(call, on_axis)
     parameter: Labels = [None] * len(normal_axes(call.attributes["axis"], x.ndim))
     given = [labels, labels, *[parameter] * (len(call.metas) - 2)]
@@ -71,27 +71,27 @@ def normalisation_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSig
 def with_whole_batch(whole: OpCall, piece: OpCall, _place: int) -> Mapping[str, Any]:
     """The attributes on one device: `count` is the number of rows of the whole, by which each device divides."""
     count = whole.attributes["count"]
-    return {**piece.attributes, "count": count or tensors(whole.metas)[1].size or None}
+    return {**piece.attributes, "count": count or tensor_metas(whole.metas)[1].size or None}
 
 
 def cross_entropy_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of the cross entropy: rows may be split; the result is a partial sum, each part divided by the number
     of rows of the whole."""
-    _, labels = tensors(call.metas)
+    _, labels = tensor_metas(call.metas)
     rows = list(range(labels.ndim))
     return matching(call, [[*rows, None], rows], [[]], reduction="sum", localise=with_whole_batch, exact=False)
 
 
 def cross_entropy_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of its gradient: rows may be split; each part is divided by the number of rows of the whole."""
-    _, labels = tensors(call.metas)
+    _, labels = tensor_metas(call.metas)
     rows = list(range(labels.ndim))
     return matching(call, [[*rows, None], rows], [[*rows, None]], localise=with_whole_batch)
 
 
 def one_hot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of one-hot labels: the axes of the labels may be split."""
-    rows = list(range(tensor(call.metas).ndim))
+    rows = list(range(tensor_meta(call.metas).ndim))
     return matching(call, [rows], [[*rows, None]])
 
 
@@ -100,7 +100,7 @@ def one_hot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def embedding_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `embedding`: the axes of the indices may be split, or those of a row of the table."""
-    indices, weight = tensors(call.metas)
+    indices, weight = tensor_metas(call.metas)
     positions, row = [("position", n) for n in range(indices.ndim)], list(range(1, weight.ndim))
     return matching(call, [positions, [None, *row]], [[*positions, *row]])
 
@@ -110,7 +110,7 @@ def embedding_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignatu
 
     If an axis of the indices is split, the gradient is a partial sum; the axes of a row may be split, too.
     """
-    dy, indices = tensors(call.metas)
+    dy, indices = tensor_metas(call.metas)
     positions, row = [("position", n) for n in range(indices.ndim)], list(range(indices.ndim, dy.ndim))
     return matching(
         call, [[*positions, *row], positions], [[None, *row]], reduction="sum", exact=lambda label: label in row
@@ -126,7 +126,7 @@ def attention_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     The axes before the last two (batch, heads) may be split, the elements of the values, and the queries unless
     `is_causal`. Only splits of the first axis are exact: the number of queries in a block depends on the other axes.
     """
-    q, _, _, *mask = tensors(call.metas)
+    q, _, _, *mask = tensor_metas(call.metas)
     stack = range(2 - q.ndim, 0)
     query = None if call.attributes["is_causal"] else QUERY
     given: list[Labels] = [[*stack, query, None], [*stack, None, None], [*stack, None, ELEMENT]]
@@ -137,7 +137,7 @@ def attention_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 def attention_gradient_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of its gradients: the axes before the last two may be split, and the queries unless `is_causal`; the
     gradients of keys and values are then partial sums."""
-    _, q, _, _, *mask = tensors(call.metas)
+    _, q, _, _, *mask = tensor_metas(call.metas)
     stack = range(2 - q.ndim, 0)
     query = None if call.attributes["is_causal"] else QUERY
     queries, keys = [*stack, query, None], [*stack, None, None]

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from ...layouts.matching import Exact, Labels, matching
 from ...layouts.rules import LayoutSignature, OpCall
-from ...types.meta import Meta, tensors
+from ...types.meta import Meta, tensor_metas
 from .combining import linear_in_each
 
 ROW, COLUMN, INNER = "row", "column", "inner"
@@ -30,7 +30,7 @@ def product_signatures(
 
 def matmul_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of matmul: a 1-d operand is a row on the left and a column on the right."""
-    left, right = tensors(call.metas)
+    left, right = tensor_metas(call.metas)
     stack = max(left.ndim, right.ndim) - 2
     rows, columns = [ROW] * (left.ndim > 1), [COLUMN] * (right.ndim > 1)
     given = [*range(2 - left.ndim, 0), *rows, INNER], [*range(2 - right.ndim, 0), INNER, *columns]
@@ -49,7 +49,7 @@ def exact_stacks(inner: int) -> Exact:
 
 def vecdot_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of vecdot: every axis may be split but that of the vectors, which is counted from the back."""
-    left, right = tensors(call.metas)
+    left, right = tensor_metas(call.metas)
     axis: int = call.attributes["axis"]
     given = [_around(meta, axis) for meta in (left, right)]
     kept = max(left.ndim, right.ndim) - 1
@@ -66,7 +66,7 @@ def cross_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     axis: int = call.attributes["axis"]
     labels = [
         [None if n == axis else n for n in range(-meta.ndim, 0)]
-        for meta in (*tensors(call.metas), *call.outputs)
+        for meta in (*tensor_metas(call.metas), *call.outputs)
         if meta
     ]
     return product_signatures(call, labels[:2], labels[2:], exact=True)

@@ -10,7 +10,7 @@ from ...layouts.rules import LayoutSignature, OpCall
 from ...layouts.shares import cuts
 from ...schema.indexing import whole_axes
 from ...types.axes import normal_axis
-from ...types.meta import Shape, tensor, tensors
+from ...types.meta import Shape, tensor_meta, tensor_metas
 from .stacks import with_local_shape
 
 
@@ -22,7 +22,7 @@ def reshape_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     axes of a group match if they are cut at the same elements: if their sizes are equal, or if both are multiples of
     the number of devices.
     """
-    x, (out,) = tensor(call.metas), call.outputs
+    x, (out,) = tensor_meta(call.metas), call.outputs
     for axis, other in leading_axes(x.shape, () if out is None else out.shape):
         size, length = x.shape[axis], 0 if out is None else out.shape[other]
         if size == length or (size % parts == 0 and length % parts == 0):
@@ -54,14 +54,14 @@ def index_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
     A slice of a whole axis also selects all of a part.
     """
-    x = tensor(call.metas)
+    x = tensor_meta(call.metas)
     return matching(call, [range(x.ndim)], [whole_axes(call.attributes["index"], x.shape)])
 
 
 def setitem_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of x[index] = value: the axes of x that are selected whole may be split; the value is split along the
     same axes, except where its size is one."""
-    x, value = tensor(call.metas), call.metas[1]
+    x, value = tensor_meta(call.metas), call.metas[1]
     places = whole_axes(call.attributes["index"], x.shape)
     labels = [axis if axis in places else None for axis in range(x.ndim)]
     return matching(call, [labels, from_the_back(places, getattr(value, "ndim", 0))], [labels])
@@ -86,7 +86,7 @@ def overwrite_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
     """The rule of `repeat`: every other axis may be split, and the repeated axis if its parts are equally long."""
-    x, axis = tensor(call.metas), call.attributes["axis"]
+    x, axis = tensor_meta(call.metas), call.attributes["axis"]
     if axis is None:
         return iter(())
     place = normal_axis(axis, x.ndim)
@@ -96,7 +96,7 @@ def repeat_rule(call: OpCall, parts: int) -> Iterator[LayoutSignature]:
 
 def tile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `tile`: the axes that are not repeated may be split."""
-    x, repetitions = tensor(call.metas), call.attributes["repetitions"]
+    x, repetitions = tensor_meta(call.metas), call.attributes["repetitions"]
     ndim = max(x.ndim, len(repetitions))
     counts = (1,) * (ndim - len(repetitions)) + tuple(repetitions)
     labels = [None if counts[axis] != 1 or axis < ndim - x.ndim else axis for axis in range(ndim)]
@@ -105,7 +105,7 @@ def tile_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def take_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `take`: every other axis of x may be split, or the list of positions."""
-    x, _ = tensors(call.metas)
+    x, _ = tensor_metas(call.metas)
     axis = normal_axis(call.attributes["axis"] or 0, x.ndim)
     labels = [None if n == axis else n for n in range(x.ndim)]
     return matching(call, [labels, ["positions"]], [["positions" if n == axis else n for n in range(x.ndim)]])
@@ -113,7 +113,7 @@ def take_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
 
 def take_along_axis_rule(call: OpCall, _parts: int) -> Iterator[LayoutSignature]:
     """The rule of `take_along_axis`: every other axis may be split, or the positions along `axis`."""
-    x, _ = tensors(call.metas)
+    x, _ = tensor_metas(call.metas)
     axis = normal_axis(call.attributes["axis"], x.ndim)
     places = ["positions" if n == axis else n for n in range(x.ndim)]
     return matching(call, [[None if n == axis else n for n in range(x.ndim)], places], [places])
