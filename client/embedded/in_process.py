@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -42,6 +43,7 @@ class InProcessTransport:
         self.inline_work = inline_work
         self.node, self.incarnation = node, 0
         self.libraries: Mapping[str, str] = {}
+        self.outboxes: WeakValueDictionary[int, Any] = WeakValueDictionary()  # on a shared machine: those of all
         self.maps = self.eager = self.away = False
         self.opens_files, self.names_files = True, False
         self._replies = Replies()

@@ -10,7 +10,8 @@ several sessions can share tensors. A machine has one of two engines:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from ...interpreter.errors import MetadataError, MetadataTypeError
 from ...vm.machine import VirtualMachine
@@ -37,12 +38,14 @@ class MachineRequest(NamedTuple):
 
 
 class SharedMachine:
-    """A machine that sessions share by name, the request that it was made for, and its number of sessions."""
+    """A machine that sessions share by name, the request that it was made for, and its sessions: their number and their
+    outboxes."""
 
     def __init__(self, asked: MachineRequest) -> None:
         self.asked = asked
         self.machine = new_machine(asked)
         self.sessions = 0
+        self.outboxes: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 _shared: dict[str, SharedMachine] = {}
@@ -63,7 +66,9 @@ def connect_local(address: str, asked: MachineRequest, name: str, *, strict: boo
         else:
             check_same(address, found.asked, asked)
         found.sessions += 1
-    return transport_to(found.machine, lambda: leave(shared), name, strict=strict)
+    transport = transport_to(found.machine, lambda: leave(shared), name, strict=strict)
+    transport.outboxes = found.outboxes
+    return transport
 
 
 def load_plugins(names: Sequence[str] | None) -> None:

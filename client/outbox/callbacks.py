@@ -1,5 +1,8 @@
 """Callbacks of side effects may neither send nor wait: the outbox is locked for their thread.
 
+So are the outboxes of other sessions on the same machine in this process: a thread that has the lock of one may be
+waiting for the machine, which the callback's thread drives.
+
 Every op takes the outbox's lock, also to number a new line, so no op has to check whether a callback runs. While one
 runs, the session has another lock in its place, which refuses the callback's thread. Both stand for the same lock:
 other threads go on, whichever of the two they hold. Rejected: a check at each op, for its cost; a check when a batch is
@@ -66,15 +69,19 @@ Lock: TypeAlias = "RLock | CallbackLock"
 
 
 def refusing(outbox: Outbox, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """The callback, wrapped so that its thread cannot use the session meanwhile."""
+    """The callback, wrapped so that its thread can use no session of that machine meanwhile."""
 
     def call(*values: Any) -> Any:
-        before = outbox.lock
-        outbox.lock = outbox.locations.lock = inside = CallbackLock(before)
+        refused = [one for each in outbox.outboxes.valuerefs() if (one := each()) is not None]
+        before = [one.lock for one in refused]
+        inside = [CallbackLock(lock) for lock in before]
+        for one, lock in zip(refused, inside, strict=True):
+            one.lock = one.locations.lock = lock
         try:
             return callback(*values)
         finally:
-            if outbox.lock is inside:  # otherwise this is a forked child, which has a new lock
-                outbox.lock = outbox.locations.lock = before
+            for one, lock, former in zip(refused, inside, before, strict=True):
+                if one.lock is lock:  # otherwise this is a forked child, which has a new lock
+                    one.lock = one.locations.lock = former
 
     return call

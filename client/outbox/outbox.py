@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 from ...interpreter.concurrency.finalisers import LastReference
 from ...interpreter.concurrency.interrupts import SHIELD
@@ -65,6 +66,8 @@ class Outbox:
         self.captured: set[int] = set()
         self.files: set[int] = set()
         self.locations = Locations(lock, frames)
+        self.outboxes: WeakValueDictionary[int, Outbox] = transport.outboxes
+        self.outboxes[id(self)] = self
         self.ids = 0  # the newest id: ids rise and are never reused
         self.heavy = False
         self.host_results: HostResultHints | None = None  # set by the first block

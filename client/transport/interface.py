@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -75,6 +76,8 @@ class Transport(Protocol):
     libraries: Mapping[str, str]
     # The functions of this session that the machine may ask for.
     callers: Callers
+    # The outboxes of all sessions on the machine that are driven by the same threads, by their ids.
+    outboxes: WeakValueDictionary[int, Any]
     # Another process executes the messages in parallel, so a first message is sent at once and waits for no others.
     eager: bool
 

@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import Any
+from weakref import WeakValueDictionary
 
 import zmq
 from numpy.typing import NDArray
@@ -85,6 +86,7 @@ class RemoteTransport:
         self.maps = self.opens_files = memory.uploads is not None
         self.names_files = bool(settings.get("files"))
         self.eager, self._cancel_due = True, False
+        self.outboxes: WeakValueDictionary[int, Any] = WeakValueDictionary()  # only this session's
         self._attended: set[Reply] = set()  # without answered ones
         self._read_at = 0.0  # when a thread last read the socket
         self._flush = IdleFlush(outgoing)

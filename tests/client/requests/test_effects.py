@@ -108,6 +108,29 @@ def test_a_callback_is_refused_although_another_thread_is_inside_the_session(ses
     assert x.tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize("engine", ["vm", "serial"])
+def test_a_callback_is_refused_by_all_sessions_of_its_machine(engine):
+    """The thread inside the other session may be waiting for the machine, and the callback's thread has the machine."""
+    refused = []
+    with td.connect("local:callbacks", engine=engine) as one, td.connect("local:callbacks", engine=engine) as other:
+        x = other.asarray(np.ones(4))
+
+        def issue() -> None:
+            with pytest.raises(td.ProtocolError, match="may neither send nor wait") as caught:
+                x + 1.0
+            refused.append(caught.value)
+
+        one.effect(issue)
+        one.check_chain()
+        thread = threading.Thread(target=refusing(one._core.outbox, issue))
+        with other._core.outbox.lock:
+            thread.start()
+            thread.join(WAIT)
+            assert not thread.is_alive()
+        assert len(refused) == 2
+        assert (x + 1.0).tolist() == [2.0] * 4
+
+
 def test_while_a_callback_runs_other_threads_issue(session):
     x = session.asarray(np.ones(4))
     made: list[Any] = []
