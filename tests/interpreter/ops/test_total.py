@@ -139,6 +139,12 @@ def test_a_power_of_signed_integers_is_not_total(name: str) -> None:
     assert op.never_raises((real, int), {})
 
 
+@pytest.mark.parametrize("name", [name for name, op in REGISTRY.items() if any("linalg." in path for path in op.needs)])
+def test_no_op_of_a_solver_is_total(name: str) -> None:
+    """Each may refuse a singular matrix, one with a NaN, or one for which its iteration does not converge."""
+    assert find(name).total is False
+
+
 def test_what_may_be_refused_yet_is_not_total() -> None:
     meta = Meta.of((3,), "float32")
     assert find("add").never_raises((meta, meta), {})
