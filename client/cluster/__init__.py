@@ -10,5 +10,5 @@
 - `order`, `names`, `checkpoints`, `reports`: methods that concern all nodes
 - `facet`: the base class of the facade's methods; `opening`: opens a session on one member
 - `traces`: the trace of all nodes on one clock
-- `watching`: finds out what has become of a node that does not answer; `losses`: tells the other nodes of it
+- `watching`: finds out whether a node that does not answer is lost; `losses`: notifies the other nodes
 """

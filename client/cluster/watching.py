@@ -1,9 +1,9 @@
 """Finds out the state of a node whose connection is broken: asks its new daemon, or the other nodes.
 
-A session over tcp comes back if only the connection was broken, and its transport tries that for the whole lease. It
-cannot come back if the daemon has ended. So while the transport tries, a thread asks: a daemon at the node's own
-address tells its incarnation, and the other members know what their supervisors have told them. If nobody has listened
-at the address for `REFUSED` seconds, the daemon has ended, too, since a daemon listens as long as it lives.
+A session over tcp is resumed if only the connection was broken, and its transport tries that for the whole lease. The
+session cannot be resumed if the daemon has ended. So while the transport tries, a thread asks: a daemon at the node's
+own address for its incarnation, and the other members for their tables of members. If no process has listened at the
+address for `REFUSED` seconds, the daemon has ended, too, since a daemon listens as long as it lives.
 
 Rejected: asking through the open sessions of the other nodes. The asking thread would need their locks, which a program
 may hold for as long as an atomic block takes.
@@ -98,7 +98,7 @@ def ask(member: Member, keys: str | os.PathLike[str] | None) -> Any:
 
 
 def is_refused(address: str) -> bool:
-    """Return whether the system reports that nobody listens at an address."""
+    """Return whether the system reports that no process listens at an address."""
     try:
         where = parse(address)
         if where.kind == "ipc":

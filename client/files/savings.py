@@ -1,7 +1,7 @@
 """A session's unfinished writes: files and checkpoints.
 
 No write is lost silently: a session that is closed first waits for its writes, and so does the end of the program. If
-nobody waited for a failed write, the failure is logged at that time, or when the next write begins.
+the program has not waited for a failed write, the failure is logged at that time, or when the next write begins.
 
 One thread names the files of all sessions of the process (`Commits`), while there are files to name.
 """
@@ -33,7 +33,7 @@ class FileWriting:
     def __init__(self, outbox: Outbox, reply: Reply) -> None:
         self._outbox = outbox
         self._reply = reply
-        self._waited = False  # somebody has waited for it
+        self._waited = False  # the program has waited for it
 
     @property
     def done(self) -> bool:
@@ -53,7 +53,7 @@ class FileWriting:
         """Keep the previous contents, unless everything is written."""
 
     def tell_failure(self) -> None:
-        """Log a failure if nobody has waited for the write."""
+        """Log a failure unless the program has waited for the write."""
         if self.error is not None and not self._waited:
             LOG.warning("%s: %s", self._failure, self.error)
 
@@ -63,7 +63,7 @@ class FileWriting:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Wait at the end of the session, and log a failure if nobody has waited for the write."""
+        """Wait at the end of the session, and log a failure unless the program has waited for it."""
         waited = self._waited
         with suppress(TensordError):  # `tell_failure` logs it
             self._await()

@@ -1,10 +1,10 @@
 """Pipeline parallelism: stages on several devices, and the microbatches of a batch one after the other.
 
-Nothing schedules the stages while they work. A stage starts as soon as the edges of its operands allow, in the order in
+No part of the machine schedules the stages. A stage starts as soon as the edges of its operands allow, in the order in
 which its ops were issued, since its stream is in order. So the ops are issued in the order "one forward, one backward"
-(`order`). Devices that run whatever is ready would let the first stage run ahead with all microbatches, whose saved
-tensors would all have to be kept. So a stage has credits (`most_alive`): its forward pass of a microbatch comes `after`
-its backward pass of the microbatch that many before, which is one more edge.
+(`order`). Without a limit the first stage would run ahead with all microbatches, whose saved tensors would all have to
+be kept. So a stage has credits (`most_alive`): the forward pass of microbatch m comes `after` the backward pass of
+microbatch m - credits, which is one more edge.
 
 Sources: D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training, 2019 (1F1B); Y. Zhuang et
 al., On Optimizing the Communication of Model Parallelism, 2023 (one more microbatch, which hides copies).

@@ -65,7 +65,7 @@ class ValueRecorder:
             self._dropped = False
             if self.file.nbytes + len(body) > self.limit:
                 self.full = True
-                self.file.note(f"the limit of {self.limit} bytes was reached: what came later is missing")
+                self.file.note(f"the limit of {self.limit} bytes was reached: later entries are missing")
                 break
             offset = self.file.add(body)
             self._look(body, offset)
@@ -79,7 +79,7 @@ class ValueRecorder:
         if self.file.nbytes + nbytes > self.limit:
             self._dropped = True
             self.noted_lost += 1
-            self.file.put(LOST, number, f"{nbytes} bytes would have gone beyond the limit of {self.limit}")
+            self.file.put(LOST, number, f"{nbytes} bytes would exceed the limit of {self.limit}")
 
     def _look(self, body: bytes, offset: int) -> None:
         if body[1] == NOTE:

@@ -27,7 +27,7 @@ class SessionEffects:
         self._of_calls = 0
 
     def new_chain(self) -> int:
-        refuse_captured(self._outbox, "a chain is made once, not by each run; none can be made")
+        refuse_captured(self._outbox, "a chain cannot be made")
         id_ = self._add_chain()
         self._outbox.appended()
         return id_

@@ -1,4 +1,4 @@
-"""A machine's answer to the question who holds its memory: rows, followed by an object with the total."""
+"""A machine's answer about the holders of its memory: rows, followed by an object with the total."""
 
 from __future__ import annotations
 

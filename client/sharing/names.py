@@ -137,12 +137,12 @@ class Names:
         reply = self._outbox.ask(build, located=False)
         try:
             return ids, (yield Within(reply, None if deadline == inf else max(deadline - monotonic(), 0.0)))
-        except BaseException:  # nobody makes handles of them
+        except BaseException:  # no handles are made of them
             reply.when_done(partial(self._drop, reply, ids))
             raise
 
     def _drop(self, reply: Reply, ids: Sequence[int]) -> None:
-        """Release the tensors of an answer that nobody uses. Called on any thread, inside any lock."""
+        """Release the tensors of an unused answer. Called on any thread, inside any lock."""
         if reply.error is None and type(reply.value) is not int:
             for id_ in ids:
                 self._outbox.release(id_)

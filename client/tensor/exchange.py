@@ -60,7 +60,7 @@ def exported(tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy
         there = "" if where == CPU else f", or {where}, where it lies"
         raise refused(f"a tensor is handed over in host memory: ask for the device (1, 0){there}")
     if copy is False and kind_of(tensor.device) != "cpu":
-        raise refused(f"the tensor is on {tensor.device}, from where only a copy gets to the host: allow a copy")
+        raise refused(f"the tensor is on {tensor.device}, and reaches the host only as a copy: allow a copy")
     array = tensor.numpy()
     read_only, says_so = not array.flags.writeable, version is not None and version >= (1, 0)
     if copy is False and not read_only:

@@ -20,7 +20,7 @@ from ..transport.replies import Reply
 
 
 class Gone:
-    """Stands in for the meta of a released handle: no signature has it. Its text says what has become of the tensor."""
+    """Stands in for the meta of a released handle: no signature has it. Its text says why the tensor is gone."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class Handle:
         self._let_go(RELEASED)
 
     def _let_go(self, gone: Any) -> None:
-        """Release the tensor, unless that was done. `gone` says what has become of it."""
+        """Release the tensor, unless that was done. `gone` says why."""
         id_ = self._id
         if id_ > 0:  # no interruption up to the call: a context that ends in another thread may come here, too
             self._id = -id_

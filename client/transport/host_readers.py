@@ -13,7 +13,7 @@ after it has set the flags. The thread that sets flags last has checked after th
 If an exception from outside stops the end of a use, the end is repeated (`finalisers`).
 
 The end of a session on a daemon hands nothing back: the daemon may continue to read for other sessions with a tensor in
-the memory, and nobody would report the end of that. Nothing is handed back in a forked child either, which may share
+the memory, whose end would not be reported. Nothing is handed back in a forked child either, which may share
 the memory with its parent: host arrays cannot be written there at all.
 
 Rejected: a lock, for which a finalizer must not wait. A count of uses: `+=` is two operations.
@@ -105,7 +105,7 @@ class HostReaders:
         self._settle()
 
     def _settle(self) -> None:
-        """Make the arrays writable if, and only if, nobody uses the memory."""
+        """Make the arrays writable if, and only if, their memory is not in use."""
         while True:
             free = not self._uses
             for each in (self._array, *list(self._uploaded.values())):

@@ -290,7 +290,7 @@ def check_reachable(address: str, until: float) -> None:
 
 
 def check_socket(address: str, path: str, seconds: float) -> None:
-    """Raise NoDaemon if nobody listens on the socket of an ipc address."""
+    """Raise NoDaemon if no process listens on the socket of an ipc address."""
     with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))  # the kernel's format of a time
         probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)

@@ -112,7 +112,7 @@ class RequestAnswers:
         return web.Response(body=page.body, headers={**HEADERS, "Content-Type": page.kind})
 
     async def _respond(self, question: Callable[[], Any]) -> web.StreamResponse:
-        """The answer of the source, which is refreshed first if nobody polls."""
+        """The answer of the source, which is refreshed first if no page is open."""
 
         def ask() -> Any:
             if not polled:

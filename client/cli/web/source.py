@@ -34,7 +34,7 @@ class ViewSource(Protocol):
         """A view of everything known so far, for a new page; None if there is nothing."""
 
     def refresh(self) -> None:
-        """Ask for news, unless that was done a moment ago, since nobody polls."""
+        """Ask for news, unless that was done a moment ago: without an open page there is no poller."""
 
     def rest(self) -> None:
         """Note that no page is open any more."""
